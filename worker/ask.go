@@ -27,7 +27,8 @@ const (
 // reads is what a worker knows of reads of its runs that fail, by kind: each may need another privilege.
 type reads struct {
 	mu     sync.Mutex
-	mended bool // one was answered since the last that failed
+	mended bool   // one was answered since the last that failed
+	unread Outage // keepRecords' alone
 	of     [kindsOfReads]struct {
 		n     int // drives whose read failed and goes again
 		fails queue.Failure
@@ -97,20 +98,20 @@ func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(conte
 	began, tries := time.Now(), 0
 	defer func() {
 		if tries > 0 {
-			d.worker.reads.over(kind)
+			d.life.reads.over(kind)
 		}
 	}()
-	pause := d.worker.pauses()
+	pause := d.life.pauses()
 	pause.InitialInterval, pause.MaxInterval = 10*time.Millisecond, longestAskPause
 	return backoff.Retry(ctx, func() (T, error) {
 		answer, err := read(ctx)
 		switch {
 		case err == nil:
-			d.worker.reads.answered(kind)
+			d.life.reads.answered(kind)
 		case !saysNothingOfRun(err):
 			err = backoff.Permanent(err)
 		default:
-			d.worker.reads.failed(kind, began, tries == 0, err)
+			d.life.reads.failed(kind, began, tries == 0, err)
 			tries++
 		}
 		return answer, err
@@ -121,17 +122,17 @@ func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(conte
 func saysNothingOfRun(err error) bool { return queue.Passing(err) || queue.OfDatabase(err) }
 
 // lookAtReads takes in whether the database lets runs be read now.
-func (w *Worker) lookAtReads() queue.Failure {
-	f, mended := w.reads.failure()
+func (l *life) lookAtReads() queue.Failure {
+	f, mended := l.reads.failure()
 	switch {
 	case !f.Failing():
-		w.fitness.clear(unfitReads)
+		l.fitness.clear(unfitReads)
 		if !mended {
-			w.records.unread = Outage{} // who was to read is gone, and nothing is known
+			l.reads.unread = Outage{} // who was to read is gone, and nothing is known
 		}
 	case time.Since(f.Since) >= tellFailure:
-		w.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))
+		l.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))
 	}
-	w.records.unread.told(w, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")
+	l.reads.unread.told(l.log, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")
 	return f
 }

@@ -3,21 +3,21 @@ package worker
 import "github.com/oarlock-dev/oarlock/queue"
 
 // attend does what is due on the agenda when a look says that something is, or a run of a schedule has ended here.
-func (w *Worker) attend() {
+func (l *life) attend() {
 	for {
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			return
-		case <-w.lookout.attend:
+		case <-l.lookout.attend:
 		}
 		for more := true; more; {
-			done, err := w.session.Attend(w.ctx)
-			if w.ctx.Err() != nil {
+			done, err := l.session.Attend(l.ctx)
+			if l.ctx.Err() != nil {
 				return
 			}
-			w.lookout.unattended.Tell(w.log, err, "could not attend to what is due", "what is due is attended to again")
+			l.lookout.unattended.Tell(l.log, err, "could not attend to what is due", "what is due is attended to again")
 			for i := range done.Decisions {
-				w.tellDecision(&done.Decisions[i])
+				l.tellDecision(&done.Decisions[i])
 			}
 			more = done.More && err == nil
 		}
@@ -25,8 +25,8 @@ func (w *Worker) attend() {
 }
 
 // tellDecision logs what somebody may have to look at. What fired, or was skipped as its schedule says, is in the database.
-func (w *Worker) tellDecision(d *queue.Decision) {
-	log := w.log.With("dag", d.DAG, "schedule", d.Schedule, "reason", d.Message)
+func (l *life) tellDecision(d *queue.Decision) {
+	log := l.log.With("dag", d.DAG, "schedule", d.Schedule, "reason", d.Message)
 	switch d.Outcome {
 	case "dropped":
 		log.Warn("fire times were dropped", "times", d.Times)
@@ -37,6 +37,6 @@ func (w *Worker) tellDecision(d *queue.Decision) {
 	case "ended":
 		log.Info("the backfill is over")
 	case "failed":
-		w.log.Error("an item of the agenda could not be attended to", "kind", d.Kind, "id", d.Schedule, "err", d.Message)
+		l.log.Error("an item of the agenda could not be attended to", "kind", d.Kind, "id", d.Schedule, "err", d.Message)
 	}
 }

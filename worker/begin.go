@@ -21,7 +21,7 @@ func (d *driver) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.clock = newRunClock(d.worker.clock, latest(&left.Saved))
+	d.clock = newRunClock(d.life.clock, latest(&left.Saved))
 	d.clock.restored(&left.Saved)
 	options, invalid := d.options()
 	if d.run, err = dagrun.Restore(d.def.Graph, options, left.Saved); err != nil {
@@ -36,7 +36,7 @@ func (d *driver) begin(ctx context.Context) error {
 // definition is nearly always at hand: only where the database has to be asked, and is away, is there something to wait for.
 func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	read := func(ctx context.Context) (*queue.Definition, error) {
-		return d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
+		return d.life.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
 	}
 	def, err := read(ctx)
 	if err != nil && saysNothingOfRun(err) {
@@ -51,7 +51,7 @@ func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
 	}
 	all, err := ask(ctx, d, readRun, func(ctx context.Context) ([]*queue.Loaded, error) {
-		return d.worker.session.Load(ctx, []*queue.Claim{d.claim})
+		return d.life.session.Load(ctx, []*queue.Claim{d.claim})
 	})
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 func (d *driver) options() (o dagrun.Options, invalid error) {
 	scope := dagspec.Context{
 		RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt,
-		Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt, Env: d.worker.env,
+		Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt, Env: d.life.config.Env,
 	}
 	var given map[string]any
 	if err := json.Unmarshal(d.claim.Params, &given); err != nil {
@@ -108,7 +108,7 @@ func (d *driver) readMail(ctx context.Context) error {
 		return nil
 	}
 	boxes, err := ask(ctx, d, readMail, func(ctx context.Context) ([]*queue.Mailbox, error) {
-		return d.worker.session.ReadMail(ctx, []*queue.Claim{d.claim})
+		return d.life.session.ReadMail(ctx, []*queue.Claim{d.claim})
 	})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (e stopError) Error() string { return "stopped: " + e.cause.String() }
 func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
-		d.worker.meter.AttemptEnded(AttemptEnd{DAG: d.claim.DAG, Body: OtherBody, Outcome: string(dagrun.KindConfig)})
+		d.life.config.Meter.AttemptEnded(AttemptEnd{DAG: d.claim.DAG, Body: OtherBody, Outcome: string(dagrun.KindConfig)})
 		d.post.put(happening{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
 		return
 	}
@@ -52,23 +52,23 @@ func (d *driver) start(a dagrun.Action) {
 		b.grace = kill.Grace.Std()
 	}
 	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
-	d.worker.bodies.Add(1)
+	d.life.fleet.bodies.Add(1)
 	if d.ctx.Err() != nil { // the life has ended: its session may be closed any moment
-		d.worker.bodies.Add(-1)
+		d.life.fleet.bodies.Add(-1)
 		stop(nil)
 		return
 	}
 	d.bodies.add(b)
-	if o := d.worker.danger.Load(); o != nil {
+	if o := d.life.fleet.danger.Load(); o != nil {
 		b.giveUp(o)
 	}
 	log := d.kept[a.Task]
 	delete(d.kept, a.Task)
 	if log == nil {
-		log = d.worker.logs.Open(d.logName(a))
+		log = d.life.logs.Open(d.logName(a))
 	}
 	d.running.Go(func() {
-		defer d.worker.bodies.Add(-1)
+		defer d.life.fleet.bodies.Add(-1)
 		defer stop(nil)
 		d.runBody(ctx, b, task, log)
 	})
@@ -89,15 +89,15 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, At: d.clock.now(), Task: b.task, Attempt: b.attempt}})
 		}
 	}
-	start, failures := time.Now(), d.worker.host.failuresSoFar()
+	start, failures := time.Now(), d.life.host.failuresSoFar()
 	res := task.outcome(d.execute(ctx, task, log))
 	took, ended := time.Since(start), d.clock.now() // before its log is closed, which takes a while without the database
-	d.worker.ends.add()
+	d.life.ends.add()
 	if res.Unstarted {
-		d.worker.cannotStart(res.Reason)
+		d.life.cannotStart(res.Reason)
 		res.Reason = "not started: " + res.Reason
 	} else {
-		d.worker.host.proves(failures)
+		d.life.host.proves(failures)
 	}
 	event := dagrun.Event{Kind: dagrun.EvFinished, At: ended, Task: b.task, Attempt: b.attempt, Result: &res}
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone && !res.Unstarted {
@@ -115,7 +115,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 
 // execute calls the executor; a panic in it is the task's failure, not the worker's.
 func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.Result) {
-	executor, ok := d.worker.executors[kindOf(task.Body)]
+	executor, ok := d.life.executors[kindOf(task.Body)]
 	if !ok {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: fmt.Sprintf("this worker does not execute %s", kindOf(task.Body))}
 	}

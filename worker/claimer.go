@@ -43,7 +43,7 @@ func newClaimer() claimer {
 
 // claim polls when there is room or a reason, as long as the worker lives; and each queue.PollInterval, unless nothing was due and looks say
 // that nothing is.
-func (w *Worker) claim() {
+func (w *life) claim() {
 	c := &w.claimer
 	var pace queue.Pace
 	var last time.Time
@@ -101,7 +101,7 @@ func (w *Worker) claim() {
 }
 
 // pollOnce polls, has what it claims driven, and returns how long the next poll may wait. What an ask is for is all that its poll claims.
-func (w *Worker) pollOnce(pace *queue.Pace) (pause time.Duration) {
+func (w *life) pollOnce(pace *queue.Pace) (pause time.Duration) {
 	c := &w.claimer
 	began := time.Now()
 	w.lookAtRecords()
@@ -136,14 +136,14 @@ func (w *Worker) gapUnlessHungry() time.Duration {
 	return fullInterval
 }
 
-func (w *Worker) compareClock(now dagrun.Time, asked time.Duration) {
+func (w *life) compareClock(now dagrun.Time, asked time.Duration) {
 	if now != 0 {
 		w.clock.compare(now, asked)
 	}
 }
 
 // take launches what a poll claimed.
-func (w *Worker) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
+func (w *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	c := &w.claimer
 	c.sated.Store(!polled.Hungry)
 	expected := min(len(polled.Claims), kept.Slots)
@@ -177,11 +177,11 @@ func (w *Worker) freed() {
 }
 
 // polled tells of a poll, unless it was the end that ended it.
-func (w *Worker) polled(p PollEnd) {
+func (w *life) polled(p PollEnd) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	w.meter.Polled(p)
+	w.config.Meter.Polled(p)
 	unpolled := &w.claimer.unpolled
 	unpolled.Tell(w.log, p.Err, "no answer to a poll", "the database answers polls again")
 	switch {
@@ -194,10 +194,10 @@ func (w *Worker) polled(p PollEnd) {
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.
-func (w *Worker) launch(d *driver) {
+func (w *life) launch(d *driver) {
 	c := d.claim
 	if !c.Begun {
-		w.meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
+		w.config.Meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
 	}
 	if !w.fleet.launch(d, func() { w.drive(d) }) {
 		d.forgo()
@@ -206,7 +206,7 @@ func (w *Worker) launch(d *driver) {
 }
 
 // drive drives a run to its end here, and says what went wrong.
-func (w *Worker) drive(d *driver) {
+func (w *life) drive(d *driver) {
 	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(w.ctx)
 	d.claim.Leave()
@@ -214,7 +214,7 @@ func (w *Worker) drive(d *driver) {
 		defer w.lookout.attend.send() // its end may let the next one fire
 	}
 	outcome := d.outcomeAfter(err)
-	defer func() { w.meter.RunLeft(d.claim.DAG, outcome, d.took) }()
+	defer func() { w.config.Meter.RunLeft(d.claim.DAG, outcome, d.took) }()
 	if w.stopping() && w.leaves(outcome, err) {
 		w.handedOn.Add(1)
 	}
@@ -237,19 +237,19 @@ func (w *Worker) drive(d *driver) {
 
 // leaves reports whether another worker is to go on after a drive that ended so. Closing the session hands on the runs of
 // drives that were cut off.
-func (w *Worker) leaves(outcome Outcome, err error) bool {
+func (w *life) leaves(outcome Outcome, err error) bool {
 	cutOff := w.ctx.Err() != nil && (errors.Is(err, errStopped) || outcome == Undrivable)
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
 // condemn ends a run that nobody can drive: handing it on would only move the trouble. One that this version cannot read goes to others.
-func (w *Worker) condemn(c *queue.Claim, why error) {
+func (w *life) condemn(c *queue.Claim, why error) {
 	w.retryUntilDead(func(ctx context.Context) error {
 		return w.session.Condemn(ctx, c, why)
 	})
 }
 
-func (w *Worker) retryUntilDead(do func(context.Context) error) { w.retry(w.ctx, do) }
+func (w *life) retryUntilDead(do func(context.Context) error) { w.retry(w.ctx, do) }
 
 func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {

@@ -24,12 +24,12 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	}
 	scope := d.run.Scope(a.Task)
 	t := &Task{
-		Worker: d.worker.idText, Run: int64(d.claim.Run), UID: d.claim.UID.String(), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
+		Worker: d.life.idText, Run: int64(d.claim.Run), UID: d.claim.UID.String(), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}), Traceparent: traceparent(d.claim.Traceparent),
 		LogicalAt: d.claim.LogicalAt, Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt,
 		claim: d.claim, id: a.Task, clock: d.clock, taken: d.run.OutputBytes(a.Task),
 	}
-	if d.worker.config.LocalFiles {
+	if d.life.config.LocalFiles {
 		t.Source = folderOf(d.sourcePath())
 	}
 	if c, ok := scope.Context().(dagspec.Context); ok {
@@ -52,7 +52,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 
 // sourcePath is the file of the run's DAG. The same content may have been put from elsewhere since the run was made.
 func (d *driver) sourcePath() string {
-	if c := &d.worker.config; c.Source != "" && d.claim.Run == c.Self.Only {
+	if c := &d.life.config; c.Source != "" && d.claim.Run == c.Self.Only {
 		return c.Source
 	}
 	return d.def.Path
@@ -71,12 +71,12 @@ func (d *driver) reveal(ctx context.Context, t *Task) error {
 	if len(t.Resolved.Declared) == 0 {
 		return nil
 	}
-	values, err := d.worker.secrets.read(ctx, t.Worker, t.Resolved.Secrets)
+	values, err := d.life.secrets.read(ctx, t.Worker, t.Resolved.Secrets)
 	if err != nil {
 		return err
 	}
 	own := slices.Collect(maps.Values(values))
-	t.hidden = slices.Concat(own, d.worker.secrets.atHand(t.Resolved.Declared))
+	t.hidden = slices.Concat(own, d.life.secrets.atHand(t.Resolved.Declared))
 	t.Secrets = t.Resolved.Reveal(values)
 	if address, _ := t.Resolved.With["url"].(string); t.Resolved.ShownURL != "" {
 		t.hidden = append(t.hidden, urlParts(address, own)...)

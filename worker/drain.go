@@ -22,25 +22,25 @@ const (
 
 // seeOut waits until this life is to end, and ends what it runs. It says what the life was lost by, if it was, and what is left of it
 // although the worker is to stop.
-func (w *Worker) seeOut() (lost, left error) {
+func (l *life) seeOut() (lost, left error) {
 	select {
-	case <-w.ctx.Done(): // the lease is lost: every driver sees that by itself
-		w.view.enter(Ending)
-		w.fleet.close()
-		left = w.part(w.driversDone())
-		return context.Cause(w.ctx), left
-	case why := <-w.records.tooLong:
-		return why, w.giveRunsUp(why)
-	case <-w.drain:
+	case <-l.ctx.Done(): // the lease is lost: every driver sees that by itself
+		l.view.enter(Ending)
+		l.fleet.close()
+		left = l.part(l.driversDone())
+		return context.Cause(l.ctx), left
+	case why := <-l.tooLong:
+		return why, l.giveRunsUp(why)
+	case <-l.drain:
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(l.ctx)
 	var telling sync.WaitGroup
-	telling.Go(func() { w.retry(ctx, w.session.Drain) }) // beside: a database that is away holds nothing up
-	w.fleet.close()
-	givenUp, left := w.drainOut(w.driversDone())
+	telling.Go(func() { l.retry(ctx, l.session.Drain) }) // beside: a database that is away holds nothing up
+	l.fleet.close()
+	givenUp, left := l.drainOut(l.driversDone())
 	cancel()
 	telling.Wait()
-	switch lost = context.Cause(w.ctx); {
+	switch lost = context.Cause(l.ctx); {
 	case givenUp != nil:
 		lost = givenUp
 	case errors.Is(lost, errStopped):
@@ -50,7 +50,7 @@ func (w *Worker) seeOut() (lost, left error) {
 }
 
 // driversDone is closed once the last driver is gone.
-func (w *Worker) driversDone() <-chan struct{} { return after(w.fleet.wg.Wait) }
+func (l *life) driversDone() <-chan struct{} { return after(l.fleet.wg.Wait) }
 
 // after is closed once wait returns.
 func after(wait func()) <-chan struct{} {
@@ -64,34 +64,34 @@ func after(wait func()) <-chan struct{} {
 
 // giveRunsUp ends what runs as before the end of a lease, and leaves the runs to others. The lease is kept until every body is dead; then
 // nothing is waited for, since isHopeless holds.
-func (w *Worker) giveRunsUp(why error) error {
-	w.log.Warn("giving all runs up: it lasts too long", "err", why, "for", w.failsFor(why).Round(time.Second))
-	w.view.enter(Ending)
-	w.gate.Shut()
-	w.fleet.close()
-	done := w.driversDone()
-	w.giveUp(order{why: why.Error()})
-	_ = w.outlast(done, graceOf(w.config.Self.TTL), nil) // nothing comes over nil
-	w.giveUp(order{why: why.Error(), now: true})
-	return w.part(done)
+func (l *life) giveRunsUp(why error) error {
+	l.log.Warn("giving all runs up: it lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
+	l.view.enter(Ending)
+	l.gate.Shut()
+	l.fleet.close()
+	done := l.driversDone()
+	l.fleet.giveUp(order{why: why.Error()})
+	_ = l.outlast(done, graceOf(l.config.Self.TTL), nil) // nothing comes over nil
+	l.fleet.giveUp(order{why: why.Error(), now: true})
+	return l.part(done)
 }
 
 // drainOut lets what runs end by itself for a while, then asks it to end, then sees to it. Where the database takes no records or lets
 // no runs be read for too long meanwhile, the runs are given up, and givenUp says why.
-func (w *Worker) drainOut(done <-chan struct{}) (givenUp, left error) {
-	end, why := w.untilDrained(done)
+func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
+	end, why := l.untilDrained(done)
 	if end == drainOver {
-		w.giveUp(order{why: "drained"}) // each task has the grace of its step
-		why = w.outlast(done, w.fleet.grace()+graceSlack, w.records.tooLong)
+		l.fleet.giveUp(order{why: "drained"}) // each task has the grace of its step
+		why = l.outlast(done, l.fleet.grace()+graceSlack, l.tooLong)
 	}
 	switch {
 	case why != nil:
-		return why, w.giveRunsUp(why)
+		return why, l.giveRunsUp(why)
 	case end == drainDone:
 		return nil, nil
 	}
-	w.giveUp(order{why: "drained", now: true})
-	return nil, w.part(done)
+	l.fleet.giveUp(order{why: "drained", now: true})
+	return nil, l.part(done)
 }
 
 // drainEnd is why a worker that drains waits no longer for its tasks.
@@ -105,36 +105,36 @@ const (
 )
 
 // untilDrained waits for the last driver, as long as there is time. givenUp says why the runs are to be given up, if they are.
-func (w *Worker) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) {
-	timer := time.NewTimer(w.config.DrainTimeout)
+func (l *life) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) {
+	timer := time.NewTimer(l.config.DrainTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
 		return drainDone, nil
 	case <-timer.C:
-	case <-w.hurry:
-	case why := <-w.records.tooLong:
+	case <-l.hurry:
+	case why := <-l.tooLong:
 		return drainGivenUp, why
 	}
-	if w.hurries() {
+	if l.hurries() {
 		return drainHurried, nil
 	}
 	return drainOver, nil
 }
 
 // outlast waits for the last body, as long as there is time. It returns what came over tooLong and ended that; nil: nothing comes.
-func (w *Worker) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan error) (givenUp error) {
+func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan error) (givenUp error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
-	defer context.AfterFunc(w.ctx, cancel)()
+	defer context.AfterFunc(l.ctx, cancel)()
 	look := time.NewTicker(endEvery)
 	defer look.Stop()
-	for w.bodies.Load() > 0 {
+	for l.fleet.bodies.Load() > 0 {
 		select {
 		case <-done:
 		case why := <-tooLong:
 			return why
-		case <-w.hurry:
+		case <-l.hurry:
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -146,7 +146,7 @@ func (w *Worker) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-c
 
 // part waits for the last driver. When the database does not take what became of its tasks, the next driver finds out; a
 // commit under way ends with its session alone, and that gives runs to others, so no body may be left by then.
-func (w *Worker) part(done <-chan struct{}) error {
+func (l *life) part(done <-chan struct{}) error {
 	began := time.Now()
 	look := time.NewTicker(endEvery)
 	defer look.Stop()
@@ -156,18 +156,18 @@ func (w *Worker) part(done <-chan struct{}) error {
 			return nil
 		case <-look.C:
 		}
-		w.hurryLogs()
+		l.hurryLogs()
 		took := time.Since(began)
-		if took >= recordTime || w.isHopeless() {
-			w.stop(errStopped)
+		if took >= recordTime || l.isHopeless() {
+			l.stop(errStopped)
 		}
-		n := w.bodies.Load() // once the life has ended none begins
+		n := l.fleet.bodies.Load() // once the life has ended none begins
 		switch {
-		case n > 0 && w.stopping() && took >= w.killLimit():
+		case n > 0 && l.stopping() && took >= l.killLimit():
 			return fmt.Errorf("%d tasks did not end within %v after they were killed: their runs are left to the lease", n, took.Round(time.Second))
-		case n == 0 && w.ctx.Err() != nil && (took >= recordTime || w.isHopeless()):
-			_ = w.closeSession(w.session) // it says the same when it is closed once more
-			within(done, w.closeLimit(w.session))
+		case n == 0 && l.ctx.Err() != nil && (took >= recordTime || l.isHopeless()):
+			_ = l.closeSession() // it says the same when it is closed once more
+			within(done, l.closeLimit())
 			return nil
 		}
 	}
@@ -183,17 +183,17 @@ func within(done <-chan struct{}, atMost time.Duration) {
 	}
 }
 
-func (w *Worker) killLimit() time.Duration {
-	if w.hurries() && w.isHopeless() {
+func (l *life) killLimit() time.Duration {
+	if l.hurries() && l.isHopeless() {
 		return quitTime
 	}
 	return killTime
 }
 
 // hurries says whether the worker was told to stop at once.
-func (w *Worker) hurries() bool {
+func (s *stopper) hurries() bool {
 	select {
-	case <-w.hurry:
+	case <-s.hurry:
 		return true
 	default:
 		return false
@@ -201,63 +201,61 @@ func (w *Worker) hurries() bool {
 }
 
 // isHopeless says whether nothing of what becomes of tasks will be recorded before long.
-func (w *Worker) isHopeless() bool { return w.isHopelessIn(w.session) }
-
-func (w *Worker) isHopelessIn(session Session) bool {
-	s := session.Stats()
-	return s.Failing.Failing() && time.Since(s.Failing.Since) >= tellFailure || w.hurries() && s.Trying >= quitTime
+func (l *life) isHopeless() bool {
+	s := l.session.Stats()
+	return s.Failing.Failing() && time.Since(s.Failing.Since) >= tellFailure || l.hurries() && s.Trying >= quitTime
 }
 
 // hurryLogs has logs end without waiting, where the worker is told to stop at once.
-func (w *Worker) hurryLogs() {
-	if hurried, ok := w.logs.(interface{ Hurry() }); ok && w.hurries() {
+func (l *life) hurryLogs() {
+	if hurried, ok := l.logs.(interface{ Hurry() }); ok && l.hurries() {
 		hurried.Hurry()
 	}
 }
 
 // windUp ends what is left of a life that runs nothing any more.
-func (w *Worker) windUp(helpers *sync.WaitGroup) error {
-	if err := w.part(after(func() { helpers.Wait(); w.fleet.wg.Wait() })); err != nil {
+func (l *life) windUp(helpers *sync.WaitGroup) error {
+	if err := l.part(after(func() { helpers.Wait(); l.fleet.wg.Wait() })); err != nil {
 		return err
 	}
-	if err := w.part(after(w.logs.Close)); err != nil {
+	if err := l.part(after(l.logs.Close)); err != nil {
 		return err
 	}
-	return w.closeSession(w.session)
+	return l.closeSession()
 }
 
-func (w *Worker) closeSession(session Session) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.closeLimit(session))
+func (l *life) closeSession() error {
+	ctx, cancel := context.WithTimeout(context.Background(), l.closeLimit())
 	defer cancel()
 	closed := make(chan struct{})
 	defer close(closed)
-	go w.cutShort(closed, session, cancel)
-	if err := session.Close(ctx); err != nil {
+	go l.cutShort(closed, cancel)
+	if err := l.session.Close(ctx); err != nil {
 		return fmt.Errorf("close the session: %w", err)
 	}
 	return nil
 }
 
 // cutOnHurry calls cut when the worker is told to stop at once. It returns without when over is closed first.
-func (w *Worker) cutOnHurry(over <-chan struct{}, cut func()) {
+func (s *stopper) cutOnHurry(over <-chan struct{}, cut func()) {
 	select {
 	case <-over:
-	case <-w.hurry:
+	case <-s.hurry:
 		cut()
 	}
 }
 
 // cutShort has a close end soon after the worker was told to stop at once, and sooner where nothing is answered.
-func (w *Worker) cutShort(closed <-chan struct{}, session Session, cut func()) {
+func (l *life) cutShort(closed <-chan struct{}, cut func()) {
 	select {
 	case <-closed:
 		return
-	case <-w.hurry:
+	case <-l.hurry:
 	}
 	hurried := time.Now()
 	look := time.NewTicker(endEvery)
 	defer look.Stop()
-	for time.Since(hurried) < w.closeLimit(session) {
+	for time.Since(hurried) < l.closeLimit() {
 		select {
 		case <-closed:
 			return
@@ -267,14 +265,14 @@ func (w *Worker) cutShort(closed <-chan struct{}, session Session, cut func()) {
 	cut()
 }
 
-func (w *Worker) closeLimit(session Session) time.Duration {
-	hopeless := w.isHopelessIn(session)
+func (l *life) closeLimit() time.Duration {
+	hopeless := l.isHopeless()
 	switch {
-	case hopeless && w.hurries():
+	case hopeless && l.hurries():
 		return quitTime
 	case hopeless:
 		return hopelessClose
-	case w.hurries():
+	case l.hurries():
 		return hurriedClose
 	}
 	return closeTimeout

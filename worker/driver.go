@@ -16,7 +16,7 @@ import (
 // driver owns one run while it holds the claim: events in, records and actions out. Its fields belong to its goroutine;
 // what happens elsewhere comes through the postbox.
 type driver struct {
-	worker  *Worker
+	life    *life
 	claim   *queue.Claim
 	def     *queue.Definition
 	run     *dagrun.Run
@@ -55,11 +55,11 @@ type extra struct {
 	decisions []dagrun.Decision
 }
 
-func newDriver(w *Worker, c *queue.Claim, expected bool) *driver {
+func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, clock: newRunClock(w.clock, c.Row.StartedAt), waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
+		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
 		tickets: map[dagrun.TaskID]*Ticket{}, bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
@@ -147,7 +147,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if !d.acted && d.onlyBegins(batch) {
 		return nil // the next commit says it, too
 	}
-	err := d.worker.session.Commit(ctx, batch)
+	err := d.life.session.Commit(ctx, batch)
 	if err == nil {
 		d.acted = true
 		d.extra = extra{}
@@ -168,14 +168,14 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
 	}
-	text := fmt.Sprintf("worker %s stops: handed on", d.worker.config.Self.Name)
+	text := fmt.Sprintf("worker %s stops: handed on", d.life.config.Self.Name)
 	switch {
 	case d.unfit:
-		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.worker.config.Self.Name)
-	case d.yields && d.worker.inDanger():
-		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.worker.config.Self.Name)
+		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.life.config.Self.Name)
+	case d.yields && d.life.fleet.inDanger():
+		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.life.config.Self.Name)
 	case d.yields:
-		text = fmt.Sprintf("worker %s has no free slot: handed on", d.worker.config.Self.Name)
+		text = fmt.Sprintf("worker %s has no free slot: handed on", d.life.config.Self.Name)
 	}
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }
@@ -204,12 +204,12 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	}
 	if t := d.stuckFor(); t != nil {
 		d.wake = wake
-		d.worker.fleet.stall(stall{d, t})
-		defer d.worker.fleet.unstall(d)
-		if d.unfit = d.worker.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
+		d.life.fleet.stall(stall{d, t})
+		defer d.life.fleet.unstall(d)
+		if d.unfit = d.life.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
 			return d.yield(ctx)
 		}
-		d.worker.sharer.stuck.send()
+		d.life.sharer.stuck.send()
 	}
 	due := false
 	select {
@@ -224,7 +224,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	some := d.takeIn()
 	if d.yields {
 		if d.yields = d.stuckFor() != nil; d.yields { // it may have got a slot meanwhile
-			d.unfit = d.worker.startsNothing()
+			d.unfit = d.life.startsNothing()
 			return d.yield(ctx)
 		}
 	}

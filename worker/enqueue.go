@@ -10,7 +10,7 @@ import (
 )
 
 // enqueuer executes dag.enqueue: it asks for a run and does not wait for it.
-type enqueuer struct{ worker *Worker }
+type enqueuer struct{ life *life }
 
 // Execute enqueues. Every attempt of a task asks for a run of its own unless the step names a run_key.
 func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
@@ -23,7 +23,7 @@ func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
 	}
 	child.Claim, child.Task, child.Attempt, child.Detached = task.claim, task.id, task.Attempt, true
 	task.Started()
-	id, err := e.worker.enqueue(ctx, child)
+	id, err := e.life.enqueue(ctx, child)
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}

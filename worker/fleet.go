@@ -5,14 +5,17 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// fleet is the drivers of a worker.
+// fleet is the drivers of one life of a worker.
 type fleet struct {
+	bodies atomic.Int64          // of all drivers, under way
+	danger atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
 	mu     sync.Mutex
 	byRun  map[queue.RunID]*driver
 	idle   map[*driver]stall // those that have nothing under way and wait for a slot
@@ -145,19 +148,26 @@ type order struct {
 }
 
 // giveUp has every driver end its bodies, those that begin later as well.
-func (w *Worker) giveUp(o order) {
-	w.danger.Store(&o)
-	w.fleet.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
+func (f *fleet) giveUp(o order) {
+	f.danger.Store(&o)
+	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
 // inDanger reports whether tasks are ended, and none is started, because no sign of life is answered.
-func (w *Worker) inDanger() bool {
-	o := w.danger.Load()
+func (f *fleet) inDanger() bool {
+	o := f.danger.Load()
 	return o != nil && o.passing
 }
 
-// mail tells a driver of controls that it may not know yet.
-func (f *fleet) mail(m queue.Mail) { f.tell([]queue.RunID{m.Run}, false) }
+// liftDanger takes back an order that is passing, and reports whether there was one. One that came after it stays.
+func (f *fleet) liftDanger() bool {
+	o := f.danger.Load()
+	if o == nil || !o.passing {
+		return false
+	}
+	f.danger.CompareAndSwap(o, nil)
+	return true
+}
 
 // tell says that runs have mail; of none in particular: all.
 func (f *fleet) tell(runs []queue.RunID, all bool) {

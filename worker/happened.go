@@ -103,9 +103,9 @@ func (d *driver) askFor(want dagrun.Want) {
 	if d.handOn(want, order, grant) {
 		return
 	}
-	ask := d.worker.gate.Ask
+	ask := d.life.gate.Ask
 	if d.waited && want.Slots > 0 { // a publish needs none of its own, and leaves it to a body
-		ask, d.waited = d.worker.gate.Arrive, false
+		ask, d.waited = d.life.gate.Arrive, false
 	}
 	t := ask(want.Slots, order, func(t *Ticket) {
 		grant.ticket = t
@@ -146,9 +146,9 @@ func (d *driver) tell(now time.Time) {
 func (d *driver) tellLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
-		why := first.ticket.why(d.worker.config.Self.Name)
+		why := first.ticket.why(d.life.config.Self.Name)
 		if why != "" && d.tickets[first.task] == first.ticket {
-			if !d.worker.tells.take(now) {
+			if !d.life.tells.take(now) {
 				d.line[0].due = now.Add(tellAfter)
 				return
 			}
@@ -173,7 +173,7 @@ func (d *driver) whyAhead(task dagrun.TaskID) string {
 	if !ok || d.tickets[ahead] == nil {
 		return ""
 	}
-	why := d.tickets[ahead].why(d.worker.config.Self.Name)
+	why := d.tickets[ahead].why(d.life.config.Self.Name)
 	return why + d.ownShare(why)
 }
 

@@ -33,16 +33,16 @@ type host struct {
 
 // cannotStart takes in that this host could not start a body. From now on the worker claims nothing and begins nothing. What waits
 // goes to another worker.
-func (w *Worker) cannotStart(why string) {
-	w.host.mu.Lock()
-	w.host.failures++
-	w.saysUnfit(why)
-	w.host.mu.Unlock()
+func (l *life) cannotStart(why string) {
+	l.host.mu.Lock()
+	l.host.failures++
+	l.saysUnfit(why)
+	l.host.mu.Unlock()
 	select {
-	case w.host.failed <- struct{}{}:
+	case l.host.failed <- struct{}{}:
 	default:
 	}
-	_, stalled := w.fleet.look()
+	_, stalled := l.fleet.look()
 	for _, s := range stalled {
 		s.driver.post.put(happening{yield: true})
 	}
@@ -90,41 +90,41 @@ func (w *Worker) startsNothing() bool {
 }
 
 // watchHost tries a host that starts nothing until it does.
-func (w *Worker) watchHost() {
+func (l *life) watchHost() {
 	for {
-		if w.startsNothing() { // since the life before this one, perhaps
-			w.mendHost()
+		if l.startsNothing() { // since the life before this one, perhaps
+			l.mendHost()
 		}
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			return
-		case <-w.host.failed:
+		case <-l.host.failed:
 		}
 	}
 }
 
 // mendHost returns once the host starts tasks again, or the life of the worker is over.
-func (w *Worker) mendHost() {
-	if w.host.proved.Swap(false) || w.host.pause == 0 {
-		w.host.pause = shortestHostPause
+func (l *life) mendHost() {
+	if l.host.proved.Swap(false) || l.host.pause == 0 {
+		l.host.pause = shortestHostPause
 	}
 	for {
-		if !w.awaitTrial(time.Now().Add(w.host.pause)) {
+		if !l.awaitTrial(time.Now().Add(l.host.pause)) {
 			return
 		}
-		w.host.pause = min(2*w.host.pause, longestHostPause)
-		if w.tryHost() {
-			w.host.outage.Over(w.log, "this host starts tasks again")
+		l.host.pause = min(2*l.host.pause, longestHostPause)
+		if l.tryHost() {
+			l.host.outage.Over(l.log, "this host starts tasks again")
 			return
 		}
 	}
 }
 
 // awaitTrial tells of the host until the next trial is due; false: the life of the worker ended before.
-func (w *Worker) awaitTrial(due time.Time) bool {
+func (l *life) awaitTrial(due time.Time) bool {
 	for {
-		if r, unfit := w.fitness.of(unfitHost); unfit {
-			w.host.outage.Failed(w.log, "the worker claims nothing until its host can start tasks", errors.New(r.why))
+		if r, unfit := l.fitness.of(unfitHost); unfit {
+			l.host.outage.Failed(l.log, "the worker claims nothing until its host can start tasks", errors.New(r.why))
 		}
 		left := time.Until(due)
 		if left <= 0 {
@@ -133,7 +133,7 @@ func (w *Worker) awaitTrial(due time.Time) bool {
 		timer := time.NewTimer(min(left, sayAgain))
 		select {
 		case <-timer.C:
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			timer.Stop()
 			return false
 		}
@@ -141,25 +141,25 @@ func (w *Worker) awaitTrial(due time.Time) bool {
 }
 
 // tryHost says whether a trial passed, and no body failed to start since it began.
-func (w *Worker) tryHost() bool {
-	failures := w.host.failuresSoFar()
-	ctx, cancel := context.WithTimeout(w.ctx, hostTrialTimeout)
+func (l *life) tryHost() bool {
+	failures := l.host.failuresSoFar()
+	ctx, cancel := context.WithTimeout(l.ctx, hostTrialTimeout)
 	defer cancel()
-	err := w.config.Trial(ctx)
-	w.host.mu.Lock()
-	defer w.host.mu.Unlock()
+	err := l.config.Trial(ctx)
+	l.host.mu.Lock()
+	defer l.host.mu.Unlock()
 	switch {
-	case w.ctx.Err() != nil: // cut off, it proves nothing
+	case l.ctx.Err() != nil: // cut off, it proves nothing
 		return false
 	case err != nil:
-		w.saysUnfit(err.Error())
+		l.saysUnfit(err.Error())
 		return false
-	case w.host.failures != failures:
+	case l.host.failures != failures:
 		return false
 	}
-	w.gate.Refuse("")
-	w.fitness.clear(unfitHost)
-	w.host.proved.Store(false)
+	l.gate.Refuse("")
+	l.fitness.clear(unfitHost)
+	l.host.proved.Store(false)
 	return true
 }
 

@@ -31,29 +31,29 @@ func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
 }
 
 // keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
-func (w *Worker) keepLease() {
-	every := heartbeatOf(w.config.Self.TTL)
+func (l *life) keepLease() {
+	every := heartbeatOf(l.config.Self.TTL)
 	_, pause := renewalLimits(every)
 	next := time.NewTimer(every)
 	defer next.Stop()
 	var last time.Time // the end of the last sign of life
 	for {
-		w.view.ticked()
-		soft, hard := w.session.Deadline()
-		danger := time.NewTimer(w.nextDanger(soft, hard))
+		l.view.ticked()
+		soft, hard := l.session.Deadline()
+		danger := time.NewTimer(l.nextDanger(soft, hard))
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			danger.Stop()
 			return
 		case <-next.C:
-			w.endangered(soft, hard) // what is due comes first: a renewal may take a while
-			w.renewNow.take()
-			next.Reset(w.renew(every))
+			l.endangered(soft, hard) // what is due comes first: a renewal may take a while
+			l.renewNow.take()
+			next.Reset(l.renew(every))
 			last = time.Now()
-		case <-w.renewNow:
+		case <-l.renewNow:
 			next.Reset(max(0, pause-time.Since(last)))
 		case <-danger.C:
-			w.endangered(soft, hard)
+			l.endangered(soft, hard)
 		}
 		danger.Stop()
 	}
@@ -69,48 +69,47 @@ func (w *Worker) vitals() queue.Vitals {
 }
 
 // renew gives one sign of life, and says after how long the next one is due.
-func (w *Worker) renew(every time.Duration) time.Duration {
+func (l *life) renew(every time.Duration) time.Duration {
 	timeout, pause := renewalLimits(every)
-	ctx, cancel := context.WithTimeout(w.ctx, timeout)
+	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
-	asked := w.config.Boot()
-	soft, _ := w.session.Deadline()
-	renewal, err := w.session.Renew(ctx, w.vitals())
-	if w.ctx.Err() != nil {
+	asked := l.config.Boot()
+	soft, _ := l.session.Deadline()
+	renewal, err := l.session.Renew(ctx, l.vitals())
+	if l.ctx.Err() != nil {
 		return every
 	}
-	w.renewed(asked, soft, err)
+	l.renewed(asked, soft, err)
 	switch {
 	case errors.Is(err, queue.ErrLeaseLost):
-		w.stop(err)
+		l.stop(err)
 		return every
 	case err != nil:
-		w.unrenewed.Failed(w.log, "no sign of life reached the database", err)
+		l.unrenewed.Failed(l.log, "no sign of life reached the database", err)
 		return pause
 	}
-	w.unrenewed.Over(w.log, "signs of life reach the database again")
-	w.warned = 0
-	if o := w.danger.Load(); o != nil && o.passing {
-		w.danger.CompareAndSwap(o, nil) // unless the worker began to end meanwhile
-		w.gate.Open()
+	l.unrenewed.Over(l.log, "signs of life reach the database again")
+	l.warned = 0
+	if l.fleet.liftDanger() {
+		l.gate.Open()
 	}
-	w.clock.set(renewal.Now, asked)
-	w.extend(w.session)
+	l.clock.set(renewal.Now, asked)
+	l.extend()
 	for _, m := range renewal.Mail {
-		w.fleet.mail(m)
+		l.fleet.tell([]queue.RunID{m.Run}, false)
 	}
-	if renewal.Desired != queue.WorkerLive && !w.stopping() { // it says so until the worker is gone
-		w.log.Info("asked to stop by `oarlock workers drain`, or by oarlock.drain_worker() in SQL", "desired", renewal.Desired)
-		w.Stop()
+	if renewal.Desired != queue.WorkerLive && !l.stopping() { // it says so until the worker is gone
+		l.log.Info("asked to stop by `oarlock workers drain`, or by oarlock.drain_worker() in SQL", "desired", renewal.Desired)
+		l.Stop()
 	}
 	return every
 }
 
 // renewed tells what came of the sign of life that was sent at asked, when the lease held until soft.
-func (w *Worker) renewed(asked, soft time.Duration, err error) {
-	now := w.config.Boot()
-	w.view.renewed(asked, err)
-	w.meter.Renewed(soft-now, now-asked, err)
+func (l *life) renewed(asked, soft time.Duration, err error) {
+	now := l.config.Boot()
+	l.view.renewed(asked, err)
+	l.config.Meter.Renewed(soft-now, now-asked, err)
 }
 
 // What a worker does while its signs of life stay out, in this order.
@@ -132,52 +131,52 @@ func graceOf(ttl time.Duration) time.Duration {
 	return min(soft/graceShare, longestGrace)
 }
 
-func (w *Worker) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
-	return [...]time.Duration{0, soft - graceOf(w.config.Self.TTL), soft, hard}
+func (l *life) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
+	return [...]time.Duration{0, soft - graceOf(l.config.Self.TTL), soft, hard}
 }
 
 // nextDanger is how long it is to the next thing to do.
-func (w *Worker) nextDanger(soft, hard time.Duration) time.Duration {
-	if w.warned == forget {
-		return w.config.Self.TTL
+func (l *life) nextDanger(soft, hard time.Duration) time.Duration {
+	if l.warned == forget {
+		return l.config.Self.TTL
 	}
-	return max(0, w.dangers(soft, hard)[w.warned+1]-w.config.Boot())
+	return max(0, l.dangers(soft, hard)[l.warned+1]-l.config.Boot())
 }
 
 // endangered does what the time without a sign of life demands.
-func (w *Worker) endangered(soft, hard time.Duration) {
-	for at := w.dangers(soft, hard); w.warned < forget && w.config.Boot() >= at[w.warned+1]; {
-		w.warned++
-		switch w.warned {
+func (l *life) endangered(soft, hard time.Duration) {
+	for at := l.dangers(soft, hard); l.warned < forget && l.config.Boot() >= at[l.warned+1]; {
+		l.warned++
+		switch l.warned {
 		case askBodies:
-			w.log.Warn("the lease is in danger: ending tasks")
-			w.gate.Shut() // what began now would be given up at once, begin again, and so on
-			w.giveUp(order{why: "lease in danger", passing: true})
+			l.log.Warn("the lease is in danger: ending tasks")
+			l.gate.Shut() // what began now would be given up at once, begin again, and so on
+			l.fleet.giveUp(order{why: "lease in danger", passing: true})
 		case killBodies:
-			w.giveUp(order{why: "lease in danger", passing: true, now: true})
+			l.fleet.giveUp(order{why: "lease in danger", passing: true, now: true})
 		case forget:
-			w.stop(queue.ErrLeaseLost)
-			if n := w.bodies.Load(); n > 0 && w.config.Overdue != nil {
-				w.config.Overdue(int(n))
+			l.stop(queue.ErrLeaseLost)
+			if n := l.fleet.bodies.Load(); n > 0 && l.config.Overdue != nil {
+				l.config.Overdue(int(n))
 			}
 		}
 	}
 }
 
 // listen hands on what notifications say.
-func (w *Worker) listen() {
-	for w.ctx.Err() == nil {
-		heard, err := w.session.Hear(w.ctx)
+func (l *life) listen() {
+	for l.ctx.Err() == nil {
+		heard, err := l.session.Hear(l.ctx)
 		if err != nil {
 			return // the session or the worker ends; looks and renewals find out everything by themselves
 		}
-		w.claimer.ration.told.Add(int64(heard.Rows))
+		l.claimer.ration.told.Add(int64(heard.Rows))
 		if heard.Lanes || heard.All {
-			w.claimer.told.send()
+			l.claimer.told.send()
 		}
-		w.fleet.tell(heard.Runs, heard.All)
+		l.fleet.tell(heard.Runs, heard.All)
 		if heard.Drain || heard.All {
-			w.renewSoon()
+			l.renewSoon()
 		}
 	}
 }

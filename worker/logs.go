@@ -127,7 +127,7 @@ func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) 
 func (d *driver) endLog(end queue.LogEnd, word string) {
 	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
 		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next, Lines: end.Lines,
-		At: at(d.worker.clock.now()), Final: true, Reason: word,
+		At: at(d.life.clock.now()), Final: true, Reason: word,
 	})
 }
 

@@ -42,7 +42,7 @@ func (l *lookout) freshFor(now time.Duration) time.Duration {
 }
 
 // lookAround looks each queue.LookInterval, or soon where runs wait for slots.
-func (w *Worker) lookAround() {
+func (w *life) lookAround() {
 	for {
 		w.look()
 		if !w.pause(crowdedInterval, nil) || !w.pause(queue.LookInterval-crowdedInterval, w.lookout.crowded) {
@@ -51,7 +51,7 @@ func (w *Worker) lookAround() {
 	}
 }
 
-func (w *Worker) look() {
+func (w *life) look() {
 	gate, asked := w.gate.Stats(), w.config.Boot()
 	_, stalled := w.fleet.look()
 	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Lanes: stalled.lanes(sharedLanesMax)})
@@ -80,7 +80,7 @@ func (w *Worker) look() {
 }
 
 // sweep mends what others left each queue.SweepInterval, or when a look or a poll asks for it.
-func (w *Worker) sweep() {
+func (w *life) sweep() {
 	for {
 		swept, err := w.session.Sweep(w.ctx)
 		if w.ctx.Err() != nil {
@@ -105,7 +105,7 @@ func (w *Worker) sweep() {
 }
 
 // pause waits for so long, or until the signal. It reports whether the worker lives on.
-func (w *Worker) pause(d time.Duration, until signal) bool {
+func (w *life) pause(d time.Duration, until signal) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

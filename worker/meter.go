@@ -73,8 +73,8 @@ func (silent) Renewed(time.Duration, time.Duration, error) {}
 
 // meter tells how an attempt ended.
 func (d *driver) meter(ctx context.Context, task *Task, res *dagrun.Result, took time.Duration) {
-	d.worker.meter.AttemptEnded(AttemptEnd{
-		DAG: d.claim.DAG, Body: d.worker.bodyName(task.Body), Outcome: attemptOutcome(ctx, res), Took: took,
+	d.life.config.Meter.AttemptEnded(AttemptEnd{
+		DAG: d.claim.DAG, Body: d.life.bodyName(task.Body), Outcome: attemptOutcome(ctx, res), Took: took,
 	})
 }
 
@@ -96,8 +96,8 @@ func attemptOutcome(ctx context.Context, res *dagrun.Result) string {
 }
 
 // bodyName is one of few: whoever writes DAGs invents none.
-func (w *Worker) bodyName(body *dagspec.Step) string {
-	_, known := w.executors[kindOf(body)]
+func (l *life) bodyName(body *dagspec.Step) string {
+	_, known := l.executors[kindOf(body)]
 	switch {
 	case !known:
 		return OtherBody
@@ -113,7 +113,7 @@ func (w *Worker) bodyName(body *dagspec.Step) string {
 func (d *driver) count(ready *dagrun.Ready) {
 	for i := range ready.Records.Tasks {
 		if row := &ready.Records.Tasks[i]; row.State.Terminal() {
-			d.worker.meter.TaskSettled(d.claim.DAG, row.State)
+			d.life.config.Meter.TaskSettled(d.claim.DAG, row.State)
 		}
 	}
 	switch {

@@ -42,7 +42,7 @@ func (d *driver) open(a dagrun.Action) {
 		if task.Body.Action == "wait" {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }
 		}
-		task.hidden = d.worker.secrets.atHand(task.Resolved.Declared)
+		task.hidden = d.life.secrets.atHand(task.Resolved.Declared)
 		e := open()
 		if e.Text = task.Masked(e.Text); e.Result != nil {
 			e.Result.Reason = task.Masked(e.Result.Reason)
@@ -98,12 +98,12 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 // probe asks once; what does not answer is asked again later, as what is not there yet. Why is the task's reason meanwhile.
 func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
 	what, _ := task.Resolved.With["http"].(map[string]any)
-	if d.worker.prober == nil || what == nil {
+	if d.life.config.Prober == nil || what == nil {
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: "this worker cannot wait for that"}}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
 	defer cancel()
-	there, why, err := d.worker.prober.Probe(ctx, what)
+	there, why, err := d.life.config.Prober.Probe(ctx, what)
 	switch {
 	case err != nil:
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
@@ -130,7 +130,7 @@ func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dag
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
 	}
 	child.Claim, child.Task, child.Attempt = d.claim, a.Task, a.Attempt
-	id, err := d.worker.enqueue(ctx, child)
+	id, err := d.life.enqueue(ctx, child)
 	if err != nil {
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
 	}
@@ -138,18 +138,18 @@ func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dag
 }
 
 // enqueue asks for a child run. What the database refuses for good is an error; anything else is tried until ctx ends.
-func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
-	if w.config.Self.Only != 0 {
-		defer w.claimer.wakeup.send() // nobody tells it: the child is in a lane that it does not serve
+func (l *life) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
+	if l.config.Self.Only != 0 {
+		defer l.claimer.wakeup.send() // nobody tells it: the child is in a lane that it does not serve
 	}
 	return backoff.Retry(ctx, func() (queue.RunID, error) {
-		id, err := w.session.EnqueueChild(ctx, c)
+		id, err := l.session.EnqueueChild(ctx, c)
 		var refused *queue.Error
 		if errors.As(err, &refused) && !saysNothingOfRun(err) || errors.Is(err, queue.ErrLeaseLost) {
 			return id, backoff.Permanent(err)
 		}
 		return id, err
-	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(l.pauses()))
 }
 
 // childOf reads what dag.run and dag.enqueue have in common.

@@ -39,8 +39,8 @@ func (d *driver) cancelChild(a dagrun.Action) {
 	ctx := d.lifetime()
 	d.parting.Go(func() {
 		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
-			return struct{}{}, d.worker.config.Cancel(ctx, queue.RunID(child), a.Now)
-		}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(d.worker.pauses()))
+			return struct{}{}, d.life.config.Cancel(ctx, queue.RunID(child), a.Now)
+		}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(d.life.pauses()))
 	})
 }
 
@@ -53,7 +53,7 @@ func (d *driver) probeCache(a dagrun.Action) {
 	d.opening.Go(func() {
 		defer d.opens.Add(-1)
 		event := dagrun.Event{Kind: dagrun.EvProbed}
-		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.Run, step, a.Key, shared); err == nil && found {
+		if outputs, found, err := d.life.session.Cached(ctx, d.claim.Run, step, a.Key, shared); err == nil && found {
 			event.Result = &dagrun.Result{Outputs: outputs}
 		}
 		d.answer(a, event)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -40,53 +41,50 @@ func isGivenUp(lost error) bool { return errors.Is(lost, errUnwritten) || errors
 // records is what a worker knows of its records. The outages belong to the goroutine that looks after them.
 type records struct {
 	unwritten Outage
-	unread    Outage
 	unlogged  Outage
 	aside     Outage
-	tooLong   chan error                  // of this life; holds why its runs are to be given up, once they are
 	pauses    *backoff.ExponentialBackOff // between trials
-	logs      appends
 }
 
 // lookAtRecords takes in whether the database takes records now.
-func (w *Worker) lookAtRecords() queue.SessionStats {
-	s := w.session.Stats()
+func (l *life) lookAtRecords() queue.SessionStats {
+	s := l.session.Stats()
 	if f := s.Failing; f.Failing() {
-		w.fitness.set(unfitRecords, f.Since, fmt.Sprintf("the database takes no records (%s)", f.Cause()))
+		l.fitness.set(unfitRecords, f.Since, fmt.Sprintf("the database takes no records (%s)", f.Cause()))
 	} else {
-		w.fitness.clear(unfitRecords)
+		l.fitness.clear(unfitRecords)
 	}
 	return s
 }
 
 // keepRecords tells of records that are not taken and runs that cannot be read, and has the worker give its runs up when that lasts.
-func (w *Worker) keepRecords() {
+func (l *life) keepRecords() {
 	look := time.NewTicker(recordsEvery)
 	defer look.Stop()
 	for {
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			return
 		case <-look.C:
 		}
-		s := w.lookAtRecords()
-		w.tellRecords(&s)
-		reads := w.lookAtReads()
+		s := l.lookAtRecords()
+		l.tellRecords(&s)
+		reads := l.lookAtReads()
 		if s.Taken > 0 {
-			w.records.pauses.Reset()
+			l.records.pauses.Reset()
 		}
-		w.endIfTooLong(s.Failing, &s, errUnwritten)
-		w.endIfTooLong(reads, &s, errUnread)
+		l.endIfTooLong(s.Failing, &s, errUnwritten)
+		l.endIfTooLong(reads, &s, errUnread)
 	}
 }
 
 // endIfTooLong has the worker give its runs up once something has failed for too long.
-func (w *Worker) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
-	if !f.Failing() || time.Since(f.Since) < w.recordsPatience(s) {
+func (l *life) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
+	if !f.Failing() || time.Since(f.Since) < l.recordsPatience(s) {
 		return
 	}
 	select {
-	case w.records.tooLong <- why:
+	case l.tooLong <- why:
 	default:
 	}
 }
@@ -100,27 +98,27 @@ func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 }
 
 // tellRecords logs what fails, what waits, and when that is over.
-func (w *Worker) tellRecords(s *queue.SessionStats) {
-	w.records.unwritten.told(w, s.Failing.Since, s.Failing.Err,
+func (l *life) tellRecords(s *queue.SessionStats) {
+	l.records.unwritten.told(l.log, s.Failing.Since, s.Failing.Err,
 		"the database takes no records: nothing is claimed", "the database takes records again")
-	since, err := w.records.logs.failure()
-	w.records.unlogged.told(w, since, err, "the database takes no logs", "the database takes logs again")
+	since, err := l.appends.failure()
+	l.records.unlogged.told(l.log, since, err, "the database takes no logs", "the database takes logs again")
 	var waits error
 	if a := s.Aside; a.Holder != "" {
 		waits = fmt.Errorf("run %d and %d others wait: %s", a.Run, a.Runs-1, a.Holder)
 	} else {
 		waits = fmt.Errorf("run %d and %d others wait: a transaction holds its row", a.Run, a.Runs-1)
 	}
-	w.records.aside.told(w, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
+	l.records.aside.told(l.log, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
 }
 
 // told tells of something that fails since a moment; zero: it does not.
-func (o *Outage) told(w *Worker, since time.Time, err error, failed, over string) {
+func (o *Outage) told(log *slog.Logger, since time.Time, err error, failed, over string) {
 	switch {
 	case since.IsZero():
-		o.Over(w.log, over)
+		o.Over(log, over)
 	case time.Since(since) >= tellFailure:
-		o.FailedSince(w.log, since, failed, err)
+		o.FailedSince(log, since, failed, err)
 	}
 }
 
@@ -141,7 +139,7 @@ func (w *Worker) failsFor(why error) time.Duration {
 }
 
 // untilRecorded waits until a trial is taken. It says whether the worker is to begin anew.
-func (w *Worker) untilRecorded(ctx context.Context) bool {
+func (w *Worker) untilRecorded(ctx context.Context, log *slog.Logger) bool {
 	w.view.enter(Starting)
 	for {
 		next := time.NewTimer(w.records.pauses.NextBackOff())
@@ -153,13 +151,13 @@ func (w *Worker) untilRecorded(ctx context.Context) bool {
 		}
 		err := w.tryRecords(ctx)
 		if err == nil {
-			w.records.unwritten.Over(w.log, "the database takes records again")
+			w.records.unwritten.Over(log, "the database takes records again")
 			w.fitness.clear(unfitRecords)
-			w.records.unread = Outage{} // whether runs can be read the next life finds out
+			w.reads.unread = Outage{} // whether runs can be read the next life finds out
 			w.fitness.clear(unfitReads)
 			return true
 		}
-		w.records.unwritten.Failed(w.log, "the database takes no records: this worker is not registered", err)
+		w.records.unwritten.Failed(log, "the database takes no records: this worker is not registered", err)
 	}
 }
 
@@ -247,11 +245,4 @@ func (a *appends) failingFor() time.Duration {
 		return 0
 	}
 	return time.Since(since)
-}
-
-// reset forgets the calls of a former life.
-func (a *appends) reset() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.began, a.since, a.err = time.Time{}, time.Time{}, nil
 }

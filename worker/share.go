@@ -48,20 +48,20 @@ func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.end
 
 // want is what a poll claims, and the free slots that are kept for that: else a task of a run that is held takes one meanwhile, and
 // the run that was claimed for it waits. Where no slot is free or about to be, it is what came back by itself and may need none.
-func (w *Worker) want(ask *QueueAsk) (queue.Want, *Keeping) {
-	slots := w.slots()
-	if ask != nil && !w.stopping() && w.fitness.ok() {
-		return w.wantFor(ask, &slots), ask.Keeping
+func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
+	slots := l.slots()
+	if ask != nil && !l.stopping() && l.fitness.ok() {
+		return l.wantFor(ask, &slots), ask.Keeping
 	} else if ask != nil {
 		ask.Expect(0)
 	}
-	want, ahead := w.wants(&slots)
-	free, ahead := w.claimer.ration.cut(min(want.Free, queue.MaxClaims), ahead)
-	kept := w.gate.Keep(free, maxSlotWait)
+	want, ahead := l.wants(&slots)
+	free, ahead := l.claimer.ration.cut(min(want.Free, queue.MaxClaims), ahead)
+	kept := l.gate.Keep(free, maxSlotWait)
 	want.Free -= free - kept.Slots // tasks took them
 	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
-	if want.Slots == 0 && !w.stopping() && w.fitness.ok() {
-		_, idle := w.fleet.look()
+	if want.Slots == 0 && !l.stopping() && l.fitness.ok() {
+		_, idle := l.fleet.look()
 		want.Idle = max(0, idleMax-idle.roused())
 	}
 	return want, kept
@@ -112,21 +112,21 @@ func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 }
 
 // share gives runs back that wait for a slot while another worker may have one.
-func (w *Worker) share() {
+func (l *life) share() {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
 	defer tick.Stop()
 	armed := false // else runs that stall one after the other would put the look off again and again
 	for {
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			return
-		case <-w.sharer.stuck:
+		case <-l.sharer.stuck:
 		case <-tick.C:
 			armed = false
-			w.giveBack()
+			l.giveBack()
 		}
-		if _, idle := w.fleet.look(); !armed && len(idle) > 0 {
+		if _, idle := l.fleet.look(); !armed && len(idle) > 0 {
 			armed = true
 			tick.Reset(shareInterval)
 		}
@@ -135,24 +135,24 @@ func (w *Worker) share() {
 
 // giveBack asks drivers to give back runs that have waited for a slot for longer than maxSlotWait, with nothing under way. Those that
 // are served last here go first.
-func (w *Worker) giveBack() {
-	_, idle := w.fleet.look()
-	if w.stopping() {
+func (l *life) giveBack() {
+	_, idle := l.fleet.look()
+	if l.stopping() {
 		return
 	}
 	if len(idle.longerThan(shareInterval)) > 0 {
-		w.lookout.crowded.send()
+		l.lookout.crowded.send()
 	}
-	late := w.returnable(idle)
+	late := l.returnable(idle)
 	if len(late) == 0 {
 		return
 	}
 	slices.SortFunc(late, func(a, b stall) int { return inOrder(b.ticket, a.ticket) })
-	w.sharer.gaveBack.Store(int64(w.config.Boot()))
+	l.sharer.gaveBack.Store(int64(l.config.Boot()))
 	for _, s := range late[:min(len(late), sharedMax)] {
 		if s.ticket.slots > 1 {
-			w.sharer.returned[s.driver.claim.Run] = w.config.Boot()
-			w.claimer.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
+			l.sharer.returned[s.driver.claim.Run] = l.config.Boot()
+			l.claimer.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
 		}
 		s.driver.post.put(happening{yield: true})
 	}
@@ -180,7 +180,7 @@ func (w *Worker) returnable(idle stalls) stalls {
 func (d *driver) forgo() {
 	if d.waited {
 		d.waited = false
-		d.worker.gate.Forgo()
+		d.life.gate.Forgo()
 	}
 }
 
@@ -206,7 +206,7 @@ func (d *driver) yield(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
-	switch err := d.worker.session.Release(ctx, d.claim, true, d.clock.database(d.wake)); {
+	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.wake)); {
 	case errors.Is(err, queue.ErrInboxMoved):
 		d.mail = true // it may need no slot for what is asked
 		return nil

@@ -54,24 +54,24 @@ type Status struct {
 
 // view is what Status needs to see of a worker's life, whoever asks.
 type view struct {
-	mu      sync.Mutex
-	status  Status
-	session Session // empty: none yet
-	fleet   *fleet
+	mu     sync.Mutex
+	status Status
+	life   *life // the last that was registered; nil: none yet
 }
 
 // Status shows the worker at this moment. It waits for nobody: what it says of the database is what the worker knows.
 func (w *Worker) Status() Status {
 	w.view.mu.Lock()
-	s, session, fleet := w.view.status, w.view.session, w.view.fleet
+	s, l := w.view.status, w.view.life
 	w.view.mu.Unlock()
 	s.Gate, s.Unfit, s.UnfitFor = w.gate.Stats(), w.fitness.texts(), w.unfitFor()
-	s.Unwritten, s.Unlogged = w.unwrittenFor(), w.records.logs.failingFor()
-	if session.Lease != nil {
-		s.Soft, s.Hard = session.Deadline()
+	s.Unwritten = w.unwrittenFor()
+	if l != nil {
+		s.Unlogged = l.appends.failingFor()
+		s.Soft, s.Hard = l.session.Deadline()
 		var idle stalls
-		s.Runs, idle = fleet.look()
-		s.Session, s.Stalled = session.Stats(), idle.runs()
+		s.Runs, idle = l.fleet.look()
+		s.Session, s.Stalled = l.session.Stats(), idle.runs()
 	}
 	if s.Phase == Live && w.stopping() {
 		s.Phase = Draining
@@ -97,11 +97,11 @@ func (v *view) enter(p Phase) {
 }
 
 // registered begins a life, whose first renewal was sent at asked.
-func (v *view) registered(id uuid.UUID, session Session, fleet *fleet, asked time.Duration) {
+func (v *view) registered(l *life, asked time.Duration) {
 	v.enter(Live)
 	v.change(func(s *Status) {
-		v.session, v.fleet = session, fleet
-		s.Worker, s.Ticked, s.Renewed, s.RenewErr, s.Refusal, s.Awaits = id, time.Now(), asked, nil, "", ""
+		v.life = l
+		s.Worker, s.Ticked, s.Renewed, s.RenewErr, s.Refusal, s.Awaits = l.id, time.Now(), asked, nil, "", ""
 		s.Registrations++
 	})
 }

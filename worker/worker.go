@@ -73,45 +73,55 @@ type LeaseSink interface {
 }
 
 // Worker claims runs and drives them until it is stopped. One life of it is one registration: when its lease is lost,
-// everything it runs is ended, and it begins anew under another id.
+// everything it runs is ended, and it begins anew under another id. The worker holds what goes on from life to life.
 type Worker struct {
+	stopper
+
 	config    Config
-	id        uuid.UUID
-	idText    string
-	session   Session
-	executors map[string]Executor
-	prober    Prober
 	secrets   *secretReader
-	env       func(string) (string, bool)
-	logs      Logs
-	log       *slog.Logger
-	meter     Meter
 	view      view
 	gate      *Gate
-	clock     *clock
-	fleet     *fleet
-	stop      context.CancelCauseFunc // of this life: everything ends at once
-	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
-	hurry     chan struct{}           // closed: stop at once
-	hurried   sync.Once
-	drain     chan struct{} // closed: claim nothing more, let run what runs
-	drained   sync.Once
 	claimer   claimer
 	lookout   lookout
 	sharer    sharer
 	ends      rate      // of bodies
 	tells     allowance // of notes about what tasks wait for
-	renewNow  signal
-	unrenewed Outage // keepLease's alone
-	bodies    atomic.Int64
-	handedOn  atomic.Int64 // runs that this life left to others because the worker stops
+	renewNow  signal    // a sign of life is due at once
+	unrenewed Outage    // of signs of life; keepLease's alone
 	records   records
 	reads     reads                       // what is known of reads of runs that fail
 	fitness   fitness                     // why nothing is to be claimed now
 	host      host                        // whether this host starts tasks
-	danger    atomic.Pointer[order]       // why bodies that begin now are to be given up at once; nil: they are not
 	lives     *backoff.ExponentialBackOff // between lives that were lost soon; Run's alone
-	warned    int                         // how far the time without a sign of life has got; keepLease's alone
+}
+
+// life is a worker under one registration, with what begins and ends with that. What is late of one life, such as a driver or a
+// body, knows nothing of the next one.
+type life struct {
+	*Worker
+
+	id        uuid.UUID
+	idText    string
+	log       *slog.Logger
+	executors map[string]Executor
+	session   Session
+	clock     *clock
+	fleet     *fleet
+	logs      Logs
+	appends   appends                 // what is known of appends to logs
+	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
+	stop      context.CancelCauseFunc // of this life: everything ends at once
+	warned    int                     // how far the time without a sign of life has got; keepLease's alone
+	tooLong   chan error              // holds why the runs are to be given up, once they are
+	handedOn  atomic.Int64            // runs that are left to others because the worker stops
+}
+
+// stopper is how a worker is told to stop: once, or once more and at once.
+type stopper struct {
+	drain   chan struct{} // closed: claim nothing more, let run what runs
+	drained sync.Once
+	hurry   chan struct{} // closed: stop at once
+	hurried sync.Once
 }
 
 // errStopped is why the context of a worker's life ends in order.
@@ -140,17 +150,16 @@ func New(c Config) (*Worker, error) {
 	if c.Trial == nil {
 		c.Trial = OpenSome
 	}
+	c.Executors = maps.Clone(c.Executors)
 	w := &Worker{
-		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env, secrets: newSecretReader(c.Secrets),
-		gate:  NewGate(c.Slots),
-		hurry: make(chan struct{}), drain: make(chan struct{}),
+		stopper: stopper{drain: make(chan struct{}), hurry: make(chan struct{})},
+		config:  c, secrets: newSecretReader(c.Secrets), gate: NewGate(c.Slots),
 		claimer: newClaimer(), lookout: newLookout(), sharer: newSharer(), renewNow: newSignal(),
 	}
 	w.host.failed = make(chan struct{}, 1)
 	w.gate.freed, w.gate.crowded, w.gate.asking = w.freed, w.claimer.ranked.send, w.claimer.asks.send
 	w.fitness.mended, w.fitness.changed = w.claimer.wakeup.send, w.renewSoon
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
-	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
 		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: heartbeatOf(c.Self.TTL),
 	}
@@ -180,24 +189,25 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.Info(OutagesOf(w.config.Self.TTL).String())
 	for {
 		began := w.config.Boot()
-		lost, err := w.live(ctx)
+		l := w.newLife()
+		lost, err := l.live(ctx)
 		if isGivenUp(lost) {
 			w.view.change(func(s *Status) { s.GivenUp++ })
 		}
 		if lost == nil && err == nil {
-			w.log.Info("the worker has stopped", "runs_handed_on", w.handedOn.Load())
+			l.log.Info("the worker has stopped", "runs_handed_on", l.handedOn.Load())
 		}
 		if lost == nil || err != nil || w.stopping() {
 			return err
 		}
 		if isGivenUp(lost) {
-			if !w.untilRecorded(ctx) {
+			if !w.untilRecorded(ctx, l.log) {
 				return nil
 			}
 			continue
 		}
 		w.view.change(func(s *Status) { s.Losses++ })
-		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "err", lost)
+		l.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "err", lost)
 		if !w.untilNextLife(began) {
 			return nil
 		}
@@ -236,107 +246,109 @@ func (w *Worker) untilNextLife(began time.Duration) bool {
 	}
 }
 
-func (w *Worker) stopping() bool {
+func (s *stopper) stopping() bool {
 	select {
-	case <-w.drain:
+	case <-s.drain:
 		return true
 	default:
 		return false
 	}
 }
 
+// newLife is one that is not registered yet.
+func (w *Worker) newLife() *life {
+	id := uuid.New()
+	l := &life{
+		Worker: w, id: id, idText: id.String(), log: w.config.Log.With("worker", id), executors: maps.Clone(w.config.Executors),
+		clock: &clock{boot: w.config.Boot}, fleet: newFleet(), tooLong: make(chan error, 1),
+	}
+	l.executors["action:dag.enqueue"] = enqueuer{l}
+	return l
+}
+
 // live is one registration, from Register to Close. It says why the lease was lost, if it was.
-func (w *Worker) live(ctx context.Context) (lost, err error) {
-	switch err := w.register(ctx); {
+func (l *life) live(ctx context.Context) (lost, err error) {
+	switch err := l.register(ctx); {
 	case queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost):
 		return err, nil // it was registered, but not heard of again in time
 	case err != nil:
 		return nil, err
 	}
-	w.ctx, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer w.stop(errStopped)
+	l.ctx, l.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer l.stop(errStopped)
 	var helpers sync.WaitGroup
-	helpers.Go(w.keepLease)
-	helpers.Go(w.listen)
-	helpers.Go(w.claim)
-	helpers.Go(w.lookAround)
-	helpers.Go(w.sweep)
-	helpers.Go(w.attend)
-	helpers.Go(w.share)
-	helpers.Go(w.keepRecords)
-	helpers.Go(w.watchHost)
-	lost, left := w.seeOut()
-	w.view.enter(Ending)
-	w.stop(errStopped)
+	helpers.Go(l.keepLease)
+	helpers.Go(l.listen)
+	helpers.Go(l.claim)
+	helpers.Go(l.lookAround)
+	helpers.Go(l.sweep)
+	helpers.Go(l.attend)
+	helpers.Go(l.share)
+	helpers.Go(l.keepRecords)
+	helpers.Go(l.watchHost)
+	lost, left := l.seeOut()
+	l.view.enter(Ending)
+	l.stop(errStopped)
 	if left == nil {
-		err = w.windUp(&helpers)
+		err = l.windUp(&helpers)
 	}
 	released := !errors.Is(lost, queue.ErrLeaseLost) && left == nil && err == nil
 	if lost != nil {
 		err = nil // what could not be closed others find out about
 	}
-	if w.config.Ended != nil {
-		err = errors.Join(err, w.config.Ended(w.id, released))
+	if l.config.Ended != nil {
+		err = errors.Join(err, l.config.Ended(l.id, released))
 	}
 	return lost, errors.Join(left, err)
 }
 
-func (w *Worker) register(ctx context.Context) error {
-	w.view.enter(Starting)
-	w.id = uuid.New()
-	w.idText = w.id.String()
-	w.log = w.config.Log.With("worker", w.id)
-	if w.config.Guard != nil {
-		if err := w.config.Guard.Use(w.idText); err != nil {
+func (l *life) register(ctx context.Context) error {
+	l.view.enter(Starting)
+	if l.config.Guard != nil {
+		if err := l.config.Guard.Use(l.idText); err != nil {
 			return fmt.Errorf("tell the guard: %w", err)
 		}
 	}
-	self := w.config.Self
-	self.ID, self.Slots, self.Offers = w.id, w.config.Slots, w.offers()
-	session, err := w.config.Register(ctx, self)
-	if err != nil {
+	self := l.config.Self
+	self.ID, self.Slots, self.Offers = l.id, l.config.Slots, l.offers()
+	var err error
+	if l.session, err = l.config.Register(ctx, self); err != nil {
 		return err
 	}
-	w.config.Self.Replaces = nil // they are, by now
-	renewal, asked, err := w.firstRenewal(ctx, session)
+	l.config.Self.Replaces = nil // they are, by now
+	renewal, asked, err := l.firstRenewal(ctx)
 	if err != nil {
-		return errors.Join(err, w.closeSession(session))
+		return errors.Join(err, l.closeSession())
 	}
-	w.warned = 0
-	w.danger.Store(nil)
-	w.handedOn.Store(0)
-	w.claimer.unpolled = Outage{}
-	w.fitness.clear(unfitPolls)
-	w.lookout.shared.Store(nil)
-	w.gate.Open()
-	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal
-	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()
-	w.clock.set(renewal.Now, asked)
-	w.view.registered(w.id, w.session, w.fleet, asked)
-	w.records.tooLong = make(chan error, 1)
-	w.records.logs.reset()
-	w.logs = w.config.Logs(noted{session, &w.records.logs}, func() time.Time { return at(w.clock.now()) })
-	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment, "database", session.Database)
+	l.claimer.unpolled = Outage{}
+	l.fitness.clear(unfitPolls)
+	l.lookout.shared.Store(nil)
+	l.gate.Open()
+	l.extend() // before anything is claimed: nobody would end its tasks otherwise until the next renewal
+	l.clock.set(renewal.Now, asked)
+	l.view.registered(l, asked)
+	l.logs = l.config.Logs(noted{l.session, &l.appends}, func() time.Time { return at(l.clock.now()) })
+	l.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment, "database", l.session.Database)
 	return nil
 }
 
 // firstRenewal brings the time of the database. One that does not answer is asked again until the lease is over.
-func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renewal, time.Duration, error) {
-	_, hard := session.Deadline()
-	ctx, cancel := context.WithTimeoutCause(ctx, hard-w.config.Boot(), queue.ErrLeaseLost)
+func (l *life) firstRenewal(ctx context.Context) (queue.Renewal, time.Duration, error) {
+	_, hard := l.session.Deadline()
+	ctx, cancel := context.WithTimeoutCause(ctx, hard-l.config.Boot(), queue.ErrLeaseLost)
 	defer cancel()
 	asking := make(chan struct{})
 	defer close(asking)
-	go w.cutOnHurry(asking, cancel)
+	go l.cutOnHurry(asking, cancel)
 	var asked time.Duration
 	renewal, err := backoff.Retry(ctx, func() (queue.Renewal, error) {
-		asked = w.config.Boot()
-		renewal, err := session.Renew(ctx, w.vitals())
-		if err != nil && (!queue.Passing(err) || w.stopping()) {
+		asked = l.config.Boot()
+		renewal, err := l.session.Renew(ctx, l.vitals())
+		if err != nil && (!queue.Passing(err) || l.stopping()) {
 			err = backoff.Permanent(err)
 		}
 		return renewal, err
-	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(l.pauses()))
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
@@ -344,20 +356,20 @@ func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renew
 }
 
 // extend tells the guard how long the lease holds.
-func (w *Worker) extend(session Session) {
-	if w.config.Guard != nil {
-		_, hard := session.Deadline()
-		w.config.Guard.Extend(hard)
+func (l *life) extend() {
+	if l.config.Guard != nil {
+		_, hard := l.session.Deadline()
+		l.config.Guard.Extend(hard)
 	}
 }
 
 // offers is what the worker can execute.
-func (w *Worker) offers() []string {
-	all := slices.Concat(offered, w.config.Offers)
-	if len(w.config.Secrets.Command) > 0 {
+func (l *life) offers() []string {
+	all := slices.Concat(offered, l.config.Offers)
+	if len(l.config.Secrets.Command) > 0 {
 		all = append(all, "secrets:command")
 	}
-	for what := range w.executors {
+	for what := range l.executors {
 		all = append(all, what)
 	}
 	return all
