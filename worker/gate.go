@@ -46,20 +46,37 @@ type Gate struct {
 
 	expected int // slots kept for runs that a poll looks for, or that were just claimed and have not asked yet
 	asks     asks
-	asking   func() // told when a slot is kept for what a poll may bring
-	freed    func() // told when there may be room for another run
-	crowded  func() // told when tasks begin to wait
-	crowd    bool   // tasks waited the last time
+	head     reservation
+	wide     wideTurn
+	idle     idleTime
+	tell     gateListener
+	crowd    bool // tasks waited the last time
+}
 
-	head      *Ticket // the waiter that slots are kept for
-	headSince time.Time
-	timer     *time.Timer // when smaller ones may pass it
+// gateListener is told of a gate, after it was unlocked.
+type gateListener struct {
+	asking  func() // a slot is kept for what a poll may bring
+	freed   func() // there may be room for another run
+	crowded func() // tasks begin to wait
+}
 
-	overdue *Ticket // the one that needs several slots, has waited for wideWaitMax, and gets all that comes free; nil: none
+// reservation is of what is free, for the waiter that goes first and needs more.
+type reservation struct {
+	ticket *Ticket // nil: nothing is reserved
+	since  time.Time
+	timer  *time.Timer // when smaller ones may pass it
+}
+
+// wideTurn is of a ticket that needs several slots, has waited for wideWaitMax, and gets all that comes free.
+type wideTurn struct {
+	ticket  *Ticket // nil: it is nobody's turn
 	between int     // grants since there was one
+}
 
-	idle      time.Duration // slots that were free while something waited, times time
-	idleSince time.Time
+// idleTime adds up slots that were free while something waited, times time.
+type idleTime struct {
+	sum   time.Duration
+	since time.Time
 }
 
 // GateStats count what a gate does.
@@ -80,7 +97,8 @@ type GateLook struct {
 // NewGate makes a gate with all its slots free.
 func NewGate(slots int) *Gate {
 	return &Gate{
-		slots: slots, free: slots, waiting: newTicketQueue(), between: queue.TurnEvery, idleSince: time.Now(), asking: func() {}, freed: func() {}, crowded: func() {},
+		slots: slots, free: slots, waiting: newTicketQueue(), wide: wideTurn{between: queue.TurnEvery}, idle: idleTime{since: time.Now()},
+		tell: gateListener{asking: func() {}, freed: func() {}, crowded: func() {}},
 	}
 }
 
@@ -118,22 +136,24 @@ type Keeping struct {
 func (g *Gate) Keep(n int, atMost time.Duration) *Keeping {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k := &Keeping{Slots: max(0, min(n, g.free-g.expected)), gate: g}
-	if g.keepsAll() {
-		k.Slots = 0
+	slots := min(n, g.free-g.expected)
+	if g.keepsAll() || slots <= 0 {
+		return &Keeping{gate: g, over: true}
 	}
-	if k.over = k.Slots == 0; !k.over {
-		g.expected += k.Slots
-		k.timer = time.AfterFunc(atMost, func() { k.Expect(0) })
-	}
+	return g.keepLocked(slots, atMost)
+}
+
+func (g *Gate) keepLocked(slots int, atMost time.Duration) *Keeping {
+	k := &Keeping{Slots: slots, gate: g}
+	g.expected += k.Slots
+	k.timer = time.AfterFunc(atMost, func() { k.Expect(0) })
 	return k
 }
 
 // Expect keeps slots for so many runs that were just claimed, until each has arrived, and lets the others go.
 func (k *Keeping) Expect(runs int) {
 	g := k.gate
-	g.mu.Lock()
-	g.account()
+	g.lock()
 	g.expected += runs
 	if !k.over {
 		k.over = true
@@ -150,19 +170,17 @@ func (g *Gate) Arrive(n int, order Order, grant func(*Ticket)) *Ticket {
 
 // Forgo says that a run that was expected needs no slot.
 func (g *Gate) Forgo() {
-	g.mu.Lock()
-	g.account()
+	g.lock()
 	g.expected--
 	g.giveOut()
 }
 
 // Look shows the gate at this moment.
 func (g *Gate) Look() GateLook {
-	g.mu.Lock()
+	g.lock()
 	defer g.mu.Unlock()
-	g.account()
 	look := GateLook{GateStats: GateStats{
-		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
+		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.sum.Seconds(),
 	}}
 	look.Room = g.room()
 	if first := g.waiting.first(); first != nil {
@@ -181,26 +199,25 @@ func (g *Gate) room() int {
 
 // keeps says whether what is free is kept for a task that waits.
 func (g *Gate) keeps() bool {
-	return g.waiting.Len() > 0 && (g.head == nil || time.Since(g.headSince) < reserveFor || g.keepsAll())
+	return g.waiting.Len() > 0 && (g.head.ticket == nil || time.Since(g.head.since) < reserveFor || g.keepsAll())
 }
 
 // keepsAll reports whether the gate keeps all that comes free for one ticket that needs several slots and has waited for long: the oldest
 // such. Once chosen, it stays until it has its slots or leaves. Between two of these, queue.TurnEvery grants go by the order, so that many
 // of them do not starve what ranks above.
 func (g *Gate) keepsAll() bool {
-	if g.overdue == nil && g.between >= queue.TurnEvery {
-		g.overdue = g.waiting.overdue(g.slots)
+	if g.wide.ticket == nil && g.wide.between >= queue.TurnEvery {
+		g.wide.ticket = g.waiting.overdue(g.slots)
 	}
-	return g.overdue != nil
+	return g.wide.ticket != nil
 }
 
 func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticket {
-	g.mu.Lock()
+	g.lock()
 	if arrives {
 		g.expected--
 	}
 	t := &Ticket{gate: g, order: order, nth: g.waiting.stamp(), since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
-	g.account()
 	if t.slots > 0 {
 		t.run = g.waiting.run(&order)
 	}
@@ -217,10 +234,7 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 
 // givesAtOnce reports whether a new ticket gets its slots before all that wait: because none do, or because the slot was kept for it.
 func (g *Gate) givesAtOnce(t *Ticket, arrives bool) bool {
-	if g.closed() {
-		return false
-	}
-	return g.waiting.Len() == 0 && g.may(t) || arrives && t.slots <= g.free-g.expected && !g.keepsAll()
+	return !g.closed() && g.may(t) && (g.waiting.Len() == 0 || arrives && !g.keepsAll())
 }
 
 // giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
@@ -234,13 +248,13 @@ func (g *Gate) giveOut() {
 		t.grant(t)
 	}
 	if asks {
-		g.asking()
+		g.tell.asking()
 	}
 	if room {
-		g.freed()
+		g.tell.freed()
 	}
 	if begins {
-		g.crowded()
+		g.tell.crowded()
 	}
 }
 
@@ -248,8 +262,7 @@ func (g *Gate) giveOut() {
 // be on its way when it returns.
 func (t *Ticket) Release() {
 	g := t.gate
-	g.mu.Lock()
-	g.account()
+	g.lock()
 	switch {
 	case t.held:
 		t.held = false
@@ -300,7 +313,7 @@ func (g *Gate) handsOn(t *Ticket, order *Order) bool {
 		if !yes {
 			return false
 		}
-		g.between++
+		g.wide.between++
 	}
 	g.waiting.turn(t.run)
 	return true
@@ -347,8 +360,8 @@ func (t *Ticket) why(worker string) string {
 		return fmt.Sprintf("waits for a sign of life of worker %s", worker)
 	case g.unfit != "":
 		return fmt.Sprintf("waits until worker %s can start tasks: %s", worker, g.unfit)
-	case g.keepsAll() && t != g.overdue:
-		return fmt.Sprintf("waits for a slot: what comes free on worker %s is kept for a task that waits for %d slots at once", worker, g.overdue.slots)
+	case g.keepsAll() && t != g.wide.ticket:
+		return fmt.Sprintf("waits for a slot: what comes free on worker %s is kept for a task that waits for %d slots at once", worker, g.wide.ticket.slots)
 	case t.slots > 1:
 		return fmt.Sprintf("waits for %d slots at once: %d of %d on worker %s are taken", t.slots, g.slots-g.free, g.slots, worker)
 	default:
@@ -365,17 +378,15 @@ func (g *Gate) Shut() {
 
 // Open is the end of Shut.
 func (g *Gate) Open() {
-	g.mu.Lock()
+	g.lock()
 	g.shut = false
-	g.account()
 	g.giveOut()
 }
 
 // Refuse has the gate give no slots while this host starts nothing, and says why. "" is the end of that.
 func (g *Gate) Refuse(why string) {
-	g.mu.Lock()
+	g.lock()
 	g.unfit = why
-	g.account()
 	g.giveOut()
 }
 
@@ -401,7 +412,7 @@ func (g *Gate) give() (given []*Ticket) {
 		return given
 	}
 	g.keepFor(g.waiting.first())
-	if time.Since(g.headSince) >= reserveFor {
+	if time.Since(g.head.since) >= reserveFor {
 		given = append(given, g.pass()...)
 	}
 	return given
@@ -410,21 +421,16 @@ func (g *Gate) give() (given []*Ticket) {
 // next is the ticket that is to be served next: by order, but one grant of queue.TurnEvery is for what has waited longest. nil: what
 // is free does not suffice for it.
 func (g *Gate) next() *Ticket {
+	t := g.waiting.first()
 	if g.keepsAll() {
-		if g.overdue.slots <= g.free-g.expected {
-			return g.overdue
-		}
+		t = g.wide.ticket
+	} else if oldest := g.waiting.oldest(); g.grants >= queue.TurnEvery && g.may(oldest) {
+		return oldest
+	}
+	if !g.may(t) {
 		return nil
 	}
-	if g.grants >= queue.TurnEvery {
-		if t := g.waiting.oldest(); g.may(t) {
-			return t
-		}
-	}
-	if t := g.waiting.first(); g.may(t) {
-		return t
-	}
-	return nil
+	return t
 }
 
 // may says whether a ticket gets what is free now.
@@ -454,7 +460,7 @@ func (g *Gate) pass() (given []*Ticket) {
 }
 
 func (g *Gate) take(t *Ticket) *Ticket {
-	g.between++
+	g.wide.between++
 	g.leave(t)
 	return g.hold(t)
 }
@@ -462,8 +468,8 @@ func (g *Gate) take(t *Ticket) *Ticket {
 // leave takes a ticket out of the queue.
 func (g *Gate) leave(t *Ticket) {
 	g.waiting.remove(t)
-	if g.overdue == t {
-		g.overdue, g.between = nil, 0
+	if g.wide.ticket == t {
+		g.wide.ticket, g.wide.between = nil, 0
 	}
 }
 
@@ -481,37 +487,37 @@ func (g *Gate) hold(t *Ticket) *Ticket {
 // keepFor reserves what is free for a waiter, for a while. The while goes on where another waiter, which was there before, comes first
 // only because slots were granted or given back.
 func (g *Gate) keepFor(t *Ticket) {
-	if g.head == t {
+	if g.head.ticket == t {
 		return
 	}
-	goesOn := t != nil && g.head != nil && g.head.place >= 0 && !t.since.After(g.headSince)
-	if g.head = t; goesOn {
+	goesOn := t != nil && g.head.ticket != nil && g.head.ticket.place >= 0 && !t.since.After(g.head.since)
+	if g.head.ticket = t; goesOn {
 		return
 	}
-	g.headSince = time.Now()
-	if g.timer != nil {
-		g.timer.Stop()
-		g.timer = nil
+	g.head.since = time.Now()
+	if g.head.timer != nil {
+		g.head.timer.Stop()
+		g.head.timer = nil
 	}
 	if t != nil {
-		g.timer = time.AfterFunc(reserveFor, g.expire)
+		g.head.timer = time.AfterFunc(reserveFor, g.expire)
 	}
 }
 
 // expire gives what was kept to smaller waiters.
 func (g *Gate) expire() {
-	g.mu.Lock()
-	g.account()
+	g.lock()
 	g.giveOut()
 }
 
-// account adds up how long slots were idle, before anything changes.
-func (g *Gate) account() {
+// lock locks the gate, and adds up how long slots were idle before anything changes.
+func (g *Gate) lock() {
+	g.mu.Lock()
 	now := time.Now()
 	if g.waiting.Len() > 0 {
-		g.idle += time.Duration(g.free) * now.Sub(g.idleSince)
+		g.idle.sum += time.Duration(g.free) * now.Sub(g.idle.since)
 	}
-	g.idleSince = now
+	g.idle.since = now
 }
 
 // Stats tell how busy the gate is.

@@ -124,17 +124,12 @@ func (g *Gate) keepForAsk(ask *QueueAsk, slots int) {
 	if slots <= 0 {
 		return
 	}
-	a := &g.asks
-	if old := a.next; old != nil && !old.over && old.isFirst == ask.isFirst {
-		old.Slots += slots
+	switch next := g.asks.next; {
+	case next == nil:
+		ask.Keeping = g.keepLocked(slots, maxSlotWait)
+		g.asks.next = ask
+	case !next.over && next.isFirst == ask.isFirst:
+		next.Slots += slots
 		g.expected += slots
-		return
-	}
-	if a.next != nil {
-		return // another one is under way: this slot is for what waits here
-	}
-	ask.Keeping = &Keeping{Slots: slots, gate: g}
-	g.expected += slots
-	ask.timer = time.AfterFunc(maxSlotWait, func() { ask.Expect(0) })
-	a.next = ask
+	} // else another one is under way, and the slots are for what waits here
 }

@@ -157,7 +157,7 @@ func New(c Config) (*Worker, error) {
 		claimer: newClaimer(), lookout: newLookout(), sharer: newSharer(), renewNow: newSignal(),
 	}
 	w.host.failed = make(chan struct{}, 1)
-	w.gate.freed, w.gate.crowded, w.gate.asking = w.freed, w.claimer.ranked.send, w.claimer.asks.send
+	w.gate.tell = gateListener{freed: w.freed, crowded: w.claimer.ranked.send, asking: w.claimer.asks.send}
 	w.fitness.mended, w.fitness.changed = w.claimer.wakeup.send, w.renewSoon
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.view.status = Status{
