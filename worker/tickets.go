@@ -21,10 +21,10 @@ func inOrder(a, b *Ticket) int {
 // once, so it is runs that are in order, and in each run its tickets.
 type ticketQueue struct {
 	runs  map[runKey]*gateRun // those that hold slots or wait
-	waits placeHeap[*gateRun] // those of which tasks wait
-	byAge list.List           // of *Ticket: all that wait
-	wide  list.List           // of *Ticket: those that need several slots
-	count uint64              // asks and turns so far
+	waits runHeap
+	byAge list.List // of *Ticket: all that wait
+	wide  list.List // of *Ticket: those that need several slots
+	count uint64    // asks and turns so far
 }
 
 // runKey names a run at a gate. The priority is in it, since it does not change while the run is there.
@@ -36,22 +36,16 @@ type runKey struct {
 // gateRun is a run at a gate.
 type gateRun struct {
 	key     runKey
-	slots   int    // that its tasks hold
-	turn    uint64 // when it last was given slots; before that, when it first asked for some
-	waiting placeHeap[*Ticket]
-	place   int // in ticketQueue.waits; -1: no task of it waits
+	slots   int     // that its tasks hold
+	turn    uint64  // when it last was given slots; before that, when it first asked for some
+	waiting tickets // heap
+	place   int     // in runHeap; -1: no task of it waits
 }
 
 // goesBefore reports whether the next slot is for r rather than for other.
 func (r *gateRun) goesBefore(other *gateRun) bool {
 	return cmp.Or(cmp.Compare(other.key.priority, r.key.priority), cmp.Compare(r.slots, other.slots), cmp.Compare(r.turn, other.turn)) < 0
 }
-
-func (r *gateRun) placed() *int { return &r.place }
-
-func (t *Ticket) goesBefore(other *Ticket) bool { return inOrder(t, other) < 0 }
-
-func (t *Ticket) placed() *int { return &t.place }
 
 func newTicketQueue() ticketQueue { return ticketQueue{runs: map[runKey]*gateRun{}} }
 
@@ -163,36 +157,58 @@ func (q *ticketQueue) forget(r *gateRun) {
 	}
 }
 
-// ranked is what has a place in a placeHeap.
-type ranked[T any] interface {
-	goesBefore(other T) bool
-	placed() *int // in the heap; -1: it is in none
-}
+// runHeap are the runs of which tasks wait, the first on top. One generic heap for these and tickets makes BenchmarkGate/crowded slower by a tenth.
+type runHeap []*gateRun
 
-// placeHeap has what goes first on top, and tells each where it is.
-type placeHeap[T ranked[T]] []T
+func (h runHeap) Len() int           { return len(h) }
+func (h runHeap) Less(i, j int) bool { return h[i].goesBefore(h[j]) }
 
-func (h placeHeap[T]) Len() int           { return len(h) }
-func (h placeHeap[T]) Less(i, j int) bool { return h[i].goesBefore(h[j]) }
-
-func (h placeHeap[T]) Swap(i, j int) {
+func (h runHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	*h[i].placed(), *h[j].placed() = i, j
+	h[i].place, h[j].place = i, j
 }
 
-// Push implements heap.Interface.
-func (h *placeHeap[T]) Push(x any) {
-	t := x.(T) //nolint:forcetypeassert // ours alone
-	*t.placed() = len(*h)
-	*h = append(*h, t)
+// Push is container/heap's.
+func (h *runHeap) Push(x any) {
+	r := x.(*gateRun) //nolint:forcetypeassert // ours alone
+	r.place = len(*h)
+	*h = append(*h, r)
 }
 
-// Pop implements heap.Interface.
-func (h *placeHeap[T]) Pop() any {
+// Pop is container/heap's.
+func (h *runHeap) Pop() any {
 	last := len(*h) - 1
-	t := (*h)[last]
-	clear((*h)[last:])
+	r := (*h)[last]
+	(*h)[last] = nil
 	*h = (*h)[:last]
-	*t.placed() = -1
+	r.place = -1
+	return r
+}
+
+// tickets are those of a run that wait, the first on top.
+type tickets []*Ticket
+
+func (q tickets) Len() int           { return len(q) }
+func (q tickets) Less(i, j int) bool { return inOrder(q[i], q[j]) < 0 }
+
+func (q tickets) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push is container/heap's.
+func (q *tickets) Push(x any) {
+	t := x.(*Ticket) //nolint:forcetypeassert // ours alone
+	t.place = len(*q)
+	*q = append(*q, t)
+}
+
+// Pop is container/heap's.
+func (q *tickets) Pop() any {
+	last := len(*q) - 1
+	t := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	t.place = -1
 	return t
 }
