@@ -9,8 +9,9 @@ import (
 // bodies are those of a drive that are under way. They belong to its driver, but for the order to give all of them up: that
 // is for when the driver waits for a database that is away.
 type bodies struct {
-	mu     sync.Mutex
-	byTask map[dagrun.TaskID]*body
+	mu      sync.Mutex
+	byTask  map[dagrun.TaskID]*body
+	running sync.WaitGroup
 }
 
 func (b *bodies) add(one *body) {

@@ -67,7 +67,7 @@ func (d *driver) start(a dagrun.Action) {
 	if log == nil {
 		log = d.life.logs.Open(d.logName(a))
 	}
-	d.running.Go(func() {
+	d.bodies.running.Go(func() {
 		defer d.life.fleet.bodies.Add(-1)
 		defer stop(nil)
 		d.runBody(ctx, b, task, log)
@@ -154,15 +154,15 @@ func (b *body) kill(cause dagrun.Request, now bool) {
 // nothing.
 func (d *driver) abandon() {
 	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
-	d.running.Wait()
-	d.opening.Wait()
-	d.parting.Wait()
+	d.bodies.running.Wait()
+	d.errands.asking.Wait()
+	d.errands.parting.Wait()
 	for _, log := range d.kept {
 		log.Close(d.ctx, string(dagrun.KindLost)) // for its resources: what it returns is not ours to write
 	}
-	d.releaseSpare()
-	for task := range d.tickets {
-		d.giveBack(task)
+	d.slots.releaseSpare()
+	for task := range d.slots.byTask {
+		d.slots.giveBack(task)
 	}
 	d.timer.Stop()
 }

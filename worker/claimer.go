@@ -200,7 +200,7 @@ func (w *life) launch(d *driver) {
 		w.config.Meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
 	}
 	if !w.fleet.launch(d, func() { w.drive(d) }) {
-		d.forgo()
+		d.slots.forgo()
 		_ = w.session.Release(w.ctx, c, false, 0) // closing the session does it otherwise
 	}
 }
@@ -214,7 +214,7 @@ func (w *life) drive(d *driver) {
 		defer w.lookout.attend.send() // its end may let the next one fire
 	}
 	outcome := d.outcomeAfter(err)
-	defer func() { w.config.Meter.RunLeft(d.claim.DAG, outcome, d.took) }()
+	defer func() { w.config.Meter.RunLeft(d.claim.DAG, outcome, d.ending.took) }()
 	if w.stopping() && w.leaves(outcome, err) {
 		w.handedOn.Add(1)
 	}

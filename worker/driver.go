@@ -24,8 +24,7 @@ type driver struct {
 	post    *postbox
 	seen    int64 // the inbox read so far
 	mail    bool  // there are controls to be read
-	tickets map[dagrun.TaskID]*Ticket
-	spare   []*Ticket // of bodies that have ended: for the next wishes, before others get them
+	slots   runSlots
 	bodies  bodies
 	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
 	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
@@ -33,19 +32,36 @@ type driver struct {
 	lookAt  time.Time                      // when to look for tasks that a limit of the run holds back
 	extra   extra
 	timer   *time.Timer
-	waited  bool            // the run was expected at the gate, and has not asked yet
-	roused  bool            // the run was claimed though no slot was free
-	acted   bool            // something of this drive is durable
-	wake    dagrun.Time     // when something of the run is due though it waits for a slot; 0: nothing is
-	yields  bool            // it ends so that another worker starts what waits for a slot here
-	unfit   bool            // it ends because this host starts nothing
-	opens   atomic.Int32    // of opening, those that have not answered
-	outcome Outcome         // of the drive, once that is durable
-	took    time.Duration   // of the run, once it is over
+	roused  bool // the run was claimed though no slot was free
+	acted   bool // something of this drive is durable
+	ending  driveEnding
+	errands errands
 	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
-	running sync.WaitGroup  // bodies
-	opening sync.WaitGroup  // what else goes on by itself
-	parting sync.WaitGroup  // and is to be done before a drive ends in order
+}
+
+// driveEnding is why a drive ends before its run does, and how it ended.
+type driveEnding struct {
+	wake    dagrun.Time   // when something of the run is due though it waits for a slot; 0: nothing is
+	yields  bool          // another worker is to start what waits for a slot here
+	unfit   bool          // this host starts nothing
+	outcome Outcome       // once that is durable
+	took    time.Duration // of the run, once it is over
+}
+
+// errands are what a drive does beside its bodies that may take a while.
+type errands struct {
+	open    atomic.Int32 // questions that have not been answered
+	asking  sync.WaitGroup
+	parting sync.WaitGroup // what is to be done before a drive ends in order
+}
+
+// ask does what brings the drive an answer, and returns at once.
+func (e *errands) ask(do func()) {
+	e.open.Add(1)
+	e.asking.Go(func() {
+		defer e.open.Add(-1)
+		do()
+	})
 }
 
 // extra rides with the next batch, besides what the core records.
@@ -59,8 +75,9 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
-		tickets: map[dagrun.TaskID]*Ticket{}, bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
+		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), post: newPostbox(), seen: c.Inbox, timer: timer,
+		slots:  runSlots{gate: l.gate, byTask: map[dagrun.TaskID]*Ticket{}, isExpected: expected},
+		bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
 
@@ -71,7 +88,7 @@ func (d *driver) drive(ctx context.Context) error {
 	d.ctx, end = context.WithCancel(ctx)
 	defer d.abandon()
 	defer end()
-	defer d.forgo()
+	defer d.slots.forgo()
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
@@ -81,7 +98,7 @@ func (d *driver) drive(ctx context.Context) error {
 			return err
 		}
 		if d.run.Over() {
-			d.parting.Wait()
+			d.errands.parting.Wait()
 			return nil
 		}
 		if err := d.wait(ctx, wake); err != nil {
@@ -99,8 +116,8 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		}
 		ready, something := d.run.Ready()
 		if !something {
-			d.forgo()
-			d.releaseSpare()
+			d.slots.forgo()
+			d.slots.releaseSpare()
 			return ready.WakeAt, nil
 		}
 		d.ask(&ready)
@@ -136,13 +153,13 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
-	if left := ready.Leave; left != nil && left.Drained && d.yields {
-		ready.Leave = &dagrun.Leave{Drained: true, WakeAt: d.wake}
+	if left := ready.Leave; left != nil && left.Drained && d.ending.yields {
+		ready.Leave = &dagrun.Leave{Drained: true, WakeAt: d.ending.wake}
 	}
 	leave := d.clock.stored(&rec, ready.Leave)
 	batch := &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: leave, Result: ready.Result,
-		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks), Waits: d.yields,
+		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks), Waits: d.ending.yields,
 	}
 	if !d.acted && d.onlyBegins(batch) {
 		return nil // the next commit says it, too
@@ -170,11 +187,11 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	}
 	text := fmt.Sprintf("worker %s stops: handed on", d.life.config.Self.Name)
 	switch {
-	case d.unfit:
+	case d.ending.unfit:
 		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.life.config.Self.Name)
-	case d.yields && d.life.fleet.inDanger():
+	case d.ending.yields && d.life.fleet.inDanger():
 		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.life.config.Self.Name)
-	case d.yields:
+	case d.ending.yields:
 		text = fmt.Sprintf("worker %s has no free slot: handed on", d.life.config.Self.Name)
 	}
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
@@ -203,10 +220,10 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		alarm = d.timer.C
 	}
 	if t := d.stuckFor(); t != nil {
-		d.wake = wake
+		d.ending.wake = wake
 		d.life.fleet.stall(stall{d, t})
 		defer d.life.fleet.unstall(d)
-		if d.unfit = d.life.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
+		if d.ending.unfit = d.life.startsNothing(); d.ending.unfit { // asked after stall: whoever finds out later tells those that are stalled
 			return d.yield(ctx)
 		}
 		d.life.sharer.stuck.send()
@@ -222,9 +239,9 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		return context.Cause(ctx)
 	}
 	some := d.takeIn()
-	if d.yields {
-		if d.yields = d.stuckFor() != nil; d.yields { // it may have got a slot meanwhile
-			d.unfit = d.life.startsNothing()
+	if d.ending.yields {
+		if d.ending.yields = d.stuckFor() != nil; d.ending.yields { // it may have got a slot meanwhile
+			d.ending.unfit = d.life.startsNothing()
 			return d.yield(ctx)
 		}
 	}

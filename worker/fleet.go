@@ -123,10 +123,7 @@ func (f *fleet) close() {
 // each calls do for every driver in the order of runs, outside of the lock.
 func (f *fleet) each(do func(*driver)) {
 	f.mu.Lock()
-	all := make([]*driver, 0, len(f.byRun))
-	for _, d := range f.byRun {
-		all = append(all, d)
-	}
+	all := slices.Collect(maps.Values(f.byRun))
 	f.mu.Unlock()
 	slices.SortFunc(all, func(a, b *driver) int { return cmp.Compare(a.claim.Run, b.claim.Run) })
 	for _, d := range all {

@@ -15,7 +15,7 @@ func (d *driver) happened(h *happening) {
 	case h.mail:
 		d.mail = true
 	case h.yield:
-		d.yields = true
+		d.ending.yields = true
 	case h.ticket != nil:
 		d.granted(h)
 	case h.body != nil:
@@ -27,27 +27,26 @@ func (d *driver) happened(h *happening) {
 
 // granted hands a grant in, unless the wish was withdrawn while it was on its way.
 func (d *driver) granted(h *happening) {
-	if d.tickets[h.event.Task] != h.ticket {
+	if d.slots.byTask[h.event.Task] != h.ticket {
 		return // released already, or another wish has taken its place
 	}
 	if d.step(h.event) != nil {
-		d.giveBack(h.event.Task)
+		d.slots.giveBack(h.event.Task)
 	}
 }
 
 // ended takes in how a body ended. What it left of its log rides with the record.
 func (d *driver) ended(h *happening) {
 	b := h.body
-	if t := d.tickets[b.task]; d.bodies.remove(b) && t != nil {
-		delete(d.tickets, b.task)
-		d.spare = append(d.spare, t)
+	if d.bodies.remove(b) {
+		d.slots.keepSpare(b.task)
 	}
 	if b.log != nil {
 		d.kept[b.task] = b.log
 	}
 	d.keepLog(b.task, b.chunks, b.lastLine)
 	if res := h.event.Result; res != nil && res.Unstarted && b.publish {
-		d.unfit = true
+		d.ending.unfit = true
 		_ = d.step(dagrun.Event{Kind: dagrun.EvDrain}) // first: a publish waits for no slot, and would begin again at once
 	}
 	_ = d.step(h.event)
@@ -63,55 +62,84 @@ func (b *body) giveUp(o *order) {
 // postbox when it returns, so that the start is part of the same commit.
 func (d *driver) ask(ready *dagrun.Ready) {
 	for _, task := range ready.Drops {
-		d.giveBack(task)
+		d.slots.giveBack(task)
 	}
 	for _, want := range ready.Wants {
-		if d.tickets[want.Task] == nil {
+		if d.slots.byTask[want.Task] == nil {
 			d.askFor(want)
 		}
 	}
-	d.forgo()
-	d.releaseSpare()
+	d.slots.forgo()
+	d.slots.releaseSpare()
+}
+
+// runSlots is what a run has of the worker's gate. It belongs to the run's driver.
+type runSlots struct {
+	gate       *Gate
+	byTask     map[dagrun.TaskID]*Ticket // places in its queue, and slots
+	spare      []*Ticket                 // of bodies that have ended: for the next wishes, before others get them
+	isExpected bool                      // a slot is kept for the run, which has not asked yet
+}
+
+// keepSpare keeps the slots of a task whose body has ended.
+func (s *runSlots) keepSpare(task dagrun.TaskID) {
+	if t := s.byTask[task]; t != nil {
+		delete(s.byTask, task)
+		s.spare = append(s.spare, t)
+	}
 }
 
 // releaseSpare gives back the slots of bodies that have ended, for which the run has no other use.
-func (d *driver) releaseSpare() {
-	for _, t := range d.spare {
+func (s *runSlots) releaseSpare() {
+	for _, t := range s.spare {
 		t.Release()
 	}
-	d.spare = d.spare[:0]
+	s.spare = s.spare[:0]
 }
 
-// handOn has a task take over the slots of one that has just ended, if the gate allows it.
-func (d *driver) handOn(want dagrun.Want, order Order, grant happening) bool {
-	if len(d.spare) == 0 {
-		return false
+// handOn has a task take over the slots of one that has just ended, if the gate allows it. nil: it does not.
+func (s *runSlots) handOn(want *dagrun.Want, order Order) *Ticket {
+	last := len(s.spare) - 1
+	if last < 0 || !s.spare[last].HandOn(want.Slots, order) {
+		return nil
 	}
-	t := d.spare[len(d.spare)-1]
-	if !t.HandOn(want.Slots, order) {
-		return false
+	t := s.spare[last]
+	s.spare = s.spare[:last]
+	s.byTask[want.Task] = t
+	return t
+}
+
+// ask queues a task at the gate.
+func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*Ticket)) *Ticket {
+	ask := s.gate.Ask
+	if s.isExpected && want.Slots > 0 { // a publish needs none of its own, and leaves it to a body
+		ask, s.isExpected = s.gate.Arrive, false
 	}
-	d.spare = d.spare[:len(d.spare)-1]
-	d.tickets[want.Task], grant.ticket = t, t
-	d.post.put(grant)
-	return true
+	t := ask(want.Slots, order, grant)
+	s.byTask[want.Task] = t
+	return t
+}
+
+// giveBack releases what a task has of the gate: a place in its queue, or slots.
+func (s *runSlots) giveBack(task dagrun.TaskID) {
+	if t := s.byTask[task]; t != nil {
+		delete(s.byTask, task)
+		t.Release()
+	}
 }
 
 func (d *driver) askFor(want dagrun.Want) {
-	order := Order{RunID: d.claim.Run, Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
+	order := Order{RunID: d.claim.Run, Run: d.claim.Priority, Step: want.Priority, Since: int64(want.Since)}
 	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
-	if d.handOn(want, order, grant) {
+	if t := d.slots.handOn(&want, order); t != nil {
+		grant.ticket = t
+		d.post.put(grant)
 		return
 	}
-	ask := d.life.gate.Ask
-	if d.waited && want.Slots > 0 { // a publish needs none of its own, and leaves it to a body
-		ask, d.waited = d.life.gate.Arrive, false
-	}
-	t := ask(want.Slots, order, func(t *Ticket) {
+	t := d.slots.ask(&want, order, func(t *Ticket) {
 		grant.ticket = t
 		d.post.put(grant)
 	})
-	d.tickets[want.Task] = t
 	if t.waits() {
 		d.line = append(d.line, inLine{want.Task, t, time.Now().Add(tellAfter)})
 	}
@@ -147,7 +175,7 @@ func (d *driver) tellLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
 		why := first.ticket.why(d.life.config.Self.Name)
-		if why != "" && d.tickets[first.task] == first.ticket {
+		if why != "" && d.slots.byTask[first.task] == first.ticket {
 			if !d.life.tells.take(now) {
 				d.line[0].due = now.Add(tellAfter)
 				return
@@ -170,22 +198,12 @@ func (d *driver) tellHeld() {
 // whyAhead says what the task ahead of a held one waits for; "": there is none, or it has its slot by now.
 func (d *driver) whyAhead(task dagrun.TaskID) string {
 	ahead, ok := d.run.Ahead(task)
-	if !ok || d.tickets[ahead] == nil {
+	if !ok || d.slots.byTask[ahead] == nil {
 		return ""
 	}
-	why := d.tickets[ahead].why(d.life.config.Self.Name)
+	why := d.slots.byTask[ahead].why(d.life.config.Self.Name)
 	return why + d.ownShare(why)
 }
-
-// giveBack releases what a task holds of the gate: a place in its queue, or slots.
-func (d *driver) giveBack(task dagrun.TaskID) {
-	if t := d.tickets[task]; t != nil {
-		delete(d.tickets, task)
-		t.Release()
-	}
-}
-
-func (d *driver) priority() int { return d.claim.Priority }
 
 // tellShare bounds how many tasks of a run a reason names.
 const tellShare = 3
@@ -198,7 +216,7 @@ func (d *driver) ownShare(why string) string {
 	}
 	slots, names := 0, []string{}
 	for task := range d.bodies.byTask {
-		if t := d.tickets[task]; t != nil && t.slots > 0 {
+		if t := d.slots.byTask[task]; t != nil && t.slots > 0 {
 			slots += t.slots
 			names = append(names, d.def.Graph.TaskName(task))
 		}

@@ -118,20 +118,20 @@ func (d *driver) count(ready *dagrun.Ready) {
 	}
 	switch {
 	case ready.Result != nil:
-		d.outcome = Outcome(ready.Result.State.String())
+		d.ending.outcome = Outcome(ready.Result.State.String())
 		if run := ready.Records.Run; run != nil && run.StartedAt != 0 {
-			d.took = time.Duration(run.FinishedAt-run.StartedAt) * time.Millisecond
+			d.ending.took = time.Duration(run.FinishedAt-run.StartedAt) * time.Millisecond
 		}
 	case ready.Leave != nil && ready.Leave.Drained:
-		d.outcome = d.handsOn()
+		d.ending.outcome = d.ending.handsOn()
 	case ready.Leave != nil:
-		d.outcome = Parked
+		d.ending.outcome = Parked
 	}
 }
 
 // handsOn is the outcome of a drive that another worker is to go on with.
-func (d *driver) handsOn() Outcome {
-	if d.unfit {
+func (e *driveEnding) handsOn() Outcome {
+	if e.unfit {
 		return Unfit
 	}
 	return HandedOn
@@ -140,10 +140,10 @@ func (d *driver) handsOn() Outcome {
 // outcomeAfter is how a drive ended that returned err.
 func (d *driver) outcomeAfter(err error) Outcome {
 	switch {
-	case err == nil && d.outcome != "":
-		return d.outcome
+	case err == nil && d.ending.outcome != "":
+		return d.ending.outcome
 	case errors.Is(err, errGivenBack):
-		return d.handsOn()
+		return d.ending.handsOn()
 	case err == nil, errors.Is(err, errStopped), errors.Is(err, queue.ErrLeaseLost):
 		return ClaimLost
 	case errors.Is(err, queue.ErrRefused):

@@ -34,10 +34,8 @@ func (d *driver) open(a dagrun.Action) {
 		return
 	}
 	row, _ := d.run.Task(a.Task)
-	ctx := d.lifetime()
-	d.opens.Add(1)
-	d.opening.Go(func() {
-		defer d.opens.Add(-1)
+	ctx := d.ctx
+	d.errands.ask(func() {
 		open := func() dagrun.Event { return d.openChild(ctx, task, a) }
 		if task.Body.Action == "wait" {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }

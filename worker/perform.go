@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/cenkalti/backoff/v5"
@@ -36,8 +35,8 @@ func (d *driver) cancelChild(a dagrun.Action) {
 	if err != nil {
 		return // not one of ours: nothing to cancel
 	}
-	ctx := d.lifetime()
-	d.parting.Go(func() {
+	ctx := d.ctx
+	d.errands.parting.Go(func() {
 		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 			return struct{}{}, d.life.config.Cancel(ctx, queue.RunID(child), a.Now)
 		}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(d.life.pauses()))
@@ -46,12 +45,10 @@ func (d *driver) cancelChild(a dagrun.Action) {
 
 // probeCache looks a result up. A cache that does not answer has nothing.
 func (d *driver) probeCache(a dagrun.Action) {
-	ctx, step := d.lifetime(), d.stepName(a.Task)
+	ctx, step := d.ctx, d.stepName(a.Task)
 	body, err := d.bodyOf(a.Task)
 	shared := err == nil && body.Cache != nil && body.Cache.Shared()
-	d.opens.Add(1)
-	d.opening.Go(func() {
-		defer d.opens.Add(-1)
+	d.errands.ask(func() {
 		event := dagrun.Event{Kind: dagrun.EvProbed}
 		if outputs, found, err := d.life.session.Cached(ctx, d.claim.Run, step, a.Key, shared); err == nil && found {
 			event.Result = &dagrun.Result{Outputs: outputs}
@@ -59,6 +56,3 @@ func (d *driver) probeCache(a dagrun.Action) {
 		d.answer(a, event)
 	})
 }
-
-// lifetime ends with the drive.
-func (d *driver) lifetime() context.Context { return d.ctx }

@@ -50,9 +50,10 @@ func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.end
 // the run that was claimed for it waits. Where no slot is free or about to be, it is what came back by itself and may need none.
 func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	slots := l.slots()
-	if ask != nil && !l.stopping() && l.fitness.ok() {
+	switch {
+	case ask != nil && l.mayClaim():
 		return l.wantFor(ask, &slots), ask.Keeping
-	} else if ask != nil {
+	case ask != nil:
 		ask.Expect(0)
 	}
 	want, ahead := l.wants(&slots)
@@ -60,12 +61,15 @@ func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	kept := l.gate.Keep(free, maxSlotWait)
 	want.Free -= free - kept.Slots // tasks took them
 	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
-	if want.Slots == 0 && !l.stopping() && l.fitness.ok() {
+	if want.Slots == 0 && l.mayClaim() {
 		_, idle := l.fleet.look()
 		want.Idle = max(0, idleMax-idle.roused())
 	}
 	return want, kept
 }
+
+// mayClaim reports whether the worker takes runs at all now.
+func (w *Worker) mayClaim() bool { return !w.stopping() && w.fitness.ok() }
 
 // wantFor is what a poll claims for an ask.
 func (w *Worker) wantFor(ask *QueueAsk, slots *slotSnapshot) queue.Want {
@@ -101,7 +105,7 @@ func (w *Worker) hungers() bool {
 // wants is how many slots are free, and how many more are soon, by the rate at which bodies ended lately.
 func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	want.Least = slots.Next
-	if w.stopping() || !w.fitness.ok() {
+	if !w.mayClaim() {
 		return want, 0
 	}
 	want.Free = slots.Room
@@ -177,20 +181,20 @@ func (w *Worker) returnable(idle stalls) stalls {
 }
 
 // forgo lets the slot go that was kept for the run.
-func (d *driver) forgo() {
-	if d.waited {
-		d.waited = false
-		d.life.gate.Forgo()
+func (s *runSlots) forgo() {
+	if s.isExpected {
+		s.isExpected = false
+		s.gate.Forgo()
 	}
 }
 
 // stuckFor is the first ticket of a run that has nothing under way and waits for a slot; nil: it is no such run.
 func (d *driver) stuckFor() *Ticket {
-	if len(d.tickets) == 0 || d.opens.Load() > 0 || !d.run.Idle() {
+	if len(d.slots.byTask) == 0 || d.errands.open.Load() > 0 || !d.run.Idle() {
 		return nil
 	}
 	var first *Ticket
-	for _, t := range d.tickets {
+	for _, t := range d.slots.byTask {
 		if !t.waits() {
 			return nil
 		}
@@ -206,7 +210,7 @@ func (d *driver) yield(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
-	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.wake)); {
+	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.ending.wake)); {
 	case errors.Is(err, queue.ErrInboxMoved):
 		d.mail = true // it may need no slot for what is asked
 		return nil
