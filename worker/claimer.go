@@ -43,8 +43,8 @@ func newClaimer() claimer {
 
 // claim polls when there is room or a reason, as long as the worker lives; and each queue.PollInterval, unless nothing was due and looks say
 // that nothing is.
-func (w *life) claim() {
-	c := &w.claimer
+func (l *life) claim() {
+	c := &l.claimer
 	var pace queue.Pace
 	var last time.Time
 	due := time.Now()
@@ -55,33 +55,33 @@ func (w *life) claim() {
 		rested := c.rests
 		c.rests = false
 		select {
-		case <-w.ctx.Done():
+		case <-l.ctx.Done():
 			return
 		case <-c.asks:
 		case <-c.told:
-			w.hear(&pace)
-			gap = w.gapUnlessHungry()
+			l.hear(&pace)
+			gap = l.gapUnlessHungry()
 		case <-c.due:
-			gap = w.gapUnlessHungry()
+			gap = l.gapUnlessHungry()
 		case <-c.ranked:
 			gap = rankedInterval
 		case <-c.wakeup:
-			if !w.hungers() {
+			if !l.hungers() {
 				c.rests = rested
 				continue // every slot that ends says so, and there is no room yet
 			}
-			if w.ends.count() >= fastEnds {
+			if l.ends.count() >= fastEnds {
 				gap = fastInterval
 			}
 		case <-next.C:
-			if fresh := w.lookout.freshFor(w.config.Boot()); rested && fresh > 0 {
+			if fresh := l.lookout.freshFor(l.config.Boot()); rested && fresh > 0 {
 				c.rests = true
 				due = time.Now().Add(fresh)
 				next.Reset(fresh)
 				continue
 			}
 			if c.drainSignals() {
-				w.hear(&pace)
+				l.hear(&pace)
 			}
 		}
 		if c.ration.isCut {
@@ -95,27 +95,27 @@ func (w *life) claim() {
 			continue
 		}
 		last = time.Now()
-		due = time.Now().Add(w.pollOnce(&pace))
+		due = time.Now().Add(l.pollOnce(&pace))
 		next.Reset(time.Until(due))
 	}
 }
 
 // pollOnce polls, has what it claims driven, and returns how long the next poll may wait. What an ask is for is all that its poll claims.
-func (w *life) pollOnce(pace *queue.Pace) (pause time.Duration) {
-	c := &w.claimer
+func (l *life) pollOnce(pace *queue.Pace) (pause time.Duration) {
+	c := &l.claimer
 	began := time.Now()
-	w.lookAtRecords()
-	ask := w.gate.Asked()
-	want, kept := w.want(ask)
-	asked := w.config.Boot()
-	polled, err := w.session.Poll(w.ctx, want)
+	l.lookAtRecords()
+	ask := l.gate.Asked()
+	want, kept := l.want(ask)
+	asked := l.config.Boot()
+	polled, err := l.session.Poll(l.ctx, want)
 	polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
-	w.compareClock(polled.Now, asked)           // before what it claimed is driven by it
-	w.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
-	w.take(want, kept, &polled)
-	w.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
+	l.compareClock(polled.Now, asked)           // before what it claimed is driven by it
+	l.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
+	l.take(want, kept, &polled)
+	l.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
 	if polled.Sweep {
-		w.lookout.sweep.send()
+		l.lookout.sweep.send()
 	}
 	pause = pace.After(polled)
 	c.rests = err == nil && polled.Hungry && pause == queue.PollInterval
@@ -136,22 +136,22 @@ func (w *Worker) gapUnlessHungry() time.Duration {
 	return fullInterval
 }
 
-func (w *life) compareClock(now dagrun.Time, asked time.Duration) {
+func (l *life) compareClock(now dagrun.Time, asked time.Duration) {
 	if now != 0 {
-		w.clock.compare(now, asked)
+		l.clock.compare(now, asked)
 	}
 }
 
 // take launches what a poll claimed.
-func (w *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
-	c := &w.claimer
+func (l *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
+	c := &l.claimer
 	c.sated.Store(!polled.Hungry)
 	expected := min(len(polled.Claims), kept.Slots)
 	kept.Expect(expected) // before the gate goes by its order again
 	for i, claim := range polled.Claims {
-		d := newDriver(w, claim, i < expected)
+		d := newDriver(l, claim, i < expected)
 		d.roused = want.Slots == 0
-		w.launch(d)
+		l.launch(d)
 	}
 }
 
@@ -177,46 +177,46 @@ func (w *Worker) freed() {
 }
 
 // polled tells of a poll, unless it was the end that ended it.
-func (w *life) polled(p PollEnd) {
-	if w.ctx.Err() != nil {
+func (l *life) polled(p PollEnd) {
+	if l.ctx.Err() != nil {
 		return
 	}
-	w.config.Meter.Polled(p)
-	unpolled := &w.claimer.unpolled
-	unpolled.Tell(w.log, p.Err, "no answer to a poll", "the database answers polls again")
+	l.config.Meter.Polled(p)
+	unpolled := &l.claimer.unpolled
+	unpolled.Tell(l.log, p.Err, "no answer to a poll", "the database answers polls again")
 	switch {
 	case p.Err == nil:
-		w.fitness.clear(unfitPolls)
+		l.fitness.clear(unfitPolls)
 	case time.Since(unpolled.since) >= unpolledMax:
 		failure := queue.Failure{Since: unpolled.since, Err: p.Err}
-		w.fitness.set(unfitPolls, failure.Since, fmt.Sprintf("the database answers no polls (%s)", failure.Cause()))
+		l.fitness.set(unfitPolls, failure.Since, fmt.Sprintf("the database answers no polls (%s)", failure.Cause()))
 	}
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.
-func (w *life) launch(d *driver) {
+func (l *life) launch(d *driver) {
 	c := d.claim
 	if !c.Begun {
-		w.config.Meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
+		l.config.Meter.RunStarted(c.DAG, max(0, at(l.clock.now()).Sub(c.RunAt)))
 	}
-	if !w.fleet.launch(d, func() { w.drive(d) }) {
+	if !l.fleet.launch(d, func() { l.drive(d) }) {
 		d.slots.forgo()
-		_ = w.session.Release(w.ctx, c, false, 0) // closing the session does it otherwise
+		_ = l.session.Release(l.ctx, c, false, 0) // closing the session does it otherwise
 	}
 }
 
 // drive drives a run to its end here, and says what went wrong.
-func (w *life) drive(d *driver) {
-	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
-	err := d.drive(w.ctx)
+func (l *life) drive(d *driver) {
+	log := l.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
+	err := d.drive(l.ctx)
 	d.claim.Leave()
 	if d.claim.Schedule != "" {
-		defer w.lookout.attend.send() // its end may let the next one fire
+		defer l.lookout.attend.send() // its end may let the next one fire
 	}
 	outcome := d.outcomeAfter(err)
-	defer func() { w.config.Meter.RunLeft(d.claim.DAG, outcome, d.ending.took) }()
-	if w.stopping() && w.leaves(outcome, err) {
-		w.handedOn.Add(1)
+	defer func() { l.config.Meter.RunLeft(d.claim.DAG, outcome, d.ending.took) }()
+	if l.stopping() && l.leaves(outcome, err) {
+		l.handedOn.Add(1)
 	}
 	switch {
 	case err == nil, errors.Is(err, errStopped), errors.Is(err, errGivenBack):
@@ -224,32 +224,32 @@ func (w *life) drive(d *driver) {
 		log.Warn("the claim is lost: its tasks were ended", "err", err)
 	case errors.Is(err, queue.ErrRefused):
 		log.Error("the database takes no record of this run: it has failed", "err", err)
-	case w.ctx.Err() != nil: // cut off: the run is for the next driver
+	case l.ctx.Err() != nil: // cut off: the run is for the next driver
 	default:
 		log.Error("this run cannot be driven here", "err", err)
-		w.condemn(d.claim, err)
+		l.condemn(d.claim, err)
 	}
 	if d.claim.Limited {
-		w.claimer.due.send()
+		l.claimer.due.send()
 	}
-	w.freed()
+	l.freed()
 }
 
 // leaves reports whether another worker is to go on after a drive that ended so. Closing the session hands on the runs of
 // drives that were cut off.
-func (w *life) leaves(outcome Outcome, err error) bool {
-	cutOff := w.ctx.Err() != nil && (errors.Is(err, errStopped) || outcome == Undrivable)
+func (l *life) leaves(outcome Outcome, err error) bool {
+	cutOff := l.ctx.Err() != nil && (errors.Is(err, errStopped) || outcome == Undrivable)
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
 // condemn ends a run that nobody can drive: handing it on would only move the trouble. One that this version cannot read goes to others.
-func (w *life) condemn(c *queue.Claim, why error) {
-	w.retryUntilDead(func(ctx context.Context) error {
-		return w.session.Condemn(ctx, c, why)
+func (l *life) condemn(c *queue.Claim, why error) {
+	l.retryUntilDead(func(ctx context.Context) error {
+		return l.session.Condemn(ctx, c, why)
 	})
 }
 
-func (w *life) retryUntilDead(do func(context.Context) error) { w.retry(w.ctx, do) }
+func (l *life) retryUntilDead(do func(context.Context) error) { l.retry(l.ctx, do) }
 
 func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {

@@ -42,74 +42,74 @@ func (l *lookout) freshFor(now time.Duration) time.Duration {
 }
 
 // lookAround looks each queue.LookInterval, or soon where runs wait for slots.
-func (w *life) lookAround() {
+func (l *life) lookAround() {
 	for {
-		w.look()
-		if !w.pause(crowdedInterval, nil) || !w.pause(queue.LookInterval-crowdedInterval, w.lookout.crowded) {
+		l.look()
+		if !l.pause(crowdedInterval, nil) || !l.pause(queue.LookInterval-crowdedInterval, l.lookout.crowded) {
 			return
 		}
 	}
 }
 
-func (w *life) look() {
-	gate, asked := w.gate.Stats(), w.config.Boot()
-	_, stalled := w.fleet.look()
-	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Lanes: stalled.lanes(sharedLanesMax)})
-	if w.ctx.Err() != nil {
+func (l *life) look() {
+	gate, asked := l.gate.Stats(), l.config.Boot()
+	_, stalled := l.fleet.look()
+	looked, err := l.session.Look(l.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Lanes: stalled.lanes(sharedLanesMax)})
+	if l.ctx.Err() != nil {
 		return
 	}
-	w.lookout.unseen.Tell(w.log, err, "could not look at other workers and at what is due, or do what was", "looks succeed again")
+	l.lookout.unseen.Tell(l.log, err, "could not look at other workers and at what is due, or do what was", "looks succeed again")
 	if looked.Now == 0 { // it saw nothing
-		w.lookout.shared.Store(nil)
+		l.lookout.shared.Store(nil)
 		return
 	}
-	w.lookout.seen.Store(int64(asked))
-	w.compareClock(looked.Now, asked)
-	w.lookout.shared.Store(&looked.Shared)
-	w.lookout.begun.Store(int64(looked.Begun))
-	w.gate.Due(looked.Highest)
+	l.lookout.seen.Store(int64(asked))
+	l.compareClock(looked.Now, asked)
+	l.lookout.shared.Store(&looked.Shared)
+	l.lookout.begun.Store(int64(looked.Begun))
+	l.gate.Due(looked.Highest)
 	if looked.Due {
-		w.claimer.due.send()
+		l.claimer.due.send()
 	}
 	if looked.Sweep {
-		w.lookout.sweep.send()
+		l.lookout.sweep.send()
 	}
 	if looked.Attend {
-		w.lookout.attend.send()
+		l.lookout.attend.send()
 	}
 }
 
 // sweep mends what others left each queue.SweepInterval, or when a look or a poll asks for it.
-func (w *life) sweep() {
+func (l *life) sweep() {
 	for {
-		swept, err := w.session.Sweep(w.ctx)
-		if w.ctx.Err() != nil {
+		swept, err := l.session.Sweep(l.ctx)
+		if l.ctx.Err() != nil {
 			return
 		}
 		if swept.Done || err != nil {
-			w.lookout.unswept.Tell(w.log, err, "could not sweep up what was left behind", "sweeps succeed again")
+			l.lookout.unswept.Tell(l.log, err, "could not sweep up what was left behind", "sweeps succeed again")
 		}
-		for _, l := range swept.Lost {
-			w.log.Info("took over from a lost worker", "lost", cmp.Or(l.Name, l.ID.String()), "runs", l.Runs)
+		for _, lost := range swept.Lost {
+			l.log.Info("took over from a lost worker", "lost", cmp.Or(lost.Name, lost.ID.String()), "runs", lost.Runs)
 		}
 		if swept.Late {
-			w.claimer.told.send()
+			l.claimer.told.send()
 		}
 		if swept.Sweep {
-			w.lookout.sweep.send()
+			l.lookout.sweep.send()
 		}
-		if !w.pause(askedInterval, nil) || !w.pause(queue.SweepInterval-askedInterval, w.lookout.sweep) {
+		if !l.pause(askedInterval, nil) || !l.pause(queue.SweepInterval-askedInterval, l.lookout.sweep) {
 			return
 		}
 	}
 }
 
 // pause waits for so long, or until the signal. It reports whether the worker lives on.
-func (w *life) pause(d time.Duration, until signal) bool {
+func (l *life) pause(d time.Duration, until signal) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-w.ctx.Done():
+	case <-l.ctx.Done():
 		return false
 	case <-until:
 	case <-timer.C:
