@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// retryRun resets what a retry of a finished run asks for. It comes before EvBegin. Sent again after a crash it finds
-// some tasks in the new generation already: they count as reset, and go on from where they are.
+// retryRun resets the tasks that a retry of a finished run starts again. The caller steps the control before EvBegin. After
+// a crash the caller steps the same control again: tasks that are in the new generation already count as reset, and keep
+// their progress.
 func (r *Run) retryRun(c *Control) Decision {
 	switch {
 	case r.begun || r.rec.State != RunQueued:
@@ -29,13 +30,13 @@ func (r *Run) retryRun(c *Control) Decision {
 	return r.decision(Applied)
 }
 
-// fate of a step in a retry.
+// fate is what a retry does with a step.
 type fate uint8
 
 const (
 	keep   fate = iota
-	partly      // only some of its items or replacements
-	anew        // from scratch, what it grew to forgotten
+	partly      // only some of its items or replacements are reset
+	anew        // the step starts from scratch, without its former items and replacements
 )
 
 // pick decides the fate of every step.
@@ -66,7 +67,7 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 	return fates, ""
 }
 
-// pickStep picks one step, or the item of one.
+// pickStep picks one step, or one item of a step. It returns a problem for the sender of the control, or "".
 func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	if id == nil || id.Step < 0 || id.Step >= len(fates) {
 		return "say which step to retry"
@@ -82,7 +83,7 @@ func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	return ""
 }
 
-// fateOfFailed looks for what RetryFailed resets in one step.
+// fateOfFailed returns what RetryFailed does with one step.
 func (r *Run) fateOfFailed(n *node) fate {
 	if n.each == nil && r.toRetry(n.main) {
 		return anew
@@ -96,16 +97,16 @@ func (r *Run) fateOfFailed(n *node) fate {
 	return f
 }
 
-// toRetry says whether RetryFailed is about a task.
+// toRetry reports whether RetryFailed resets a task.
 func (r *Run) toRetry(t *task) bool {
 	c := classOf(t)
 	return c == classF || c == classC || r.wasReset(t)
 }
 
-// wasReset says whether this retry, sent before and lost half-way, has reset a task.
+// wasReset reports whether an earlier try of this retry, which a crash interrupted, has reset a task already.
 func (r *Run) wasReset(t *task) bool { return t.stored && t.Generation == r.rec.Generation }
 
-// pickDependants picks all that depends on what is picked, but for steps that a failure elsewhere still blocks.
+// pickDependants adds every step that depends on a picked step. It leaves out steps that a failure elsewhere still blocks.
 func (r *Run) pickDependants(fates []fate) {
 	for _, i := range r.graph.order {
 		depends, blocked := false, false
@@ -120,7 +121,7 @@ func (r *Run) pickDependants(fates []fate) {
 	}
 }
 
-// handlersFailed says whether a handler failed, or what replaced it.
+// handlersFailed reports whether a handler or a replacement of a handler failed.
 func (r *Run) handlersFailed() bool {
 	failed := false
 	for i := r.graph.plain; i < len(r.nodes); i++ {
@@ -140,7 +141,7 @@ func (r *Run) resetSteps(fates []fate, c *Control) {
 	}
 }
 
-// resetHandlers has every handler run again that did.
+// resetHandlers resets every handler that has a stored row, so that it runs again.
 func (r *Run) resetHandlers() {
 	for i := r.graph.plain; i < len(r.nodes); i++ {
 		if n := &r.nodes[i]; n.main.stored {
@@ -159,7 +160,7 @@ func (r *Run) resetNode(n *node) {
 	r.resetGroup(&n.group)
 }
 
-// resetPart resets one item, or all that failed, and sets the foreach node going again with what it grew to.
+// resetPart resets one item, or all items that failed. The foreach node then runs again with the items that it has.
 func (r *Run) resetPart(n *node, c *Control) {
 	if c.Mode == RetryFailed {
 		n.tasks(func(t *task) {
@@ -188,8 +189,8 @@ func (r *Run) resetGroup(g *group) {
 	r.reset(g.main)
 }
 
-// layAside forgets a task but for its row, which takeLeft closes should the task grow again. Until then the row alone
-// tells of its last attempt.
+// layAside removes a task from the run but keeps its row in r.left. If the task grows again, takeLeft records the last
+// attempt of that row. Until then the row is the only record of that attempt.
 func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
 func (r *Run) reset(t *task) {
@@ -201,7 +202,7 @@ func (r *Run) reset(t *task) {
 	r.changed(t)
 }
 
-// closeOld records the last attempt of a row that is about to be overwritten.
+// closeOld adds the last attempt of a row to the records, before the caller overwrites the row.
 func (r *Run) closeOld(row *TaskRecord) {
 	if row.AttemptAt == 0 {
 		return
@@ -213,7 +214,7 @@ func (r *Run) closeOld(row *TaskRecord) {
 	})
 }
 
-// attemptState says how the attempt ended that a row's state speaks of.
+// attemptState derives from a task's row how its last attempt ended.
 func attemptState(row *TaskRecord) State {
 	switch {
 	case row.State == TaskCanceled || row.State == TaskFailed:

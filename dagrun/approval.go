@@ -17,7 +17,7 @@ func (r *Run) askPeople(t *task) {
 	r.to(t, TaskWaiting)
 }
 
-// asks is what an approval asks of people, as it begins to wait.
+// asks describes the question of an approval step, with its prompt filled in.
 func (r *Run) asks(t *task) (*Asks, error) {
 	a, asks := t.step.Approval, &Asks{Open: true}
 	if a == nil {
@@ -35,7 +35,7 @@ func (r *Run) asks(t *task) (*Asks, error) {
 // cutMark ends a prompt that was cut.
 const cutMark = "…"
 
-// storedPrompt is a prompt as every store takes it: valid text without NUL, at most MaxPromptBytes.
+// storedPrompt returns a prompt in a form that every store accepts: valid text without NUL, at most MaxPromptBytes long.
 func storedPrompt(prompt string) string {
 	const replacement = "\ufffd"
 	prompt = strings.ToValidUTF8(strings.ReplaceAll(prompt, "\x00", replacement), replacement)
@@ -45,7 +45,7 @@ func storedPrompt(prompt string) string {
 	return strings.ToValidUTF8(prompt[:MaxPromptBytes-len(cutMark)], "") + cutMark
 }
 
-// waitsForApproval says in a few words whose decision an approval waits for.
+// waitsForApproval returns the reason of a waiting approval, with the names of its approvers if it has any.
 func (s *Step) waitsForApproval() string {
 	if !s.Reserved() {
 		return "waits for approval"
@@ -53,8 +53,9 @@ func (s *Step) waitsForApproval() string {
 	return "waits for approval by " + anyOf(s.Approval.Approvers)
 }
 
-// question says what becomes of the question of an approval with the next record of its task. A task that waits since an
-// earlier drive keeps what is stored.
+// question returns the Asks for the next record of a task: open while an approval waits, closed once it waits no more. It
+// returns nil, which leaves the stored question as it is, for other tasks and for an approval that waits since an earlier
+// drive.
 func (t *task) question() *Asks {
 	switch {
 	case t.step.Body != BodyApproval || t.grows():
@@ -66,7 +67,7 @@ func (t *task) question() *Asks {
 	}
 }
 
-// answerApproval decides an approval.
+// answerApproval applies an approve or reject control to a waiting approval. It refuses the control for any other task.
 func (r *Run) answerApproval(t *task, c *Control) Decision {
 	if !t.waits() || t.step.Body != BodyApproval {
 		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A store takes every prompt, however long it is and whatever is in it.
+// A store accepts every prompt: the core bounds its length and replaces invalid text.
 func TestApproval_APromptIsBoundedAndFitToBeStored(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", MaxPromptBytes)

@@ -2,7 +2,7 @@ package dagrun
 
 import "slices"
 
-// batch gathers what the caller has to write and to do, and keeps what it was shown.
+// batch collects the records and actions that the caller has not acknowledged yet, and remembers what Ready showed last.
 type batch struct {
 	seq       int64
 	changes   []change
@@ -16,25 +16,26 @@ type batch struct {
 	verdict   *Verdict
 
 	out      Ready // its buffers are reused
-	shown    bool  // nothing was stepped since it was shown
+	shown    bool  // Ready was called, and no event was stepped since
 	shownRun RunRecord
-	saved    RunRecord // as last acknowledged
+	saved    RunRecord // the run's row as last acknowledged
 }
 
-// change is one change of a task; only the latest of each is written.
+// change is one change of a task. Ready shows only the latest change of each task.
 type change struct {
 	task *task
 	seq  int64
 }
 
-// action keeps the task at hand, so that Ready can leave out what became pointless.
+// action is an Action with its task, so that Ready can leave out actions that have become pointless.
 type action struct {
 	Action
 	task *task
 }
 
-// Ready shows what the caller must do now, and whether there is anything. It changes nothing; WakeAt is always filled. It is
-// now where expressions cost so much that some tasks are not judged yet: any event goes on with them.
+// Ready shows what the caller must do now, and reports whether there is anything to do. It changes nothing. WakeAt is filled
+// in either case. WakeAt is the present time when expressions were so costly that some tasks are not judged yet: the next
+// event of any kind continues with them.
 func (r *Run) Ready() (Ready, bool) {
 	if r.over {
 		return Ready{}, false
@@ -73,13 +74,13 @@ func (r *Run) showRecords(rec *Records) {
 	}
 }
 
-// sameRun compares without the counters, which alone are not worth a write.
+// sameRun compares two rows without their counters: a change of counters alone is not worth a write.
 func sameRun(a, b RunRecord) bool {
 	a.Counts, a.Tolerated = b.Counts, b.Tolerated
 	return a == b
 }
 
-// showActions leaves out what its task has no use for any more.
+// showActions shows the actions that are still useful to their tasks.
 func (r *Run) showActions() {
 	r.out.Actions = slices.Grow(r.out.Actions[:0], len(r.actions))
 	for _, a := range r.actions {
@@ -102,7 +103,7 @@ func (r *Run) useful(a *action) bool {
 		return a.Publish && t.place == landing || !a.Publish && t.place == flying
 	case ActOpen:
 		return t.place == opening
-	default: // what is to stop: a refused run does not wait for it
+	default: // ActKill, ActCancelChild: a refused run does not wait for the task to end
 		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused && t.State == TaskCanceled
 	}
 }
@@ -127,8 +128,8 @@ func (t *task) want() Want {
 	return w
 }
 
-// Advance says that what the last Ready showed is durable and performed. After another Step it does nothing: what came
-// since has not been shown.
+// Advance acknowledges that everything the last Ready showed is durable and performed. It does nothing if an event was
+// stepped after that Ready, because the consequences of the event were not shown.
 func (r *Run) Advance() {
 	if !r.shown {
 		return

@@ -2,7 +2,7 @@ package dagrun
 
 import "cmp"
 
-// applyBefore takes in what comes before anything is under way.
+// applyBefore applies an event to a drive that has not begun: EvSettled, EvDriveLimit or EvBegin.
 func (r *Run) applyBefore(e *Event) error {
 	switch e.Kind {
 	case EvSettled:
@@ -18,7 +18,7 @@ func (r *Run) applyBefore(e *Event) error {
 	return nil
 }
 
-// settledBefore keeps a result that a former driver's transaction settled without recording it.
+// settledBefore keeps a result that a former driver's transaction made durable without recording the end of the task.
 func (r *Run) settledBefore(e *Event) error {
 	t := r.find(e.Task)
 	if t == nil || !t.runs() || t.Attempt != e.Attempt || t.settled != nil {
@@ -33,10 +33,11 @@ func (r *Run) settledBefore(e *Event) error {
 	return nil
 }
 
-// begin starts the drive: first what follows from what is stored, then every task is taken up where it was left.
+// begin starts the drive. It first completes what follows from the stored rows, then takes up every task where the last
+// driver left it.
 func (r *Run) begin(text string) {
 	r.startClock()
-	handlers := r.open == 0 && !r.handler(handlerInit).isOpen() // as stored, before anything follows from it
+	handlers := r.open == 0 && !r.handler(handlerInit).isOpen() // by the stored rows alone
 	r.endUnsaid()
 	if r.driveLimit {
 		r.giveUp(handlers)
@@ -47,8 +48,9 @@ func (r *Run) begin(text string) {
 	}
 }
 
-// startClock puts the run's timeout in force, or in force again: it stood still while the run was parked. A store may know
-// when the run started, though no drive came as far as to store its deadline.
+// startClock starts the run's timeout, or continues it: the timeout stands still while a run is parked. A row may have a
+// start time and no deadline, because the store records the start at the claim and a lost driver may never have stored the
+// deadline.
 func (r *Run) startClock() {
 	r.rec.State = RunRunning
 	if r.rec.PausedBy != "" {
@@ -61,7 +63,8 @@ func (r *Run) startClock() {
 	r.rec.Left, r.rec.WakeAt, r.rec.Reason = 0, 0, ""
 }
 
-// endUnsaid draws the conclusions that a former driver had no time to record: the run's row goes last.
+// endUnsaid ends the run or its steps where the stored rows demand it. A former driver may have stored the rows of tasks and
+// been lost before it stored the row of the run, which goes last.
 func (r *Run) endUnsaid() {
 	if r.clockRuns() && r.rec.Deadline <= r.now && !r.driveLimit {
 		r.endRun(EndingTimeout, "", "")
@@ -76,7 +79,7 @@ func (r *Run) endUnsaid() {
 	}
 }
 
-// takeUp goes on with one task where the last driver left it.
+// takeUp continues one task where the last driver left it.
 func (r *Run) takeUp(t *task, text string) {
 	switch t.State {
 	case TaskPending, TaskReady:
@@ -92,7 +95,7 @@ func (r *Run) takeUp(t *task, text string) {
 	}
 }
 
-// takeUpRunning closes an attempt that nobody drives any more, and a foreach node whose last item was.
+// takeUpRunning ends an attempt that a former driver left running. It closes a foreach node if all its items have settled.
 func (r *Run) takeUpRunning(t *task, text string) {
 	switch {
 	case t.grown():
@@ -114,7 +117,8 @@ func (r *Run) takeUpFinishing(t *task) {
 	r.enqueue(t)
 }
 
-// takeUpWaiting opens again what may not have been opened, or not for long enough.
+// takeUpWaiting opens a wait or a child run again if the former driver may not have opened it. Otherwise the task keeps
+// waiting.
 func (r *Run) takeUpWaiting(t *task) {
 	r.setAlarm(t)
 	body := t.step.Body
@@ -130,7 +134,8 @@ func (r *Run) takeUpWaiting(t *task) {
 	}
 }
 
-// giveUp ends a run that has lost too many drives. In the handlers' phase nothing more is tried at all.
+// giveUp ends a run that has lost too many drives. If its steps have all settled already, the handlers that are left end as
+// well.
 func (r *Run) giveUp(handlers bool) {
 	r.rec.Ending = max(r.rec.Ending, EndingDrives)
 	for i := range r.nodes {
@@ -144,7 +149,8 @@ func (r *Run) giveUp(handlers bool) {
 	}
 }
 
-// giveUpOn fails an attempt that was lost, whatever on_lost and on_error say. What is settled or requested comes true first.
+// giveUpOn fails an attempt that was lost, regardless of on_lost and on_error. A settled result or a stored request takes
+// precedence.
 func (r *Run) giveUpOn(t *task) {
 	switch {
 	case t.runs() && t.settled == nil && t.Request == RequestNone:
@@ -157,7 +163,7 @@ func (r *Run) giveUpOn(t *task) {
 	}
 }
 
-// giveUpHandlers cancels the handlers that were still to come.
+// giveUpHandlers cancels the handlers that have not ended yet.
 func (r *Run) giveUpHandlers() {
 	reason := gaveUp(r.limitText)
 	for _, n := range []*node{r.outcomeHandler(), r.handler(handlerExit)} {

@@ -16,7 +16,7 @@ func chain(n int) Spec {
 	return s
 }
 
-// fan is one step, many that depend on it, and one that depends on all of these.
+// fan is one step, many steps that depend on it, and one step that depends on all of these.
 func fan(n int) Spec {
 	s := chain(n)
 	last := &s.Steps[n-1]
@@ -46,7 +46,7 @@ func swift(tb testing.TB, r *Run) {
 	settle(tb, r, func(Action) Result { return Result{} }, func(Records) {})
 }
 
-// settle runs a run until it ends or parks, with bodies that end at once as end says, and shows what is stored.
+// settle runs a run until it ends or parks. end returns how each body ends, and store gets the records.
 func settle(tb testing.TB, r *Run, end func(Action) Result, store func(Records)) {
 	tb.Helper()
 	step := func(e Event) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// timeoutExit is the exit code of everything that timed out.
+// timeoutExit is the exit code of every body that timed out.
 const timeoutExit = 124
 
-// finished takes the end of a body, of a wait or of a publish in.
+// finished applies EvFinished: the end of a body, of a wait or of a publish.
 func (r *Run) finished(t *task, e *Event) error {
 	waits := t.waits() && t.step.Body != BodyApproval
 	switch {
@@ -29,7 +29,8 @@ func (r *Run) finished(t *task, e *Event) error {
 	return nil
 }
 
-// inTime says whether a body ended before the timeout that was to end it, its own or the run's: the caller heard of the end later.
+// inTime reports whether a body ended before the timeout that was to stop it, although the caller stepped its end later. The
+// timeout is the task's own, or the run's.
 func (r *Run) inTime(t *task, at Time) bool {
 	limit := t.deadline
 	if r.rec.Ending == EndingTimeout {
@@ -38,7 +39,7 @@ func (r *Run) inTime(t *task, at Time) bool {
 	return at < limit
 }
 
-// gaveUp takes in that this driver will see no end of an attempt.
+// gaveUp applies EvLost: this driver will not see how an attempt ends.
 func (r *Run) gaveUp(t *task, e *Event) error {
 	if !t.underWay() || t.Attempt != e.Attempt {
 		return ErrStale
@@ -51,14 +52,14 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 	return nil
 }
 
-// landAgain has the publish of a task begin anew: this driver will see no end of it.
+// landAgain starts the publish of a task again, because this driver will not see how the current one ends.
 func (r *Run) landAgain(t *task) {
 	r.move(t, nowhere)
 	r.setAlarm(t)
 	r.enqueue(t)
 }
 
-// committed says that what the body did is durable together with its success, which no request can undo.
+// committed reports whether the body's effects are durable together with its success, so that no request can undo them.
 func (res Result) committed() bool {
 	return res.Settled && res.Kind == KindNone && res.SnoozeUntil == 0
 }
@@ -71,8 +72,8 @@ func lost(why string) Result {
 	return Result{Kind: KindLost, Reason: reason}
 }
 
-// bodyEnded decides what the end of an attempt means, in the order of the language reference: requests, snoozes and
-// lost attempts here, the rest in weigh.
+// bodyEnded decides what the end of an attempt means, in the order of the language reference. It handles requests, snoozes
+// and lost attempts, and leaves the rest to weigh.
 func (r *Run) bodyEnded(t *task, res Result) {
 	if res.committed() {
 		t.Request, t.RequestBy, t.Marked = RequestNone, "", TaskPending // too late to stop it
@@ -89,7 +90,7 @@ func (r *Run) bodyEnded(t *task, res Result) {
 	}
 }
 
-// honour makes the request come true that ended the attempt.
+// honour carries out the request that ended the attempt.
 func (r *Run) honour(t *task, res Result) {
 	reason, finishing := t.Reason, t.State == TaskFinishing
 	switch t.Request {
@@ -117,7 +118,7 @@ func timedOut(reason string) Result {
 	return Result{Kind: KindTimeout, ExitCode: timeoutExit, HasExit: true, Reason: reason}
 }
 
-// snooze ends an attempt for a while: the next one begins at SnoozeUntil, outside the retry budget.
+// snooze ends an attempt for a while: the next attempt begins at SnoozeUntil and does not count as a retry.
 func (r *Run) snooze(t *task, res Result) {
 	t.Reason = res.Reason
 	r.closeAttempt(t, TaskWaiting, Result{Reason: res.Reason})
@@ -126,7 +127,7 @@ func (r *Run) snooze(t *task, res Result) {
 	r.to(t, TaskWaiting)
 }
 
-// lostAttempt tries again what was lost, outside the retry budget.
+// lostAttempt starts a lost attempt again, which does not count as a retry.
 func (r *Run) lostAttempt(t *task, res Result) {
 	r.note(t, "lost", fmt.Sprintf("attempt %d %s", t.Attempt, res.Reason))
 	t.take(res)
@@ -134,14 +135,14 @@ func (r *Run) lostAttempt(t *task, res Result) {
 	r.again(t)
 }
 
-// again has a task start from its edges on.
+// again sends a task back to pending, so that its dependencies are judged again before it starts.
 func (r *Run) again(t *task) {
 	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
 	r.to(t, TaskPending)
 	r.enqueue(t)
 }
 
-// weigh judges a result that no request has overruled.
+// weigh judges a result that no request overrules.
 func (r *Run) weigh(t *task, res Result) {
 	switch {
 	case t.step.skips(res):
@@ -159,15 +160,16 @@ func (r *Run) weigh(t *task, res Result) {
 	}
 }
 
-// MaxRunOutputs bounds what the steps of a run put out together: each driver loads it all. The lists of foreach steps are
-// read when somebody asks for them.
+// MaxRunOutputs limits the bytes of outputs of all steps of a run together, because each driver loads all of them. The
+// output lists of foreach steps do not count: the core builds them on demand.
 const MaxRunOutputs = 4 << 20
 
 func (r *Run) overflows(t *task, outputs JSON) bool {
 	return t.ID.Item == "" && r.bytes-t.weight()+len(outputs) > MaxRunOutputs
 }
 
-// OutputBytes is what the other tasks of the run have put out, as MaxRunOutputs counts it: 0 for an item, which does not count.
+// OutputBytes returns the bytes of outputs of all other tasks, as MaxRunOutputs counts them. It returns 0 for an item,
+// because items do not count.
 func (r *Run) OutputBytes(id TaskID) int {
 	t := r.find(id)
 	if t == nil || id.Item != "" {
@@ -176,7 +178,7 @@ func (r *Run) OutputBytes(id TaskID) int {
 	return r.bytes - t.weight()
 }
 
-// weight is what a task's outputs count.
+// weight returns the bytes of a task's outputs that count toward MaxRunOutputs.
 func (t *task) weight() int {
 	if t.ID.Item != "" {
 		return 0
@@ -184,20 +186,20 @@ func (t *task) weight() int {
 	return len(t.Outputs)
 }
 
-// put gives a task its outputs, or takes them away.
+// put replaces the outputs of a task; "" removes them.
 func (r *Run) put(t *task, outputs JSON) {
 	r.bytes -= t.weight()
 	t.Outputs = outputs
 	r.bytes += t.weight()
 }
 
-// skips says whether a body ended with an exit code that means "nothing to do".
+// skips reports whether a body ended by itself with an exit code that means "nothing to do".
 func (s *Step) skips(res Result) bool {
 	byItself := res.Kind == KindNone || res.Kind == KindExit
 	return byItself && res.HasExit && slices.Contains(s.SkipExit, res.ExitCode)
 }
 
-// skip ends a task that has nothing to do by its own account.
+// skip ends a task that has nothing to do, by its condition or its exit code.
 func (r *Run) skip(t *task, reason string) {
 	r.note(t, "skip", reason)
 	r.end(t, TaskSkipped, reason)
@@ -236,13 +238,13 @@ func (r *Run) bodyFailed(t *task, res Result) {
 	}
 }
 
-// misconfigured fails a task for a mistake in its spec that nothing but another spec can cure.
+// misconfigured fails a task for a mistake in its spec, which a retry cannot cure.
 func (r *Run) misconfigured(t *task, reason string) {
 	t.take(Result{Kind: KindConfig, Reason: reason})
 	r.fail(t)
 }
 
-// fail is the last step of a failure: the task failed, unless continue_on tolerates it.
+// fail ends a task as failed, unless continue_on tolerates the failure.
 func (r *Run) fail(t *task) {
 	c := t.step.ContinueOn
 	r.failAs(t, c.Failed || t.HasExit && slices.Contains(c.ExitCodes, t.ExitCode))
@@ -259,19 +261,19 @@ func (r *Run) failAs(t *task, tolerated bool) {
 	r.to(t, TaskFailed)
 }
 
-// end settles a task.
+// end moves a task to a state with a reason.
 func (r *Run) end(t *task, s State, reason string) {
 	t.Reason = reason
 	r.to(t, s)
 }
 
-// take writes down how a body ended.
+// take copies the end of a body into the task's row.
 func (t *task) take(res Result) {
 	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
 	t.Reason = res.reason()
 }
 
-// reason is what was said about the end of a body, or what can be said about a failure.
+// reason returns the reason that the result brings. A failure without one gets a description of its kind.
 func (res Result) reason() string {
 	if res.Kind == KindNone {
 		return res.Reason
@@ -279,7 +281,7 @@ func (res Result) reason() string {
 	return cmp.Or(res.Reason, res.String())
 }
 
-// String says in a few words how a body ended.
+// String describes in a few words how a body ended.
 func (res Result) String() string {
 	switch {
 	case res.Kind == KindNone:

@@ -1,6 +1,6 @@
 package dagrun
 
-// to moves a task to a state. What else the state needs is set before.
+// to moves a task to a state. The caller has set the other fields that the state needs before.
 func (r *Run) to(t *task, s State) {
 	was := t.State
 	t.State = s
@@ -29,19 +29,19 @@ func (r *Run) to(t *task, s State) {
 	r.spread(t)
 }
 
-// finish leaves in a row what its last state has a use for.
+// finish clears the fields of a row that its final state does not use.
 func (t *task) finish(now Time) {
 	t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
 	t.NextAt, t.Deadline, t.FinishedAt = 0, 0, now
 	if t.State == TaskSucceeded && t.StartedAt == 0 {
-		t.StartedAt = now // without a body
+		t.StartedAt = now // a task without a body never started
 	}
 	if t.State != TaskFailed && t.State != TaskReplaced {
 		t.Kind = KindNone
 	}
 }
 
-// changed has the row of a task written again, after everything that changed before.
+// changed adds a task's row to the next records, behind all earlier changes.
 func (r *Run) changed(t *task) {
 	r.effort++
 	r.seq++

@@ -23,7 +23,7 @@ func checkSize(spec Spec) error {
 
 func (g *Graph) checkSteps() error {
 	var errs []error
-	listed := make([]int, g.plain) // by parent: 1 + the last step that listed it
+	listed := make([]int, g.plain) // by parent: 1 + the last step that lists it, 0 = none
 	for i := range g.plain {
 		s := g.Step(i)
 		err := errors.Join(g.checkDepends(i, listed), checkRule(s), checkForeach(s), checkBody(s))
@@ -85,7 +85,7 @@ func checkForeach(s *Step) error {
 	)
 }
 
-// checkBody checks what steps, handlers and replacements share.
+// checkBody checks the fields that steps, handlers and replacements have in common.
 func checkBody(s *Step) error {
 	errs := []error{
 		unless(s.Body <= BodyChild, "body %s", s.Body),
@@ -131,7 +131,7 @@ func checkErrorRule(rule *ErrorRule) error {
 	return errors.Join(errs...)
 }
 
-// unless is an error when what must hold does not.
+// unless returns an error if holds is false, and nil otherwise.
 func unless(holds bool, format string, args ...any) error {
 	if holds {
 		return nil
@@ -139,7 +139,7 @@ func unless(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// prefix says of every joined error where it is.
+// prefix puts a location in front of each of the joined errors.
 func prefix(where string, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -152,9 +152,9 @@ func prefix(where string, err error) error {
 	return errors.Join(errs...)
 }
 
-const fewNames = 8 // are listed; of others only their number is said
+const fewNames = 8 // longest list that some prints in full; of a longer one it prints some names and the number of the others
 
-// some lists a few names, and says how many more there are.
+// some joins the names of a list. It shortens a long list to its first names and the number of the others.
 func some(names []string) string {
 	if len(names) <= fewNames {
 		return strings.Join(names, ", ")
@@ -162,7 +162,7 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
 }
 
-// anyOf names those of whom one is enough.
+// anyOf joins names as alternatives: "a, b or c".
 func anyOf(names []string) string {
 	last := len(names) - 1
 	switch {

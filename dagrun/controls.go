@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// control decides a request from outside, once.
+// control decides a request from outside. It returns ErrStale for a control that it has decided before.
 func (r *Run) control(c *Control) error {
 	if c == nil {
 		return ErrEvent
@@ -70,11 +70,11 @@ func (r *Run) pauseRun(c *Control) Decision {
 	if r.rec.Ending != EndingNone || r.verdict != nil {
 		return r.refused("the run is ending")
 	}
-	paused := Decision{Outcome: Applied, State: RunPaused.String()} // a run that has not begun gets the state when it begins
+	paused := Decision{Outcome: Applied, State: RunPaused.String()} // a run that has not begun takes this state when it begins
 	if r.rec.PausedBy != "" {
 		return paused
 	}
-	r.rec.PausedBy = cmp.Or(c.By, "somebody") // that it is set means that the run is paused
+	r.rec.PausedBy = cmp.Or(c.By, "somebody") // PausedBy must not be empty: it marks the run as paused
 	if r.begun {
 		r.rec.State = RunPaused
 	}
@@ -82,13 +82,13 @@ func (r *Run) pauseRun(c *Control) Decision {
 	return paused
 }
 
-// resumeRun lifts the pause: what it held up is judged from scratch, and timers that came due meanwhile fire.
+// resumeRun lifts the pause. Tasks that the pause held back are judged again, and timers that came due meanwhile fire.
 func (r *Run) resumeRun() Decision {
 	if r.rec.PausedBy == "" {
 		return r.refused("the run is not paused")
 	}
 	r.unpause()
-	return Decision{Outcome: Applied, State: RunRunning.String()} // or as soon as it begins
+	return Decision{Outcome: Applied, State: RunRunning.String()} // if the run has not begun, it takes this state when it begins
 }
 
 func (r *Run) unpause() {
@@ -99,7 +99,7 @@ func (r *Run) unpause() {
 	r.release()
 }
 
-// decision answers a control of the run.
+// decision returns the answer to a control of the run.
 func (r *Run) decision(o Outcome) Decision {
 	return Decision{Outcome: o, State: r.rec.State.String()}
 }
@@ -110,7 +110,8 @@ func (r *Run) refused(why string) Decision {
 	return d
 }
 
-// noteControl tells what became of a request. That a child run ended is told by the end of the step that waited for it.
+// noteControl adds a note about the decision of a control. It adds none for the end of a child run, because the task that
+// waited for the child run records that.
 func (r *Run) noteControl(c *Control, d Decision) {
 	if c.Verb == VerbChildEnded && d.Outcome == Applied {
 		return

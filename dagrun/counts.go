@@ -1,6 +1,6 @@
 package dagrun
 
-// of is the counter of a state.
+// of returns the counter for a state.
 func (c *Counts) of(s State) *int {
 	switch s {
 	case TaskSucceeded:
@@ -20,14 +20,14 @@ func (c *Counts) of(s State) *int {
 	}
 }
 
-// know counts a task from now on.
+// know adds a task to the run's counters.
 func (r *Run) know(t *task) {
 	t.known = true
 	r.counts.Total++
 	*r.counts.of(t.State)++
 }
 
-// recount follows a task from one state to the next.
+// recount updates the counters after a task changed from one state to another.
 func (r *Run) recount(t *task, was State) {
 	s := t.State
 	switch {
@@ -45,7 +45,7 @@ func (r *Run) recount(t *task, was State) {
 	}
 }
 
-// recountAll counts a restored or reset run.
+// recountAll counts all tasks of a restored or reset run from scratch.
 func (r *Run) recountAll() {
 	r.counts, r.total, r.open, r.bytes, r.failures, r.rec.Tolerated = Counts{}, 0, 0, 0, nil, 0
 	for i := range r.nodes {
@@ -53,7 +53,7 @@ func (r *Run) recountAll() {
 	}
 }
 
-// count counts a task as it is: a new one, or one of a run that is counted anew.
+// count adds a task with its present state to all counters.
 func (r *Run) count(t *task) {
 	r.total++
 	r.bytes += t.weight()
@@ -75,7 +75,8 @@ func opens(s State) int {
 	return 1
 }
 
-// countFailure remembers what the run's reason and its handlers speak of: not a foreach node that failed by its items.
+// countFailure adds a failed task to the failures that the run's reason and the handlers report. It leaves out tolerated
+// failures, and a foreach node that failed only because its items did.
 func (r *Run) countFailure(t *task) {
 	switch {
 	case t.Tolerated:
@@ -85,7 +86,7 @@ func (r *Run) countFailure(t *task) {
 	}
 }
 
-// failed says whether anything failed that was not tolerated.
+// failed reports whether a task failed without being tolerated.
 func (r *Run) failed() bool {
 	return r.counts.Failed+r.counts.UpstreamFailed > r.rec.Tolerated
 }

@@ -7,24 +7,26 @@
 //
 // A driver owns one Run, which [New] or [Restore] makes, and repeats four moves. The package's example is such a driver.
 //
-//   - [Run.Step] tells the run an event: first EvBegin, then what happened, or EvTick once [Ready.WakeAt] has come.
+//   - [Run.Step] hands the run an event: first EvBegin, then each thing that happened, or EvTick once [Ready.WakeAt] has come.
 //   - [Run.Ready] shows what follows. For a want that a free slot can serve the driver steps EvGranted, and calls Ready again.
-//   - The driver commits [Ready.Records] in one fenced commit. If the commit is refused, it steps what moved, and calls Ready again.
+//   - The driver commits [Ready.Records] in one fenced commit. If the commit is refused, it steps the events that it had not
+//     seen, and calls Ready again.
 //   - [Run.Advance] acknowledges the commit. Only now does the driver perform [Ready.Actions], which it copied before.
 //
 // # What the caller owes
 //
 //   - The first event of a drive is EvBegin. Only EvSettled, EvDriveLimit, EvRefuse and EvControl events may come before it
 //     (in a restored run): results a former driver settled but did not record, the notice that too many
-//     drives were lost, and requests nobody has decided yet.
+//     drives were lost, and requests that no driver has decided yet.
 //   - Records first, actions after. A crash between the two must lose nothing but time.
 //   - Advance acknowledges everything the last Ready showed. Between that Ready and Advance no event is stepped; when the
 //     commit is refused (an inbox that moved), or to hand in grants, step the events instead and call Ready again: it
 //     shows the old and the new together.
 //   - Any prefix of Records.Tasks, in order, is a state that Restore continues from: a journal may split a large
-//     batch there. Attempts go with their task, which tells of them until then; Controls, Notes and Run go with the last piece.
+//     batch there. An attempt goes into the same piece as its task: until then the stored row of the task is the record of the
+//     attempt. Controls, Notes and Run go with the last piece.
 //   - Time never runs backwards: an event with an earlier At is taken as of the latest time seen.
-//   - What Ready returns is valid until the next Step or Advance and must not be changed.
+//   - The result of Ready is valid until the next Step or Advance and must not be changed.
 //
 // A Run serves one drive of one generation: after it parked, drained or ended (Over) it answers ErrOver.
 //

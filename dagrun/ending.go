@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// endRun has the steps end before they do by themselves. A stronger ending takes over from a weaker one.
+// endRun sets the run's ending, and ends its open steps and handlers accordingly. It does nothing if the run has a stronger
+// ending already.
 func (r *Run) endRun(e Ending, by, text string) {
 	if e < r.rec.Ending {
 		return
@@ -18,7 +19,7 @@ func (r *Run) endRun(e Ending, by, text string) {
 	r.endHandlers()
 }
 
-// endSteps ends every open task of a step as the ending of the run says.
+// endSteps ends every open task of a step as the run's ending demands.
 func (r *Run) endSteps() {
 	reason := r.endingReason()
 	for i := range r.graph.plain {
@@ -26,7 +27,7 @@ func (r *Run) endSteps() {
 	}
 }
 
-// endTask ends one task as the ending of the run says.
+// endTask ends one task as the run's ending demands.
 func (r *Run) endTask(t *task, reason string) {
 	switch r.rec.Ending {
 	case EndingRefused:
@@ -38,7 +39,7 @@ func (r *Run) endTask(t *task, reason string) {
 	}
 }
 
-// timeOut fails what is under way when the run's time is up, and cancels the rest.
+// timeOut fails a task that is under way or waits when the run's time is up. It cancels any other open task.
 func (r *Run) timeOut(t *task, reason string) {
 	switch {
 	case !t.runs() && t.State != TaskFinishing && t.State != TaskWaiting:
@@ -54,7 +55,7 @@ func (r *Run) timeOut(t *task, reason string) {
 	}
 }
 
-// drop cancels a task without waiting for anything.
+// drop cancels a task at once, without waiting for its body or its child run to end.
 func (r *Run) drop(t *task, reason string) {
 	if t.runs() && t.settled != nil {
 		r.bodyEnded(t, *t.settled)
@@ -69,7 +70,7 @@ func (r *Run) drop(t *task, reason string) {
 	r.cancel(t, reason)
 }
 
-// refuse ends the run as failed at once.
+// refuse ends the run as failed, at once and without handlers.
 func (r *Run) refuse(text string) error {
 	if r.rec.Ending == EndingRefused {
 		return ErrStale
@@ -78,10 +79,10 @@ func (r *Run) refuse(text string) error {
 	return nil
 }
 
-// stopping says whether the run is ending as far as a task is concerned: nothing of the steps starts any more.
+// stopping reports whether the run's ending keeps a task from starting. It never does for a handler.
 func (r *Run) stopping(t *task) bool { return r.rec.Ending != EndingNone && !t.node.handler }
 
-// endingReason is the reason of the tasks that the ending of the run cancels.
+// endingReason returns the reason for tasks that the run's ending cancels.
 func (r *Run) endingReason() string {
 	switch r.rec.Ending {
 	case EndingFailFast:
@@ -110,7 +111,8 @@ func byWhom(done, by string) string {
 	return fmt.Sprintf("%s by %s", done, by)
 }
 
-// failFast ends the run, or the other items of a foreach node, after a failure that was not tolerated.
+// failFast reacts to a failure that was not tolerated: under fail_fast it stops the other items of the foreach node, or ends
+// the run.
 func (r *Run) failFast(t *task) {
 	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
 		r.stopItems(t.node, "fail fast: step "+r.graph.TaskName(t.ID)+" failed")

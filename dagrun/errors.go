@@ -3,10 +3,10 @@ package dagrun
 import "errors"
 
 var (
-	// ErrStale is the answer to an event that comes too late or twice: nothing changed, go on.
+	// ErrStale rejects an event that comes too late or twice. Nothing changed, and the caller goes on.
 	ErrStale = errors.New("stale event")
-	// ErrOver is the answer to any event after the drive ended.
+	// ErrOver rejects every event after the end of the drive.
 	ErrOver = errors.New("the drive is over")
-	// ErrEvent is the answer to an event that makes no sense here (a caller's mistake): nothing changed.
+	// ErrEvent rejects an event that makes no sense at this point, which is a mistake of the caller. Nothing changed.
 	ErrEvent = errors.New("event out of place")
 )

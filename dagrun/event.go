@@ -1,28 +1,30 @@
 package dagrun
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
-// Events. Each says which fields of Event it uses besides At.
+// The kinds of events. Each comment lists the fields of Event that the kind uses besides At. EvQueued is for two kinds of
+// tasks. For a task with a Want of a body, Text is what the Want waits for. For a task of Held, Text is that of the task
+// Ahead of it, or "" if there is none.
 const (
-	EvBegin      EventKind = iota // the drive starts: attempts still recorded as running are lost, what may start is offered
+	EvBegin      EventKind = iota // the drive starts: attempts recorded as running are lost, tasks that may start are offered
 	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
-	EvGranted                     // Task: the gate gave what a Want asked for
+	EvGranted                     // Task: the gate granted a Want of the task
 	EvStarted                     // Task, Attempt: the body is under way, its timeout counts from At
-	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended at At, before its deadline or not
-	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = why
+	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended at At
+	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = the reason
 	EvProbed                      // Task, Result: the cache's answer; nil = miss
 	EvLost                        // Task, Attempt, Text: this driver gave the attempt up (drain, self-fence)
-	EvSettled                     // Task, Attempt, Result: before EvBegin only: a former driver's result that was settled but not recorded
+	EvSettled                     // Task, Attempt, Result: before EvBegin only: a former driver's result, settled, not recorded
 	EvDriveLimit                  // Text: before EvBegin only: too many drives were lost, end the run by the rules
 	EvRefuse                      // Text: end the run as failed at once (invalid params, a record the store cannot take)
 	EvDrain                       // start nothing more; when nothing runs, leave
 	EvControl                     // Control
-	EvQueued                      // Task, Text: a Want of a body has waited for a while; the text says what for. Or one of Held: with the text of the task Ahead of it, or without
+	EvQueued                      // Task, Text: a ready task has waited for a while, and its row should show why
 )
 
-// Event is one thing that happened, at a database time. The caller may hear of it late: At is when it happened, also when the
-// run has seen later events. It decides whether a body ended in time.
+// Event is one thing that happened, at a database time. At is the time when it happened, even if the caller learned of it
+// later and has stepped events with a later At before. At decides whether a body ended in time.
 type Event struct {
 	Kind    EventKind
 	At      Time
@@ -35,24 +37,25 @@ type Event struct {
 	Control *Control
 }
 
-// Result is how a body ended. The zero value is success without outputs.
+// Result is the end of a body. The zero value is success without outputs. After an Unstarted result the caller drains, or
+// grants nothing more.
 type Result struct {
 	Kind        FailureKind // KindNone: the body succeeded
-	ExitCode    int         // counts when HasExit; 128+n for signal n
+	ExitCode    int         // valid if HasExit; 128+n for signal n
 	HasExit     bool
 	Signal      int
 	Outputs     JSON   // an object, "" for none; dropped unless the attempt succeeds
-	Reason      string // for people; made up from the kind when empty
-	Permanent   bool   // on_error and retry_policy may not retry it
-	Settled     bool   // its outputs are durable already, with what the body did: too late for a limit or a request
-	SnoozeUntil Time   // not an end: start the next attempt then, outside the retry budget
-	Unstarted   bool   // of KindLost: the caller's host could not start the body, so on_lost has no say. The caller drains, or grants no more
+	Reason      string // for people; derived from the kind when empty
+	Permanent   bool   // on_error and retry_policy may not retry the body
+	Settled     bool   // the outputs and the body's effects are durable already: limits and requests come too late
+	SnoozeUntil Time   // the body has not ended for good: the next attempt starts at this time, outside the retry budget
+	Unstarted   bool   // with KindLost: the host could not start the body, so on_lost does not apply
 }
 
-// Verb of a control.
+// Verb is the kind of a Control.
 type Verb uint8
 
-// Controls. Task is the zero-valued *TaskID (nil) for the run.
+// The verbs of controls. A nil Task addresses the run.
 const (
 	VerbCancel     Verb = iota // run (Now skips handlers; so does a second cancel) or task
 	VerbPause                  // run or task
@@ -64,13 +67,13 @@ const (
 	VerbChildEnded             // task, Ref, Result: the child run ended
 )
 
-// RetryMode says what a retry of a finished run resets.
+// RetryMode selects the tasks that a retry of a finished run resets.
 type RetryMode uint8
 
 // Retry modes.
 const (
-	RetryFailed RetryMode = iota // failed, upstream_failed and canceled tasks and what depends on them
-	RetryFrom                    // a step and all that depends on it
+	RetryFailed RetryMode = iota // failed, upstream_failed and canceled tasks and all tasks that depend on them
+	RetryFrom                    // a step and all steps that depend on it
 	RetryStep                    // a step alone
 	RetryAll
 )
@@ -83,11 +86,11 @@ type Control struct {
 	Task       *TaskID
 	Now        bool
 	Mode       RetryMode
-	Generation int // VerbRetry: the generation it opened
+	Generation int // VerbRetry: the generation that the retry opened
 	As         State
 	Outputs    JSON
 	Ref        string
 	Result     *Result // VerbChildEnded
 	Text       string
-	Decides    []string // approvals, by step, that By may decide though they are reserved
+	Decides    []string // steps: the reserved approvals that By may decide
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Explain says why a task is not running, or how it ended, in a few words for people.
+// Explain returns the reason why a task is not running, or how it ended, in a few words for people.
 func (r *Run) Explain(id TaskID) string {
 	t := r.find(id)
 	if t == nil {
@@ -72,8 +72,9 @@ func (r *Run) explainStart(t *task) string {
 	return r.explainHeld(t)
 }
 
-// ahead returns a task that fills the limit that holds t back and waits for a slot itself: then what bounds the run is slots, and
-// a higher limit would start nothing. It returns nil where all tasks that fill the limit have begun, or no limit holds t back.
+// ahead returns a task that fills the limit which holds t back, and that waits for a slot itself. Then slots are the
+// bottleneck of the run, and a higher limit would start nothing. It returns nil if all tasks that fill the limit have begun,
+// or if no limit holds t back.
 func (r *Run) ahead(t *task) *task {
 	for _, o := range r.bags[offered].tasks {
 		if t.place == held && !r.room() || t.place == capped && o.node == t.node {
@@ -83,7 +84,7 @@ func (r *Run) ahead(t *task) *task {
 	return nil
 }
 
-// explainHeld speaks of what the run as a whole holds up.
+// explainHeld returns why the run, rather than the task itself, keeps a task from starting.
 func (r *Run) explainHeld(t *task) string {
 	switch {
 	case r.rec.PausedBy != "":
@@ -144,7 +145,8 @@ func (r *Run) explainWait(t *task) string {
 	return strings.Join(parts, ", ")
 }
 
-// timeText writes a time. A reason is stored and read later, so it names the time itself and not how far away that is.
+// timeText formats a time for a reason. It writes the time itself and not how far away it is, because a reason is stored and
+// read later.
 func (r *Run) timeText(at Time) string {
 	if r.opts.TimeText != nil {
 		return r.opts.TimeText(at)
@@ -152,7 +154,7 @@ func (r *Run) timeText(at Time) string {
 	return Duration(at).String()
 }
 
-// Reason says why the run is as it is, "" while it simply runs.
+// Reason returns why the run is in its state. It returns "" while the run simply runs.
 func (r *Run) Reason() string {
 	switch {
 	case r.over && r.verdict == nil && r.rec.State.Terminal():
@@ -170,7 +172,7 @@ func (r *Run) Reason() string {
 	}
 }
 
-// waitReason speaks of the first task that waits.
+// waitReason returns the reason of the first waiting task in graph order.
 func (r *Run) waitReason() string {
 	for i := range r.nodes {
 		found := ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// grow makes the items of a foreach node.
+// grow makes the items of a foreach node. It fails the node if the items cannot be computed or are not allowed.
 func (r *Run) grow(t *task) {
 	items, err := t.step.Foreach.Items.Expand(r.scope(t))
 	if err == nil {
@@ -26,12 +26,12 @@ func (r *Run) grow(t *task) {
 	for _, g := range t.node.each.items {
 		r.enqueue(g.main)
 	}
-	if t.node.each.open == 0 { // all of them were final already, see takeLeft
+	if t.node.each.open == 0 { // all items had settled rows already, see takeLeft
 		r.closeForeach(t.node)
 	}
 }
 
-// checkItems refuses what could not be told apart, or is too much.
+// checkItems refuses items that have bad or equal keys, and more items than the limits allow.
 func (r *Run) checkItems(t *task, items []Item) error {
 	if limit := t.step.Foreach.MaxItems; limit > 0 && len(items) > limit {
 		return fmt.Errorf("%d items are more than max_items %d", len(items), limit)
@@ -52,7 +52,7 @@ func (r *Run) checkItems(t *task, items []Item) error {
 	return nil
 }
 
-// growItems makes the tasks that the growth of a node tells of.
+// growItems makes one task for each item of the node's Growth.
 func (r *Run) growItems(n *node) {
 	items := n.main.Growth.Items
 	n.each = &each{
@@ -69,7 +69,7 @@ func (r *Run) growItems(n *node) {
 	n.retallyItems()
 }
 
-// closeForeach settles a node whose items all did: failed wins over canceled, and skipped needs all.
+// closeForeach settles a node after its last item has settled: failed wins over canceled, and skipped needs all items.
 func (r *Run) closeForeach(n *node) {
 	t, each := n.main, n.each
 	if t.State != TaskRunning {
@@ -102,7 +102,7 @@ func (r *Run) foreachReason(n *node, state State) string {
 	return ""
 }
 
-// itemReason speaks of the member of a group that made it what it is.
+// itemReason describes the task that gave a group its state.
 func (r *Run) itemReason(g *group, state State) string {
 	var b strings.Builder
 	g.members(func(t *task) {

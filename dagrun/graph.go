@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Graph is a compiled Spec: steps by index, handlers after them, edges in both directions. It is immutable, and so must
-// the Spec be from then on.
+// Graph is a compiled Spec: steps by index, handlers after them, edges in both directions. A Graph is immutable: the caller
+// must not change the Spec after Compile.
 type Graph struct {
 	spec     Spec
-	plain    int // how many steps are no handlers
+	plain    int // number of steps without handlers
 	index    map[string]int
 	parents  adjacency
 	children adjacency
 	order    []int32 // the plain steps, parents first
 	handlers [handlerKinds]int32
-	bounded  bool    // a limit of the run, or of a foreach, may hold ready tasks back
-	guards   []int32 // approvals that name who may decide them, see guard.go
-	passable []bool  // of these: a step behind it may start though nobody has approved
+	bounded  bool    // a limit of the run, or of a foreach step, may hold ready tasks back
+	guards   []int32 // approvals with approvers, see guard.go
+	passable []bool  // by guard: a step behind it may start although the approval was not given
 }
 
 // Link is one end of an edge, seen from the other end.
@@ -28,7 +28,7 @@ type Link struct {
 	State EdgeState
 }
 
-// adjacency holds the links of all steps in one slice: those of step i are links[start[i]:start[i+1]].
+// adjacency holds the links of all steps in one slice: the links of step i are links[start[i]:start[i+1]].
 type adjacency struct {
 	start []int32
 	links []Link
@@ -48,7 +48,7 @@ const (
 
 var handlerNames = [handlerKinds]string{InitHandler, SuccessHandler, FailureHandler, AbortHandler, ExitHandler}
 
-// Compile checks a spec and makes a graph of it. The error joins every problem found.
+// Compile checks a spec and turns it into a graph. The error joins every problem found.
 func Compile(spec Spec) (*Graph, error) {
 	g := &Graph{spec: spec, plain: len(spec.Steps)}
 	err := errors.Join(checkSize(spec), g.nameSteps(), g.checkSteps(), g.checkHandlers())
@@ -64,10 +64,10 @@ func Compile(spec Spec) (*Graph, error) {
 	return g, nil
 }
 
-// Len is the number of steps, handlers included.
+// Len returns the number of steps, handlers included.
 func (g *Graph) Len() int { return g.plain + len(g.spec.Handlers) }
 
-// Step is the description of step i. It must not be changed.
+// Step returns the description of step i. The caller must not change it.
 func (g *Graph) Step(i int) *Step {
 	if i < g.plain {
 		return &g.spec.Steps[i]
@@ -75,22 +75,22 @@ func (g *Graph) Step(i int) *Step {
 	return &g.spec.Handlers[i-g.plain]
 }
 
-// StepName is the name of step i.
+// StepName returns the name of step i.
 func (g *Graph) StepName(i int) string { return g.Step(i).Name }
 
-// StepIndex finds a step or handler by name.
+// StepIndex returns the index of a step or handler by name, and reports whether there is one.
 func (g *Graph) StepIndex(name string) (int, bool) {
 	i, ok := g.index[name]
 	return i, ok
 }
 
-// Parents are what step i depends on, in the order written. They must not be changed.
+// Parents returns the steps that step i depends on, in the order written. The caller must not change the result.
 func (g *Graph) Parents(i int) []Link { return g.parents.of(i) }
 
-// Children are what depends on step i, in graph order. They must not be changed.
+// Children returns the steps that depend on step i, in graph order. The caller must not change the result.
 func (g *Graph) Children(i int) []Link { return g.children.of(i) }
 
-// nameSteps fills the index and refuses bad names and names given twice.
+// nameSteps fills the index. It refuses bad names and names given twice.
 func (g *Graph) nameSteps() error {
 	g.index = make(map[string]int, g.Len())
 	for k := range g.handlers {
@@ -126,7 +126,7 @@ func (g *Graph) nameStep(i int, name string) error {
 	return nil
 }
 
-// link builds both adjacencies from the steps, whose parents are known to exist.
+// link builds both adjacencies from the steps. Each parent is known to exist.
 func (g *Graph) link() {
 	n := g.Len()
 	g.parents.start, g.children.start = make([]int32, n+1), make([]int32, n+1)
@@ -155,7 +155,7 @@ func (g *Graph) link() {
 	}
 }
 
-// sort fills order with every plain step that is on no cycle and behind none.
+// sort fills order with every plain step that is neither on a cycle nor behind one.
 func (g *Graph) sort() {
 	g.order = make([]int32, 0, g.plain)
 	missing := make([]int32, g.plain)
@@ -173,7 +173,7 @@ func (g *Graph) sort() {
 	}
 }
 
-// cycle prints one cycle of a graph that sort could not order, from its first step in graph order.
+// cycle formats one cycle of a graph that sort could not order, from its first step in graph order.
 func (g *Graph) cycle() string {
 	stuck := make([]bool, g.plain)
 	for i := range stuck {
@@ -198,7 +198,7 @@ func (g *Graph) cycle() string {
 	return g.printCycle(path)
 }
 
-// printCycle takes a path that was walked from child to parent.
+// printCycle formats a path that was walked from child to parent.
 func (g *Graph) printCycle(path []int) string {
 	slices.Reverse(path)
 	low := slices.Index(path, slices.Min(path))

@@ -2,38 +2,39 @@ package dagrun
 
 import "slices"
 
-// An approval that names approvers guards the steps behind it. A mark or a retry by anybody else opens no way past the
+// An approval that names approvers guards the steps behind it. A mark or a retry by any other user opens no way past the
 // approval. The core refuses such a request where it could let a step behind the approval start.
 //
-// Usually each step behind the approval waits for the success of all its parents. Nothing starts there before the approval is
-// given, so the core refuses marks and retries of those steps alone. A step may also start without that success, by its
-// trigger rule for instance. Then the steps that lead to it could start it too, and the core refuses those as well.
+// Usually each step behind the approval waits for the success of all its parents. Nothing starts there before the approval
+// is given, so the core refuses marks and retries of those steps alone. A step may also start without that success, for
+// instance because of its trigger rule. In that case a mark or retry of a step that leads to it could start it too, so the
+// core refuses those as well.
 
-// Reserved says whether a step is an approval that only its approvers may decide: see Control.Decides.
+// Reserved reports whether a step is an approval that only its approvers may decide: see Control.Decides.
 func (s *Step) Reserved() bool {
 	return s.Body == BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
 }
 
-// guards says whether a step is reserved, or whether a reserved step may replace it.
+// guards reports whether a step is reserved, or a reserved step may replace it.
 func (s *Step) guards() bool {
 	return s.Reserved() || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
 		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.guards() })
 	})
 }
 
-// plainApproval says whether a step succeeds by being approved, and by nothing else.
+// plainApproval reports whether an approval is the only way for a step to succeed.
 func (s *Step) plainApproval() bool {
 	c := s.ContinueOn
 	return s.Reserved() && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
 }
 
-// loose says whether a step may start or count as a success although a parent of it did not succeed.
+// loose reports whether a step may start, or count as a success, although one of its parents did not succeed.
 func (s *Step) loose() bool {
 	return s.Rule != AllSuccess || s.ContinueOn.Skipped || slices.ContainsFunc(s.Depends, func(e Edge) bool { return e.State == OnStarted })
 }
 
-// findGuards lists the steps that guard others. A guard is passable where it may succeed without an approval, or
-// where a step behind it need not wait for its success.
+// findGuards lists the approvals that guard other steps. A guard is passable if it may succeed without an approval, or if a
+// step behind it need not wait for its success.
 func (g *Graph) findGuards() {
 	for i := range g.Len() {
 		if g.Step(i).guards() {
@@ -43,7 +44,7 @@ func (g *Graph) findGuards() {
 	if len(g.guards) == 0 {
 		return
 	}
-	ahead := make([]bool, g.Len()) // a loose step is further down
+	ahead := make([]bool, g.Len()) // by step: a loose step is further down the graph
 	for _, i := range slices.Backward(g.order) {
 		for _, l := range g.Children(int(i)) {
 			ahead[i] = ahead[i] || ahead[l.Step] || g.Step(l.Step).loose()
@@ -55,7 +56,7 @@ func (g *Graph) findGuards() {
 	}
 }
 
-// Guards names the steps that only their approvers may mark: see Control.Decides.
+// Guards returns the names of the steps that only their approvers may mark: see Control.Decides.
 func (g *Graph) Guards() []string {
 	names := make([]string, len(g.guards))
 	for i, guard := range g.guards {
@@ -108,7 +109,7 @@ func (b *barrier) spread(g *Graph) {
 	}
 }
 
-// put enters a closed approval. All steps wait for init, so they stand behind an approval in its place.
+// put adds a closed approval. An approval that is the init handler stands in front of all steps.
 func (b *barrier) put(g *Graph, guard int32) {
 	b.closed[guard] = true
 	if g.passable[guard] {
@@ -125,12 +126,12 @@ func (b *barrier) put(g *Graph, guard int32) {
 	}
 }
 
-// given says whether an approval has succeeded. A skipped init counts as well, since the steps start after it.
+// given reports whether an approval has succeeded. A skipped init counts as well, since the steps start after it.
 func (r *Run) given(n *node) bool {
 	return n.class == classS || n.class == classK && n == r.handler(handlerInit)
 }
 
-// whyNotPass says why the sender of a control may not mark or retry a step. It returns "" where the sender may.
+// whyNotPass returns the reason why the sender of a control may not mark or retry a step. It returns "" if the sender may.
 func (r *Run) whyNotPass(step int, c *Control) string {
 	b := r.barrier(c)
 	switch {
@@ -147,7 +148,8 @@ func (r *Run) whyNotPass(step int, c *Control) string {
 	return ""
 }
 
-// leadsNear finds a passable approval that shares a step behind it with the given step. All steps are behind init.
+// leadsNear finds a passable approval such that some step depends both on the approval and on the given step. All steps
+// depend on init.
 func (r *Run) leadsNear(b *barrier, step int) int32 {
 	if int32(step) == r.graph.handlers[handlerInit] {
 		return max(b.near[step], slices.Max(b.near[:r.graph.plain]))

@@ -2,7 +2,7 @@ package dagrun
 
 import "slices"
 
-// handler is the node of a handler, nil when the spec has none of the kind.
+// handler returns the node of a handler, or nil if the spec has no handler of the kind.
 func (r *Run) handler(kind int) *node {
 	if i := r.graph.handlers[kind]; i >= 0 {
 		return &r.nodes[i]
@@ -12,10 +12,10 @@ func (r *Run) handler(kind int) *node {
 
 func (n *node) isOpen() bool { return n != nil && n.class == classOpen }
 
-// begun says whether anything of a handler is on record in this generation.
+// begun reports whether a handler has begun in this generation.
 func (n *node) begun() bool { return n != nil && n.main.known }
 
-// pass hands the turn from init to the steps, from them to the handlers, and says whether that changed anything.
+// pass gives the turn from init to the steps, and from the steps to the other handlers. It reports whether anything changed.
 func (r *Run) pass() bool {
 	if r.rec.Ending == EndingRefused {
 		return false
@@ -41,7 +41,8 @@ func (r *Run) pass() bool {
 	return true
 }
 
-// afterInit ends the steps when init did not do its job, and lets them start when it did.
+// afterInit cancels the steps if init failed or was canceled, and lets them start if init succeeded or was skipped. It
+// reports whether anything changed.
 func (r *Run) afterInit(init *node) bool {
 	switch init.class {
 	case classF:
@@ -69,7 +70,7 @@ func (r *Run) cancelSteps(reason string) {
 	}
 }
 
-// next is the handler whose turn it is: nil while the steps have theirs, and when all is over.
+// next returns the handler that has the turn. It returns nil while the steps have the turn, and when everything has settled.
 func (r *Run) next() *node {
 	if init := r.handler(handlerInit); init.isOpen() {
 		return init
@@ -86,8 +87,8 @@ func (r *Run) next() *node {
 	return nil
 }
 
-// outcomeHandler is the handler of how the run ended, nil if that is past. One that has begun stays the one, but for a
-// cancel: then it ends, and abort follows.
+// outcomeHandler returns the handler for the outcome of the run, or nil if that handler has ended. A handler that has begun
+// keeps the turn until it ends. After a cancel of the run, abort may follow it.
 func (r *Run) outcomeHandler() *node {
 	success, failure, abort := r.handler(handlerSuccess), r.handler(handlerFailure), r.handler(handlerAbort)
 	for _, n := range []*node{success, failure, abort} {
@@ -113,10 +114,10 @@ func (r *Run) outcomeHandler() *node {
 	}
 }
 
-// canceled says whether somebody cancelled the run.
+// canceled reports whether a user cancelled the run.
 func (r *Run) canceled() bool { return r.rec.Ending == EndingCancel || r.rec.Ending == EndingNow }
 
-// endHandlers stops handlers when the run is cancelled or refused; other endings leave them alone.
+// endHandlers stops handlers when the run is cancelled or refused. Other endings do not affect handlers.
 func (r *Run) endHandlers() {
 	switch r.rec.Ending {
 	case EndingCancel, EndingNow:
@@ -142,18 +143,20 @@ func (r *Run) endHandlers() {
 	}
 }
 
-// endHandler stops a handler that has begun; of the others those that were still to come end canceled.
+// endHandler cancels a handler that has begun. If toCome is set, it also cancels one that has not begun.
 func (r *Run) endHandler(kind int, toCome bool) {
 	if n := r.handler(kind); n != nil && (toCome || n.begun()) {
 		n.tasks(func(t *task) { r.stop(t, r.rec.EndingBy, r.endingReason(), r.rec.Ending == EndingNow) })
 	}
 }
 
-// leftOut says whether a handler has a row that waits for a turn: it ran in an earlier generation, or was about to run.
+// leftOut reports whether a handler has a row that still waits for its turn, because it ran in an earlier generation or was
+// about to run.
 func (t *task) leftOut() bool { return t.State <= TaskReady && (t.stored || t.Seq > 0) }
 
-// leaveOut ends, with the run, the rows of handlers that had no turn in this generation. Like the verdict that is a proposal:
-// a cancel that comes before Advance may give one of them its turn. So the tasks themselves stay as they are.
+// leaveOut ends, together with the run, the rows of handlers that got no turn in this generation. It adds those rows to the
+// records and leaves the tasks unchanged: like the verdict the rows are a proposal until Advance, since a cancel may still
+// give one of the handlers its turn.
 func (r *Run) leaveOut(rows []TaskRecord) []TaskRecord {
 	if r.verdict == nil {
 		return rows
@@ -174,7 +177,7 @@ func (r *Run) leaveOut(rows []TaskRecord) []TaskRecord {
 	return rows
 }
 
-// leftOutCount is how many rows leaveOut ends.
+// leftOutCount returns the number of rows that leaveOut ends.
 func (r *Run) leftOutCount() (n int) {
 	for i := r.graph.plain; i < len(r.nodes); i++ {
 		if r.nodes[i].main.leftOut() {

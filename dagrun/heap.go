@@ -1,6 +1,7 @@
 package dagrun
 
-// heap keeps tasks ordered by before and tells each, through slot, where it is, so that any of them can be taken out.
+// heap keeps tasks ordered by before. It stores the position of each task in the field that slot returns, so that any task
+// can be removed.
 type heap struct {
 	tasks  []*task
 	before func(a, b *task) bool
@@ -9,7 +10,7 @@ type heap struct {
 
 func (h *heap) len() int { return len(h.tasks) }
 
-// first is the task before all others, nil if there is none.
+// first returns the task before all others, or nil if the heap is empty.
 func (h *heap) first() *task {
 	if len(h.tasks) == 0 {
 		return nil

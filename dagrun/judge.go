@@ -2,7 +2,7 @@ package dagrun
 
 import "fmt"
 
-// judge looks at a task that may have become able to start, or unable.
+// judge decides whether a task can go on now: start, open its wait, or publish.
 func (r *Run) judge(t *task) {
 	r.effort++
 	switch {
@@ -39,7 +39,7 @@ func (r *Run) judgeEdges(t *task) {
 	}
 }
 
-// hasTurn says whether the run has come to where a task belongs: init, the steps, the handlers one by one.
+// hasTurn reports whether it is the turn of a task: first init, then the steps, then the other handlers one by one.
 func (r *Run) hasTurn(t *task) bool {
 	if t.node.handler {
 		return t.node == r.turn
@@ -48,7 +48,8 @@ func (r *Run) hasTurn(t *task) bool {
 	return init == nil || init.class == classS || init.class == classK
 }
 
-// edges asks the trigger rule. Items and replacements have no edges of their own, nor do handlers.
+// edges returns the answer of the task's trigger rule. Items and replacements have no edges of their own and may always
+// start.
 func (r *Run) edges(t *task) answer {
 	if t != t.node.main {
 		return yes
@@ -56,7 +57,7 @@ func (r *Run) edges(t *task) answer {
 	return t.step.Rule.judge(t.node.tally)
 }
 
-// unready takes a task back that is about to start.
+// unready sends a task that was about to start back to pending.
 func (r *Run) unready(t *task) {
 	if t.State == TaskReady {
 		r.to(t, TaskPending)
@@ -66,7 +67,7 @@ func (r *Run) unready(t *task) {
 	}
 }
 
-// ruledOut ends a task whose trigger rule says no.
+// ruledOut ends a task that its trigger rule does not let start.
 func (r *Run) ruledOut(t *task) {
 	if t.node.tally[classF] > 0 {
 		r.end(t, TaskUpstreamFailed, "upstream failed: "+some(r.parentsOf(t, classF)))
@@ -80,7 +81,7 @@ func (r *Run) ruledOut(t *task) {
 	r.end(t, TaskSkipped, fmt.Sprintf("%s: skipped or canceled: %s", t.step.Rule, some(others)))
 }
 
-// parentsOf names the parents that contribute a class.
+// parentsOf returns the names of the parents that count as a class.
 func (r *Run) parentsOf(t *task, c class) []string {
 	var names []string
 	for _, l := range r.graph.parents.of(t.ID.Step) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// foreachSpec makes one foreach step of n items, ten at a time, and one that follows.
+// foreachSpec makes one foreach step of n items, ten at a time, and one step that depends on it.
 func foreachSpec(n int) Spec {
 	it := make(items, n)
 	for i := range it {
@@ -17,7 +17,7 @@ func foreachSpec(n int) Spec {
 	return s
 }
 
-// fails has the first body fail, which blocks all that follows.
+// fails fails the first body, which blocks all steps that depend on it.
 func fails(tb testing.TB, r *Run) {
 	step := func(e Event) {
 		e.At = 1
@@ -38,8 +38,7 @@ func cancels(tb testing.TB, r *Run) {
 	}
 }
 
-// The work of a run grows with its tasks and edges and not faster, whatever happens to it. What is counted are the
-// elementary moves of the core, not time.
+// The work of a run grows no faster than its tasks and edges. The test counts the elementary moves of the core, not time.
 func TestRun_WorkIsLinear(t *testing.T) {
 	t.Parallel()
 	ran := func(tb testing.TB, r *Run) { swift(tb, r) }
@@ -78,7 +77,7 @@ func TestRun_WorkIsLinear(t *testing.T) {
 	}
 }
 
-// A transition allocates little: what is handed out is kept for the next time.
+// A transition allocates little: the core reuses the buffers that it hands out.
 func TestRun_AllocatesLittle(t *testing.T) {
 	g, err := Compile(chain(1_000))
 	if err != nil {

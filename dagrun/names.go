@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The words of the language, each table in the order of its constants.
+// Names of constants. Each table is in the order of its constants.
 var (
 	stateNames = []string{
 		"pending", "ready", "running", "finishing", "retrying", "waiting", "paused",
@@ -88,7 +88,7 @@ func ParseActionKind(s string) (ActionKind, error) {
 	return parse[ActionKind]("action", actionNames, s)
 }
 
-// ParseRule also takes always, the other name of all_done.
+// ParseRule reads what Rule.String prints, and always, which is another name of all_done.
 func ParseRule(s string) (Rule, error) {
 	if s == "always" {
 		return AllDone, nil

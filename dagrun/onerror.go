@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// defaultRetries is the limit of do: retry where retry_policy gives none.
+// defaultRetries limits "do: retry" if retry_policy sets no limit.
 const defaultRetries = 3
 
-// matchRule finds the first on_error rule whose condition holds, -1 for none.
+// matchRule returns the index of the first on_error rule with a condition that holds, or -1.
 func (r *Run) matchRule(t *task) (int, error) {
 	for i := range t.step.OnError {
 		cond := t.step.OnError[i].When
@@ -28,7 +28,7 @@ func (r *Run) matchRule(t *task) (int, error) {
 	return -1, nil
 }
 
-// obey does what a rule says.
+// obey carries out an on_error rule.
 func (r *Run) obey(t *task, rule int, res Result) {
 	do := t.step.OnError[rule].Do
 	switch {
@@ -45,7 +45,7 @@ func (r *Run) obey(t *task, rule int, res Result) {
 	}
 }
 
-// replace puts replacements in the place of a failed task.
+// replace replaces a failed task by the bodies that an on_error rule names.
 func (r *Run) replace(t *task, rule int) {
 	with, g := t.step.OnError[rule].With, t.group
 	if len(g.alts)+len(with) > MaxReplacements {
@@ -66,7 +66,7 @@ func (r *Run) replace(t *task, rule int) {
 	}
 }
 
-// growAlts makes the replacements that the growth of a task tells of.
+// growAlts makes the replacements that the Growth of a task describes.
 func (r *Run) growAlts(t *task) {
 	with, g := t.step.OnError[t.Growth.Rule].With, t.group
 	block := make([]task, len(with))

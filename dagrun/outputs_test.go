@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the steps of a run put out together is bounded, also over crashes; items do not count.
+// The outputs of all steps of a run together are limited, also after a restore. Items do not count.
 func TestOutputs_OfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	output := func(bytes int) Result { return Result{Outputs: JSON(strings.Repeat("x", bytes))} }
@@ -22,7 +22,7 @@ func TestOutputs_OfARunAreBounded(t *testing.T) {
 	}
 }
 
-// What was committed together with its outputs has succeeded, whatever the run put out meanwhile.
+// A result that was committed together with its outputs succeeds, even if other steps have used up the limit meanwhile.
 func TestOutputs_SettledOnesAreNeverTooMany(t *testing.T) {
 	t.Parallel()
 	r := New(must(Compile(spec("a", "b <- a"))), Options{})

@@ -2,26 +2,26 @@ package dagrun
 
 import "slices"
 
-// place says where the run keeps a task that is neither pending nor settled. A task is in one place at a time, so that
-// each question of the kind "does anything still run?" is the length of a list.
+// place is the list in which the run keeps a task that is neither pending nor settled. A task is in one place at a time, so
+// a question like "does anything still run?" is answered by the length of a list.
 type place uint8
 
 const (
 	nowhere place = iota
-	blocked       // may not start now (run paused or drained, steps before init): tried again when that changes
-	probing       // asked the cache
-	held          // ready: the best of these are offered as long as the limits allow
+	blocked       // may not start now (run paused or drained, steps before init): judged again when that changes
+	probing       // waits for the cache's answer to ActProbe
+	held          // ready: the best held tasks are offered as long as the limits allow
 	capped        // ready, and its foreach node is at max_concurrent
-	offered       // wants a slot
+	offered       // waits for a slot
 	flying        // body under way
 	opening       // ActOpen not answered yet
-	away          // its child run is under way
-	wanting       // wants the pool of its publish
+	away          // waits for its child run
+	wanting       // waits for the pool of its publish
 	landing       // publish under way
 	places
 )
 
-// bag is an unordered set of tasks; each knows its position, so that it can be taken out.
+// bag is an unordered set of tasks. Each task stores its position in the bag, so that it can be removed.
 type bag struct{ tasks []*task }
 
 func (b *bag) len() int { return len(b.tasks) }
@@ -39,7 +39,7 @@ func (b *bag) remove(t *task) {
 	b.tasks = b.tasks[:last]
 }
 
-// container is what bag and heap have in common.
+// container is the common interface of bag and heap.
 type container interface {
 	push(*task)
 	remove(*task)
@@ -58,7 +58,7 @@ func (r *Run) container(t *task) container {
 	}
 }
 
-// move puts a task somewhere else.
+// move moves a task to another place, and updates the counters that depend on places.
 func (r *Run) move(t *task, to place) {
 	from := t.place
 	if from == to {
@@ -73,7 +73,7 @@ func (r *Run) move(t *task, to place) {
 		c.push(t)
 	}
 	if t.told && (from == offered || from == wanting) {
-		t.told = false // granted forgets it first: only a withdrawn want is a drop
+		t.told = false // granted clears told before it moves the task: so only a withdrawn want becomes a drop
 		r.drops = append(r.drops, t.ID)
 	}
 	was, is := t.active(from), t.active(to)
@@ -86,8 +86,8 @@ func (r *Run) move(t *task, to place) {
 	}
 }
 
-// active is 1 in the places that limits count: bodies with a slot or about to get one, and child runs. What only waits
-// does not count, so that no approval keeps the rest of its run from starting.
+// active returns 1 for the places that count toward limits, and 0 for others. Bodies with an offered or granted slot count,
+// and so do child runs. A task that only waits does not count: an approval must not keep the rest of its run from starting.
 func (t *task) active(p place) int {
 	if p == offered || p == flying || p == away || p == opening && t.step.Body == BodyChild {
 		return 1
@@ -95,8 +95,8 @@ func (t *task) active(p place) int {
 	return 0
 }
 
-// uncap gives the best capped task of a foreach node a chance: another of its tasks made room, or no longer wants it.
-// So as many of the node's best tasks as may still start are always among those held.
+// uncap moves the best capped task of a foreach node to held, if the node's limit allows. It is called when another task of
+// the node has made room or no longer wants to start, so that the best tasks which may start are always held.
 func (r *Run) uncap(e *each) {
 	if e.capped.len() > 0 && !e.full() {
 		r.move(e.capped.first(), held)
@@ -105,8 +105,8 @@ func (r *Run) uncap(e *each) {
 
 func (e *each) full() bool { return e.limit > 0 && e.active >= e.limit }
 
-// offer shows the best held tasks to the caller, as far as the limits of the run and of their nodes allow. A child run
-// needs nothing of the caller's gate: it is begun, and what follows from that comes first.
+// offer offers the best held tasks to the caller, as far as the limits of the run and of their nodes allow. A child run
+// needs no slot: offer begins it and returns true, so that the caller settles what follows before it offers more.
 func (r *Run) offer() (begun bool) {
 	for !r.halted() && r.held.len() > 0 && r.room() {
 		t := r.held.first()
@@ -136,10 +136,11 @@ func (r *Run) want(t *task, p place) {
 	}
 }
 
-// halted says whether nothing may start, whatever it is.
+// halted reports whether no task of any kind may start.
 func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
 
-// hold takes back what was about to start, when the run is paused or drained: it is judged from scratch when it may.
+// hold moves tasks that were about to start to blocked, after the run was paused or drained. They are judged again when
+// tasks may start again.
 func (r *Run) hold() {
 	for i := range r.nodes {
 		r.nodes[i].tasks(func(t *task) {
@@ -154,7 +155,7 @@ func (r *Run) hold() {
 	}
 }
 
-// release has everything judged again that was blocked, in the order of the graph: so does a drive that begins.
+// release queues all blocked tasks to be judged again, in graph order: a drive that begins judges them in the same order.
 func (r *Run) release() {
 	tasks := slices.Clone(r.bags[blocked].tasks)
 	slices.SortFunc(tasks, inOrder)

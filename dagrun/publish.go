@@ -2,7 +2,7 @@ package dagrun
 
 import "fmt"
 
-// land brings the publish of a finishing task under way, as soon as it may.
+// land starts the publish of a finishing task, or waits until the publish may start.
 func (r *Run) land(t *task) {
 	switch {
 	case r.stopping(t):
@@ -24,7 +24,7 @@ func (r *Run) publish(t *task) {
 	r.act(t, Action{Kind: ActStart, Attempt: t.Attempt, Publish: true})
 }
 
-// publishEnded decides what the end of a publish means. Only retry_policy is asked, with a budget of its own.
+// publishEnded decides what the end of a publish means. Of the policies only retry_policy applies, with a separate budget.
 func (r *Run) publishEnded(t *task, res Result) {
 	if t.late {
 		res = timedOut("timed out after " + t.step.PublishTimeout.String())
@@ -46,14 +46,14 @@ func (r *Run) publishEnded(t *task, res Result) {
 	}
 }
 
-// publishLate has a publish end whose time is up. That is not recorded: should this driver be lost, the next one begins the
-// publish anew.
+// publishLate stops a publish that has exceeded its time. The timeout is not recorded: if this driver is lost, the next
+// driver starts the publish again.
 func (r *Run) publishLate(t *task) {
 	t.late = true
 	r.act(t, Action{Kind: ActKill, Attempt: t.Attempt, Cause: RequestTimeout})
 }
 
-// retryPublish waits before the next try. The attempt and its outputs stay: its body has succeeded.
+// retryPublish schedules the next try of a publish. The attempt and its outputs stay, because the body has succeeded.
 func (r *Run) retryPublish(t *task, res Result) {
 	t.NextAt = after(r.now, r.backoff(t, t.PublishTries))
 	t.PublishTries++

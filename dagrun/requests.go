@@ -1,6 +1,6 @@
 package dagrun
 
-// request asks a task that is under way, here or in a child run, to end, and remembers why.
+// request stores a request to end a task that is under way, here or in a child run, and has the caller end the task.
 func (r *Run) request(t *task, q Request, by, reason string, now bool) {
 	t.Request, t.RequestBy, t.Reason = q, by, reason
 	r.changed(t)
@@ -8,7 +8,8 @@ func (r *Run) request(t *task, q Request, by, reason string, now bool) {
 	r.halt(t, now)
 }
 
-// halt has the caller end what a request is about. A child run without a name is cancelled when it gets one.
+// halt adds the action that ends the body or child run of a task. If the Ref of a child run is not known yet, the child run
+// is cancelled after EvWaits names it.
 func (r *Run) halt(t *task, now bool) {
 	switch {
 	case t.underWay():
@@ -18,19 +19,19 @@ func (r *Run) halt(t *task, now bool) {
 	}
 }
 
-// childRuns says whether the task waits for a child run, which ends by a ChildEnded control.
+// childRuns reports whether the task waits for a child run, which ends by a VerbChildEnded control.
 func (t *task) childRuns() bool { return t.waits() && t.step.Body == BodyChild }
 
-// engaged says whether a task cannot end before something outside has: a body, a publish, a child run. Before
-// EvBegin a task recorded as running counts as well: its attempt is closed then.
+// engaged reports whether a body, a publish or a child run must end before the task can. Before EvBegin this includes a task
+// recorded as running, because EvBegin closes its attempt.
 func (t *task) engaged() bool {
 	return t.underWay() || t.childRuns() || t.runs()
 }
 
-// cancel ends a task that has nothing under way.
+// cancel ends a task that has nothing under way as canceled.
 func (r *Run) cancel(t *task, reason string) { r.end(t, TaskCanceled, reason) }
 
-// stop ends a task by cancel, at once or as soon as what is under way has ended.
+// stop cancels a task: at once, or after its body, publish or child run has ended.
 func (r *Run) stop(t *task, by, reason string, now bool) {
 	switch {
 	case t.State.Terminal() || t.grown():

@@ -2,7 +2,8 @@ package dagrun
 
 import "fmt"
 
-// Restore goes on from what a store kept. Rows of tasks that no growth tells of (any more) are laid aside.
+// Restore makes a Run that continues from a store's rows. It lays aside the rows of items and replacements that no Growth
+// describes.
 func Restore(g *Graph, o Options, s Saved) (*Run, error) {
 	rec := s.Run
 	if rec.Generation == 0 {
@@ -26,7 +27,8 @@ func Restore(g *Graph, o Options, s Saved) (*Run, error) {
 	return r, nil
 }
 
-// loadRows takes the rows of steps over and lays the others aside until what they belong to has grown.
+// loadRows loads the rows of steps. It lays aside the rows of items and replacements until their foreach node or replaced
+// task has grown.
 func (r *Run) loadRows(rows []TaskRecord) error {
 	for i := range rows {
 		row := &rows[i]
@@ -45,7 +47,7 @@ func (r *Run) loadRows(rows []TaskRecord) error {
 	return nil
 }
 
-// regrowNode makes again what a step grew to, and what that grew to.
+// regrowNode makes the items and replacements of a step again, as the stored Growths describe them.
 func (r *Run) regrowNode(n *node) error {
 	t := n.main
 	switch {
@@ -65,7 +67,7 @@ func (r *Run) regrowNode(n *node) error {
 	return nil
 }
 
-// regrowAlts makes the replacements of a group again, in the order in which they were numbered.
+// regrowAlts makes the replacements of a group again, in the order of their numbers.
 func (r *Run) regrowAlts(g *group) error {
 	for {
 		var next *task
@@ -98,9 +100,9 @@ func (r *Run) checkGrowth(t *task) error {
 		r.graph.TaskName(t.ID), grew.Rule, grew.Count)
 }
 
-// takeLeft gives a new task the row that was laid aside for it. A row from before what it grew from is history: only
-// its attempt is closed, and the numbers go on. So is one of a crash between the row and that of what it grew from, unless
-// it is final.
+// takeLeft gives a new task the row that was laid aside for it. A row that is older than the task's Growth is history:
+// takeLeft records its last attempt and keeps the attempt number. While the run is not restoring, the same holds for every
+// row that is not final in this generation: a crash came between that row and the row with the Growth.
 func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	delete(r.left, t.ID)
 	current := row.Generation == r.rec.Generation && row.State.Terminal()
@@ -114,11 +116,11 @@ func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	t.Attempt = row.Attempt
 	if row.AttemptAt != 0 {
 		r.closeOld(row)
-		r.changed(t) // in the same commit, so that the attempt is told of once
+		r.changed(t) // in the same commit, so that the attempt is recorded once
 	}
 }
 
-// grownIn is the generation in which a task grew from its foreach node or from the task it replaces.
+// grownIn returns the generation in which the foreach node, or the replaced task, grew this task.
 func (r *Run) grownIn(t *task) int {
 	from := t.node.main
 	if t.ID.Alt != 0 {
@@ -131,10 +133,10 @@ func (r *Run) grownIn(t *task) int {
 	return from.Growth.Generation
 }
 
-// load takes a row over. That it was ready is worked out anew.
+// load copies a stored row into a task. A ready task becomes pending, because the run judges again whether it is ready.
 func (t *task) load(row *TaskRecord) {
 	t.TaskRecord = *row
-	t.Asks = nil // stored already
+	t.Asks = nil // the question is stored already
 	t.stored = true
 	if t.State == TaskReady {
 		t.State, t.shown = TaskPending, true

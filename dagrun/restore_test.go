@@ -24,7 +24,7 @@ func TestRestore_RefusesRowsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A store knows when a run started as soon as somebody claimed it, who may have been lost before the first commit.
+// A store knows the start of a run from its claim on. The worker that claimed the run may be lost before its first commit.
 func TestRestore_ArmsATimeoutThatNobodyStored(t *testing.T) {
 	t.Parallel()
 	s := spec("a")
@@ -46,7 +46,7 @@ func TestRestore_ArmsATimeoutThatNobodyStored(t *testing.T) {
 	}
 }
 
-// Rows come in any order and in any prefix of a commit; those of items whose node has not grown wait for it.
+// Rows come in any order and in any prefix of a commit. A row of an item waits until its node has grown.
 func TestRestore_ItemsWithoutTheirNodeWait(t *testing.T) {
 	t.Parallel()
 	g := must(Compile(spec("a each=x+y")))

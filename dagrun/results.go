@@ -1,9 +1,9 @@
 package dagrun
 
-// settle brings a group's result up to date with its members.
+// settle updates a group's result from its members.
 func (g *group) settle() { g.state, g.class = g.result() }
 
-// result folds the members: F wins over C, C over S, and K needs all. What was tolerated counts as succeeded.
+// result combines the members: F wins over C, C over S, and K needs all. A tolerated failure counts as succeeded.
 func (g *group) result() (State, class) {
 	if len(g.alts) == 0 {
 		if g.main.Tolerated {
@@ -37,7 +37,7 @@ func (g *group) result() (State, class) {
 	return state, class
 }
 
-// finished is what a group gives to an edge of state finished: S as soon as only publishes are left to land.
+// finished returns the class that counts for an edge of state finished: S as soon as only publishes are still to end.
 func (g *group) finished() class {
 	if g.class != classOpen {
 		return g.class
@@ -53,7 +53,7 @@ func (g *group) finished() class {
 	return classOpen
 }
 
-// startedOr is what a group gives to an edge of state started.
+// startedOr returns the class that counts for an edge of state started.
 func (g *group) startedOr() class {
 	if g.main.StartedAt != 0 {
 		return classS
@@ -61,12 +61,12 @@ func (g *group) startedOr() class {
 	return g.class
 }
 
-// contributes is what a node gives to its children, by the state of their edges.
+// contributes returns the class that counts for the node's children, by the state of their edges.
 func (n *node) contributes() [3]class {
 	return [3]class{OnSucceeded: n.class, OnFinished: n.finished(), OnStarted: n.startedOr()}
 }
 
-// spread tells everybody who counts on a task that it changed: its group, its foreach node, the children of its step.
+// spread passes a change of a task on to its group, its foreach node, and the children of its step.
 func (r *Run) spread(t *task) {
 	was := t.group.class
 	t.group.settle()
@@ -78,7 +78,7 @@ func (r *Run) spread(t *task) {
 	}
 }
 
-// itemSettled counts an item, and settles the node with its last one.
+// itemSettled counts an item that settled, and closes the node after its last item.
 func (r *Run) itemSettled(t *task) {
 	each := t.node.each
 	each.states[t.group.state]++
@@ -87,7 +87,7 @@ func (r *Run) itemSettled(t *task) {
 	}
 }
 
-// spreadNode brings what a node contributes up to date and has the children judged again that see a difference.
+// spreadNode updates the classes that a node contributes, and has each child judged again for which its class changed.
 func (r *Run) spreadNode(n *node) {
 	was, gives := n.gives, n.contributes()
 	if gives == was {
@@ -101,7 +101,7 @@ func (r *Run) spreadNode(n *node) {
 	}
 }
 
-// shift counts a parent of a node differently, which may let it start or rule it out.
+// shift moves one parent of a node from one class to another, and has the node judged again.
 func (r *Run) shift(n *node, from, to class) {
 	r.effort++
 	n.tally[from]--
@@ -111,7 +111,7 @@ func (r *Run) shift(n *node, from, to class) {
 	}
 }
 
-// retally works every contribution out anew, for a run that was restored or reset.
+// retally computes all contributions from scratch, for a restored or reset run.
 func (r *Run) retally() {
 	for i := range r.nodes {
 		n := &r.nodes[i]

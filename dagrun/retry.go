@@ -2,13 +2,13 @@ package dagrun
 
 import "slices"
 
-// forever bounds every delay, so that no sum of times overflows: a thousand years.
+// forever limits every delay to a thousand years, so that no sum of times overflows.
 const forever Duration = 1000 * 365 * 24 * 3600 * 1000
 
-// finalKinds are not retried unless the policy names them.
+// finalKinds are the failure kinds that a policy retries only if it names them.
 var finalKinds = []FailureKind{KindOutput, KindConfig, KindPublish, KindLost, KindRejected, KindChild}
 
-// allows says whether a failed body may be tried again after it was so many times.
+// allows reports whether the policy retries a failed body that was retried the given number of times.
 func (p *RetryPolicy) allows(res Result, retries int) bool {
 	switch {
 	case res.Permanent || res.Kind == KindConfig || retries >= p.Limit:
@@ -20,7 +20,7 @@ func (p *RetryPolicy) allows(res Result, retries int) bool {
 	}
 }
 
-// allowsPublish says the same of a publish. That it was a publish which failed is no reason not to.
+// allowsPublish is allows for a publish. KindPublish, which allows would treat as final, is retried.
 func (p *RetryPolicy) allowsPublish(res Result, tries int) bool {
 	if res.Kind == KindPublish {
 		return !res.Permanent && tries < p.Limit
@@ -28,7 +28,7 @@ func (p *RetryPolicy) allowsPublish(res Result, tries int) bool {
 	return p.allows(res, tries)
 }
 
-// retry waits before the next attempt.
+// retry schedules the next attempt after a failed one.
 func (r *Run) retry(t *task, res Result) {
 	r.closeAttempt(t, TaskFailed, res)
 	t.NextAt, t.Deadline, t.Ref = after(r.now, r.backoff(t, t.Retries)), 0, ""
@@ -36,13 +36,13 @@ func (r *Run) retry(t *task, res Result) {
 	r.to(t, TaskRetrying)
 }
 
-// backoff is the delay after a task was retried so many times.
+// backoff returns the delay before the next retry, after the given number of retries.
 func (r *Run) backoff(t *task, retries int) Duration {
 	p := &t.step.Retry
 	return p.jitter(p.delay(retries), hash(r.opts.Seed, r.graph.TaskName(t.ID), t.Attempt+retries))
 }
 
-// delay grows with each retry up to MaxInterval.
+// delay returns the interval, multiplied by Backoff for each retry, up to MaxInterval.
 func (p *RetryPolicy) delay(retries int) Duration {
 	most := float64(forever)
 	if p.MaxInterval > 0 {
@@ -55,14 +55,14 @@ func (p *RetryPolicy) delay(retries int) Duration {
 	return Duration(min(d, most))
 }
 
-// jitter moves a delay by up to its share in either direction, as the hash says.
+// jitter changes a delay by up to the share Jitter in either direction, by an amount that the hash selects.
 func (p *RetryPolicy) jitter(d Duration, hash uint64) Duration {
 	share := float64(p.Jitter * float64(d))
 	unit := float64(hash>>11) / (1 << 53) // 0 ≤ unit < 1
 	return max(d+Duration(float64(share*(2*unit-1))), 0)
 }
 
-// hash is FNV-1a with a final mix: the same for the same attempt of the same run, on every machine.
+// hash is FNV-1a with a final mix. It gives the same number for the same attempt of the same run on every machine.
 func hash(seed uint64, name string, n int) uint64 {
 	h := uint64(14695981039346656037) ^ seed
 	for i := range len(name) {
@@ -74,5 +74,5 @@ func hash(seed uint64, name string, n int) uint64 {
 	return h ^ h>>31
 }
 
-// after is t + d, short of overflow.
+// after returns t + d and does not overflow.
 func after(t Time, d Duration) Time { return t + Time(min(d, forever)) }

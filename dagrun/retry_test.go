@@ -42,7 +42,7 @@ func TestRetryPolicy_JitterStaysInItsBounds(t *testing.T) {
 	}
 }
 
-// The numbers are part of what a restored run relies on: they may not change from one version to the next.
+// A restored run relies on these numbers: they must not change from one version to the next.
 func TestHash_IsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	if a, b := hash(1, "load", 1), hash(1, "load", 2); a == b || a != hash(1, "load", 1) || a == hash(2, "load", 1) {

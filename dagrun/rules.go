@@ -1,6 +1,6 @@
 package dagrun
 
-// class is how a task or a group counts for what depends on it. The letters are those of the language reference.
+// class is the result of a task or group as its dependants count it. The letters are from the language reference.
 type class uint8
 
 const (
@@ -12,7 +12,7 @@ const (
 	classes
 )
 
-// classOf is the class of a task by itself. A replaced task has none: its replacements decide.
+// classOf returns the class of a task by itself. A replaced task is open: its replacements decide.
 func classOf(t *task) class {
 	switch t.State {
 	case TaskSucceeded:
@@ -36,10 +36,10 @@ func classOf(t *task) class {
 	}
 }
 
-// tally counts classes.
+// tally counts parents by class.
 type tally [classes]int32
 
-// answer is what a trigger rule says.
+// answer is the result of a trigger rule.
 type answer uint8
 
 const (
@@ -48,7 +48,7 @@ const (
 	no
 )
 
-// judge applies a rule to what the parents contribute, in whatever order they did.
+// judge applies a rule to the classes of the parents. The order in which the parents settled does not matter.
 func (rule Rule) judge(n tally) answer {
 	total := n[classOpen] + n[classS] + n[classF] + n[classK] + n[classC]
 	if total == 0 || rule.early(n) {
@@ -63,7 +63,7 @@ func (rule Rule) judge(n tally) answer {
 	return no
 }
 
-// early says whether one parent has shown enough, whatever the others will do.
+// early reports whether the parents that have settled satisfy a rule, regardless of the others.
 func (rule Rule) early(n tally) bool {
 	switch rule {
 	case OneSuccess:
@@ -77,7 +77,7 @@ func (rule Rule) early(n tally) bool {
 	}
 }
 
-// holds applies a rule that is not early once every parent has settled.
+// holds applies a rule that did not hold early, after every parent has settled.
 func (rule Rule) holds(n tally, total int32) bool {
 	switch rule {
 	case AllSuccess:
@@ -97,7 +97,7 @@ func (rule Rule) holds(n tally, total int32) bool {
 	}
 }
 
-// hopeless says whether one failed parent is enough for a rule never to hold.
+// hopeless reports whether one failed parent means that a rule can never hold.
 func (rule Rule) hopeless() bool {
 	return rule == AllSuccess || rule == NoneFailed || rule == NoneFailedMinOneSuccess
 }

@@ -14,25 +14,25 @@ type Run struct {
 	driveLimit bool // EvDriveLimit came, with limitText
 	limitText  string
 
-	// What follows from the tasks, kept in step with them.
+	// Derived from the tasks, and updated with every change of a task.
 	counts   Counts
 	total    int     // tasks made, handlers included
 	open     int     // tasks of steps that are not settled
-	failures []*task // not tolerated
-	bytes    int     // of outputs that steps hold, their items' aside
-	turn     *node   // the handler whose turn it is
+	failures []*task // failures that were not tolerated
+	bytes    int     // bytes of the outputs of steps, without those of items
+	turn     *node   // the handler that has the turn; nil: the steps have it, or all is over
 	bags     [places]bag
-	active   int // tasks that limits count, see task.active
+	active   int // tasks that count toward limits, see task.active
 	held     heap
 	bodies   heap    // alarms of bodies under way
-	timers   heap    // alarms of everything else
+	timers   heap    // alarms of all other tasks
 	work     []*task // to be judged
 
-	decided   map[int64]bool         // controls
-	left      map[TaskID]*TaskRecord // rows of tasks that have not grown (again)
+	decided   map[int64]bool         // IDs of decided controls
+	left      map[TaskID]*TaskRecord // rows of items and replacements that have not grown (again)
 	restoring bool
 	effort    int // elementary moves made, for tests of linearity
-	spent     int // by expressions since the last Ready
+	spent     int // units that expressions have cost since the last Ready
 
 	batch // what the caller has not acknowledged yet
 }
@@ -64,7 +64,7 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 	return r
 }
 
-// adopt makes a task of the run: pending, unless a row was laid aside for it.
+// adopt initializes a task of the run. The task is pending, or takes the row that was laid aside for it.
 func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
 	t.TaskRecord = TaskRecord{ID: id, Generation: r.rec.Generation}
 	t.step, t.node, t.group = step, n, g
@@ -74,10 +74,10 @@ func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
 	r.count(t)
 }
 
-// Over says whether the drive has ended: parked, drained or finished, and acknowledged.
+// Over reports whether the drive has ended (parked, drained or finished) and the caller has acknowledged it.
 func (r *Run) Over() bool { return r.over }
 
-// Step takes an event in. It answers ErrStale, ErrEvent or ErrOver, having changed nothing, or nil.
+// Step applies an event. It returns ErrStale, ErrEvent or ErrOver if it rejects the event; then nothing has changed.
 func (r *Run) Step(e Event) error {
 	if r.over {
 		return ErrOver
@@ -153,7 +153,7 @@ func (r *Run) drain() error {
 	return nil
 }
 
-// settle follows everything up until nothing changes any more, then offers what may start and sees whether the drive ends.
+// settle judges tasks until nothing changes any more, then decides whether the drive ends.
 func (r *Run) settle() {
 	for r.begun && (r.pass() || r.judgeAll() || r.offer()) {
 	}
@@ -167,13 +167,14 @@ func (r *Run) enqueue(t *task) {
 	}
 }
 
-// maxSpent is what expressions may cost between two Readys, about 100 ms of one core. Then the caller gets to see to what
-// came in meanwhile, a cancel above all, and the rest is judged with the next event.
+// maxSpent limits the cost of expressions between two calls of Ready, to about 100 ms of one core. After that the caller can
+// handle events that came in meanwhile, above all a cancel. The remaining tasks are judged with the next event.
 const maxSpent = 20_000_000
 
 func (r *Run) exhausted() bool { return r.spent >= maxSpent }
 
-// judgeAll judges what was enqueued, and what that enqueues in turn, as far as expressions leave room for it.
+// judgeAll judges the queued tasks, and tasks that they queue in turn, until expressions have used up maxSpent. It reports
+// whether it judged any.
 func (r *Run) judgeAll() (some bool) {
 	i := 0
 	for ; i < len(r.work) && !r.exhausted(); i++ { // the list grows meanwhile

@@ -1,6 +1,6 @@
 package dagrun
 
-// scope shows a run to the expressions of one task.
+// scope is the run as the expressions of one task see it.
 type scope struct {
 	run     *Run
 	task    *task
@@ -9,7 +9,7 @@ type scope struct {
 
 func (r *Run) scope(t *task) *scope { return &scope{run: r, task: t} }
 
-// Spend counts what expressions cost: see Run.exhausted.
+// Spend adds the cost of an expression: see Run.exhausted.
 func (s *scope) Spend(units int) { s.run.spent += units }
 
 func (s *scope) Context() any { return s.run.opts.Context }
@@ -47,7 +47,7 @@ func (s *scope) Failure() (Failure, bool) {
 func (s *scope) Run() RunView {
 	view := RunView{State: s.run.outcome(), Generation: s.run.rec.Generation}
 	if view.State == RunSucceeded && s.run.open > 0 {
-		view.State = RunRunning // nothing has succeeded before all has ended
+		view.State = RunRunning // succeeded is not certain before every step has ended
 	}
 	for _, t := range s.run.sortedFailures() {
 		view.Failed = append(view.Failed, s.run.graph.TaskName(t.ID))
@@ -55,7 +55,8 @@ func (s *scope) Run() RunView {
 	return view
 }
 
-// view shows a group: its task, or in the place of a replaced one the last replacement that succeeded, or else the last.
+// view returns what expressions see of a group: its task, or the last replacement that succeeded, or else the last
+// replacement.
 func (g *group) view() StepView {
 	t := g.main
 	for _, alt := range g.alts {

@@ -1,15 +1,15 @@
 package dagrun
 
-// Time is database time in milliseconds since the Unix epoch. It is a type of its own so that no wall clock slips in.
+// Time is database time in milliseconds since the Unix epoch. It is a separate type so that no local clock is mixed in.
 type Time int64
 
 // Duration is a span in milliseconds. As a limit, 0 means none.
 type Duration int64
 
-// JSON is one compact JSON value. The core carries it and never looks into it.
+// JSON is one compact JSON value. The core passes it on and never parses it.
 type JSON string
 
-// Spec is what Compile turns into a Graph. Package dagspec makes it from a file; tests make it by hand.
+// Spec is the input of Compile. Package dagspec makes a Spec from a file; tests make one by hand.
 type Spec struct {
 	Steps     []Step
 	Handlers  []Step   // named InitHandler … ExitHandler, without Depends, Foreach or Rule
@@ -43,15 +43,15 @@ type Step struct {
 	Rule    Rule
 	When    Condition // nil: always
 	Body    Body
-	Data    any // the caller's own description of the body; carried, never looked into
+	Data    any // the caller's own description of the body; the core never looks at it
 
-	Approval *Approval // of BodyApproval: what it asks; nil: just for a decision
+	Approval *Approval // of BodyApproval: the question; nil: just a decision
 
 	// WhenPerItem: a foreach step judges When for each item, not once for the node.
 	WhenPerItem bool
 	Foreach     *Foreach
-	Result      *Result // precomputed: nothing runs, no slot is taken
-	CacheKey    Text    // nil: no cache; asked before a slot is
+	Result      *Result // precomputed: the step ends with it, without a body or a slot
+	CacheKey    Text    // nil: no cache; the cache is asked before a slot is
 	Publish     bool    // a second body runs after the first succeeded, in state finishing, without slots
 	PublishPool string
 
@@ -76,7 +76,7 @@ type Edge struct {
 	State EdgeState
 }
 
-// EdgeState says what a dependency waits for.
+// EdgeState is the state of the parent that a dependency waits for.
 type EdgeState uint8
 
 // Edge states, the default first.
@@ -86,7 +86,7 @@ const (
 	OnStarted                    // satisfied for good once the parent has started
 )
 
-// Body says how a step occupies its worker.
+// Body is the kind of work that a step is for its worker.
 type Body uint8
 
 // Bodies, the default first.
@@ -94,27 +94,27 @@ const (
 	BodyTask     Body = iota // takes slots, is started by ActStart, ends with EvFinished
 	BodyNoop                 // succeeds by itself
 	BodyWait                 // ActOpen; the caller answers EvWaits with Until, or EvFinished; opened again at Until
-	BodyApproval             // waits for a VerbApprove or VerbReject control, or its Timeout
-	BodyChild                // ActOpen makes a child run; EvWaits with Ref names it; a ChildEnded control ends it
+	BodyApproval             // waits for a VerbApprove or VerbReject control, or until its Timeout
+	BodyChild                // ActOpen makes a child run; EvWaits with Ref names it; a VerbChildEnded control ends it
 )
 
-// Approval describes the question of an approval step to the people who decide it.
+// Approval is the question of an approval step to the people that decide it.
 type Approval struct {
 	Prompt    Text // nil: none
 	Inputs    []Input
-	Approvers []string // empty: everybody who may control the run
+	Approvers []string // empty: every user with the right to control the run
 }
 
-// Input is a value that an approval asks for.
+// Input is a value that an approval asks its approver for.
 type Input struct {
 	Name     string
 	Required bool
 }
 
-// Rule is a trigger rule over direct parents.
+// Rule is a trigger rule: it decides by the direct parents of a step whether the step starts.
 type Rule uint8
 
-// Trigger rules, the default first. Always is AllDone under another name.
+// Trigger rules, the default first. "always" is another name of AllDone.
 const (
 	AllSuccess Rule = iota
 	AllDone
@@ -127,13 +127,13 @@ const (
 	NoneSkipped
 )
 
-// OnLost says how a task goes on after an attempt whose driver was lost.
+// OnLost is the reaction to an attempt that was lost with its driver.
 type OnLost uint8
 
-// The ways on after a lost attempt, the default first.
+// The reactions to a lost attempt, the default first.
 const (
-	LostRetry OnLost = iota // the next attempt, outside the retry budget
-	LostFail                // the task failed (kind lost), then on_error and so on
+	LostRetry OnLost = iota // start the next attempt, outside the retry budget
+	LostFail                // fail the task with KindLost: on_error and the rest apply
 )
 
 // Foreach makes one task per item. The node itself (item "") takes no slot.
@@ -144,13 +144,13 @@ type Foreach struct {
 	FailFast      bool
 }
 
-// Item is one element of a foreach, in order.
+// Item is one element of a foreach step.
 type Item struct {
 	Key   string // unique in its node, 1 to MaxKeyBytes bytes
 	Value JSON
 }
 
-// RetryPolicy bounds and spaces the attempts after a failed one.
+// RetryPolicy limits and spaces the attempts after a failed one.
 type RetryPolicy struct {
 	Limit       int // attempts after the first
 	Interval    Duration
@@ -161,26 +161,26 @@ type RetryPolicy struct {
 	Kinds       []FailureKind // nil: every kind but output, config, publish, lost, rejected, child
 }
 
-// Do names the action of an ErrorRule.
+// Do is the action of an ErrorRule.
 type Do uint8
 
 // The actions of error rules.
 const (
 	DoRetry    Do = iota // overrides the policy's ExitCodes and Kinds; Limit counts
-	DoFail               // final
+	DoFail               // fails the task for good
 	DoSkip               // the task is skipped
 	DoContinue           // failed and tolerated
 	DoReplace            // With takes its place
 )
 
-// ErrorRule is one entry of on_error; the first whose When holds decides.
+// ErrorRule is one entry of on_error. The first entry with a When that holds decides.
 type ErrorRule struct {
 	When Condition // nil: always
 	Do   Do
 	With []Step // DoReplace: bodies of the replacements; Name, Depends, Rule, Foreach unused
 }
 
-// ContinueOn tolerates an end that would stop the children.
+// ContinueOn tolerates failures and skips that would keep the children from starting.
 type ContinueOn struct {
 	Failed      bool
 	Skipped     bool
@@ -188,33 +188,33 @@ type ContinueOn struct {
 	MarkSuccess bool // a tolerated failure is shown as succeeded, reason "marked"
 }
 
-// Condition is a compiled expression that must be boolean: a pure function of what the scope shows.
+// Condition is a compiled boolean expression: a pure function of what its Scope returns.
 type Condition interface {
 	Eval(Scope) (bool, error)
 	String() string
 }
 
-// Number is a compiled expression that gives a priority.
+// Number is a compiled expression that returns a priority.
 type Number interface{ Number(Scope) (int, error) }
 
-// Text is a compiled expression that gives a string.
+// Text is a compiled expression that returns a string.
 type Text interface{ Text(Scope) (string, error) }
 
-// Expander gives the items of a foreach.
+// Expander returns the items of a foreach step.
 type Expander interface{ Expand(Scope) ([]Item, error) }
 
-// Scope shows an expression the run as one task sees it.
+// Scope is the run as an expression of one task sees it.
 type Scope interface {
 	Context() any                      // Options.Context: params and the identity of the run
 	Step(name string) (StepView, bool) // any step of the graph
-	Items(name string) []StepView      // of a foreach step, in index order; nil before it grew
+	Items(name string) []StepView      // of a foreach step, in index order; nil before its items exist
 	Item() (Item, bool)                // of the task itself
 	Failure() (Failure, bool)          // inside on_error
 	Run() RunView
 }
 
-// Spender is a Scope that counts what expressions cost, in units of about 5 ns of work. The same expression over the same
-// values costs the same everywhere.
+// Spender is a Scope that counts the cost of expressions, in units of about 5 ns of work. The same expression over the same
+// values has the same cost on every machine.
 type Spender interface{ Spend(units int) }
 
 // StepView is a step or an item as expressions see it. Outputs are "" unless it succeeded.
@@ -227,7 +227,7 @@ type StepView struct {
 	Item     string
 }
 
-// RunView is the run as expressions (of handlers, above all) see it: State is the verdict so far.
+// RunView is the run as expressions see it, above all those of handlers. State is the verdict so far.
 type RunView struct {
 	State      RunState
 	Failed     []string // task names that failed and were not tolerated, in order of failure

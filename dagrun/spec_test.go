@@ -47,7 +47,7 @@ func setting(s *Step, word string) {
 			keys = append(keys, Item{Key: key, Value: JSON(`"` + key + `"`)})
 		}
 		s.Foreach = &Foreach{Items: keys}
-	case "replace": // replace=xx is by two bodies
+	case "replace": // replace=xx replaces by two bodies
 		s.OnError = []ErrorRule{{Do: DoReplace, With: make([]Step, len(value))}}
 	default:
 		panic("unknown word " + word)
@@ -88,8 +88,8 @@ func begun(tb testing.TB, s Spec, events ...Event) *Run {
 
 var exit3 = Result{Kind: KindExit, ExitCode: 3, HasExit: true}
 
-// finish runs a run to its end, or until it parks, with bodies that end as told, by task, and else succeed. It returns what
-// was stored.
+// finish runs a run to its end, or until it parks. Bodies end as ends says by task, and succeed otherwise. It returns the
+// stored rows.
 func finish(tb testing.TB, r *Run, ends map[string]Result) Saved {
 	tb.Helper()
 	var saved Saved

@@ -1,6 +1,6 @@
 package dagrun
 
-// enter makes a pending task ready, or ends it by its own condition.
+// enter makes a pending task ready, or ends the task if its own condition does not hold.
 func (r *Run) enter(t *task) {
 	if r.halted() {
 		r.move(t, blocked)
@@ -24,7 +24,8 @@ func (r *Run) enter(t *task) {
 	}
 }
 
-// when judges the task's own condition, once: not again for a further attempt.
+// when evaluates the task's own condition before the first attempt, and reports whether the task may start. A further
+// attempt does not evaluate it again.
 func (r *Run) when(t *task) bool {
 	cond := t.step.When
 	if cond == nil || t.StartedAt != 0 || !t.conditional() {
@@ -40,7 +41,8 @@ func (r *Run) when(t *task) bool {
 	return holds && err == nil
 }
 
-// conditional says whether the condition of a foreach step is for this task: the node, or each of its items.
+// conditional reports whether the condition of the step applies to this task. The condition of a foreach step applies to the
+// node, or to each of its items.
 func (t *task) conditional() bool {
 	if t.node.main.step.Foreach == nil || t.ID.Alt != 0 {
 		return true
@@ -67,7 +69,7 @@ func (r *Run) instant(t *task, res Result, reason string) {
 	r.weigh(t, res)
 }
 
-// probe asks the cache before a slot is asked for.
+// probe asks the cache for the task's outputs, before the task asks for a slot.
 func (r *Run) probe(t *task) {
 	key, err := t.step.CacheKey.Text(r.scope(t))
 	if err != nil {
@@ -94,7 +96,7 @@ func (r *Run) probed(t *task, hit *Result) error {
 	return nil
 }
 
-// start sets a ready task on its way to its body.
+// start starts a ready task, or has it wait for a slot.
 func (r *Run) start(t *task) {
 	switch t.step.Body {
 	case BodyNoop:
@@ -121,7 +123,7 @@ func (r *Run) priority(t *task) int {
 	return p
 }
 
-// granted starts the body, or the publish, that wanted a slot or a pool.
+// granted starts the body or the publish of a task that has been granted its slot or pool.
 func (r *Run) granted(t *task) error {
 	switch t.place {
 	case offered:
@@ -139,7 +141,7 @@ func (r *Run) granted(t *task) error {
 	return nil
 }
 
-// waitsInLine has the row of a task say that it is ready, and what it waits for.
+// waitsInLine stores in the task's row that it is ready and what it waits for.
 func (r *Run) waitsInLine(t *task, text string) error {
 	switch t.place {
 	case offered:
@@ -155,7 +157,7 @@ func (r *Run) waitsInLine(t *task, text string) error {
 	return nil
 }
 
-// attempt opens the next attempt of a task.
+// attempt begins the next attempt of a task.
 func (r *Run) attempt(t *task) {
 	if t.StartedAt == 0 {
 		t.StartedAt = r.now
@@ -168,14 +170,15 @@ func (r *Run) attempt(t *task) {
 	t.deadline, t.started, t.missed, t.shown = 0, false, false, false
 }
 
-// clearResult forgets how the last attempt ended.
+// clearResult removes the result of the last attempt from the task's row.
 func (r *Run) clearResult(t *task) {
 	r.put(t, "")
 	t.Reason, t.Kind, t.ExitCode, t.HasExit, t.Signal = "", KindNone, 0, false, 0
 	t.Tolerated, t.FinishedAt = false, 0
 }
 
-// itemStarted has a foreach node count as started with the first of its items. It is written before the item is.
+// itemStarted marks a foreach node as started when its first item starts. The record of the node comes before that of the
+// item.
 func (r *Run) itemStarted(t *task) {
 	if main := t.node.main; t != main && t.ID.Item != "" && main.StartedAt == 0 {
 		main.StartedAt = r.now
@@ -189,7 +192,7 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 	switch {
 	case t.State == TaskFinishing && t.Attempt == attempt:
 		if timeout = t.step.PublishTimeout; t.place != landing || t.deadline != 0 {
-			return nil // nothing depends on it
+			return nil // the event is late: the publish has ended, or its deadline is set
 		}
 	case t.place != flying || t.Attempt != attempt || t.started:
 		return ErrStale

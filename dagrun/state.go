@@ -8,16 +8,16 @@ type TaskID struct {
 	Alt  int
 }
 
-// State of a task. docs/language.md says what each means to people.
+// State is the state of a task. docs/language.md explains each state to users.
 type State uint8
 
-// Task states. TaskPending and TaskReady are derived, and only stored when a task goes back to them from a stored state, or
-// has been ready for a while (EvQueued).
+// Task states. TaskPending and TaskReady are computed from other tasks. They are stored only if the task comes from a stored
+// state, or has been ready for a while (EvQueued).
 const (
 	TaskPending   State = iota // parents not settled
 	TaskReady                  // waits for a slot, a pool, a limit of its run, or the answer of a cache
 	TaskRunning                // body under way; of a foreach node: items under way
-	TaskFinishing              // body succeeded, publish still to land
+	TaskFinishing              // body succeeded, publish not ended yet
 	TaskRetrying               // between attempts, until NextAt
 	TaskWaiting                // approval, child run, timer
 	TaskPaused                 // held by a task-level pause
@@ -29,7 +29,7 @@ const (
 	TaskReplaced
 )
 
-// Terminal says whether the state is final within a generation.
+// Terminal reports whether the state is final within a generation.
 func (s State) Terminal() bool { return s >= TaskSucceeded }
 
 // RunState is the state of a run.
@@ -39,17 +39,17 @@ type RunState uint8
 const (
 	RunQueued RunState = iota
 	RunRunning
-	RunWaiting // parked: nothing runs, waits long or for an unknown time
-	RunPaused  // accepted; parked as soon as nothing runs
+	RunWaiting // parked: nothing runs, and the wait is long or of unknown length
+	RunPaused  // the pause is in force: the run parks as soon as nothing runs
 	RunSucceeded
 	RunFailed
 	RunCanceled
 )
 
-// Terminal says whether the state is final within a generation.
+// Terminal reports whether the state is final within a generation.
 func (s RunState) Terminal() bool { return s >= RunSucceeded }
 
-// FailureKind says how a body failed.
+// FailureKind is the cause of a failure.
 type FailureKind string
 
 // Failure kinds. KindNone is success.
@@ -66,26 +66,26 @@ const (
 	KindHTTP     FailureKind = "http"
 	KindSQL      FailureKind = "sql"
 	KindPanic    FailureKind = "panic"
-	KindRejected FailureKind = "rejected" // an approval was refused
+	KindRejected FailureKind = "rejected" // a person rejected an approval
 	KindChild    FailureKind = "child"    // a child run did not succeed
 )
 
-// Request is what somebody asked of a task that was under way; it is durable, so that a next driver honours it.
+// Request is a request to end a task that is under way. It is durable, so that the next driver honours it too.
 type Request uint8
 
 // Requests to a task under way.
 const (
 	RequestNone Request = iota
 	RequestPause
-	RequestCancel  // by a person, by fail_fast, or by the end of the run: Reason of the task says which
+	RequestCancel  // by a person, by fail_fast, or by the end of the run: the task's Reason names which
 	RequestTimeout // its own timeout, or the run's
-	RequestMark    // Marked says as what
+	RequestMark    // Marked is the requested state
 )
 
-// Ending says why a run stops before its steps have all settled by themselves.
+// Ending is the cause that ends a run before all its steps have settled by themselves.
 type Ending uint8
 
-// Endings, weakest first: a stronger one takes over from a weaker one, never the reverse.
+// Endings, weakest first. A stronger ending replaces a weaker one, never the reverse.
 const (
 	EndingNone     Ending = iota
 	EndingFailFast        // a failure under fail_fast

@@ -48,7 +48,7 @@ func TestAdvance_WithoutReadyLosesNothing(t *testing.T) {
 	r := begun(t, spec("a"))
 	r.Ready()
 	must(0, r.Step(Event{Kind: EvGranted, At: 1}))
-	r.Advance() // the grant was not shown
+	r.Advance() // Ready has not shown the grant
 	ready, _ := r.Ready()
 	if len(ready.Records.Tasks) != 1 || len(ready.Actions) != 1 || ready.Records.Run == nil {
 		t.Errorf("%+v", ready)

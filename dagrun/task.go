@@ -5,38 +5,39 @@ import "cmp"
 // task is one row of a run: a step, an item of a foreach step, or a replacement.
 type task struct {
 	TaskRecord
-	step  *Step // what it runs: of a replacement, the replacement's own
+	step  *Step // the step, or the description of the replacement
 	node  *node
 	group *group
-	index int32 // of its item
+	index int32 // index of its item
 
 	place place
-	pos   int32 // in the bag or heap of its place
-	clock *heap // where its alarm is set, nil for nowhere
-	tick  int32 // position there
+	pos   int32 // position in the bag or heap of its place
+	clock *heap // heap that holds its alarm; nil = no alarm
+	tick  int32 // position in clock
 	alarm Time
 
-	since    Time // ready since
+	since    Time // time when it became ready
 	priority int
-	deadline Time // of the attempt, or the publish, under way
+	deadline Time // end of the time for the attempt or publish under way; 0 = none
 	settled  *Result
-	asks     *Asks // of an approval that began to wait in this drive
+	asks     *Asks // question of an approval that began to wait in this drive
 	stored   bool  // restored from a row of its own
-	queued   bool  // in Run.work
+	queued   bool  // is in Run.work
 	started  bool  // EvStarted came
-	missed   bool  // the cache had nothing
-	late     bool  // its publish was told to end: its time is up
-	listed   bool  // in Run.wants
+	missed   bool  // the cache has no outputs for it
+	late     bool  // its publish was asked to end because its time is up
+	listed   bool  // is in Run.wants
 	told     bool  // its want was shown before the last Advance
-	shown    bool  // its row says that it is ready
-	known    bool  // counted in Run.counts: a handler is only once it left pending and ready
+	shown    bool  // its stored row has it as ready
+	known    bool  // counted in Run.counts; a handler is counted once it has left pending and ready
 }
 
-// group is one step or one item: the task and what replaced it. It settles when all its members did.
+// group is one step or one item: its task and the replacements of that task. A group settles when all its members have
+// settled.
 type group struct {
 	main  *task
 	alts  []*task // alts[i].Alt == i+1
-	state State   // its result, once class says that it settled
+	state State   // the group's result, valid once class is not classOpen
 	class class
 }
 
@@ -45,35 +46,35 @@ type node struct {
 	group
 	index   int
 	handler bool
-	tally   tally    // what its parents contribute
-	gives   [3]class // what it contributes to its children, by EdgeState
-	each    *each    // what a foreach node grew to
+	tally   tally    // number of its parents by class
+	gives   [3]class // class that counts for its children, by EdgeState
+	each    *each    // items of a foreach node; nil before it grew
 }
 
 // each holds the items of a foreach node.
 type each struct {
 	items  []*group
 	byKey  map[string]int32
-	open   int // items not settled
+	open   int // items that have not settled
 	states [TaskReplaced + 1]int
 	limit  int  // max_concurrent, 0 = none
-	active int  // tasks of the node offered or under way
+	active int  // tasks of the node that count toward limit
 	capped heap // ready tasks held back by the limit
 }
 
-// grows says whether the task is the node of a foreach step, which runs nothing itself.
+// grows reports whether the task is the node of a foreach step, which runs nothing itself.
 func (t *task) grows() bool { return t.step.Foreach != nil && t.ID.Item == "" && t.ID.Alt == 0 }
 
-// grown says whether the task is a foreach node whose items stand for it now.
+// grown reports whether the task is a foreach node that has grown its items, and that waits for them.
 func (t *task) grown() bool { return t.grows() && t.State == TaskRunning }
 
-// runs says whether a body of the task is recorded as running, in this drive or in a former one.
+// runs reports whether a body of the task is recorded as running, in this drive or in a former one.
 func (t *task) runs() bool { return t.State == TaskRunning && !t.grows() }
 
-// underWay says whether a body or publish of this drive has to end before the task can.
+// underWay reports whether a body or publish of this drive must end before the task can end.
 func (t *task) underWay() bool { return t.place == flying || t.place == landing }
 
-// members calls do for the task of a group and all its replacements.
+// members calls do for the task of a group and for all its replacements.
 func (g *group) members(do func(*task)) {
 	do(g.main)
 	for _, t := range g.alts {
@@ -81,7 +82,7 @@ func (g *group) members(do func(*task)) {
 	}
 }
 
-// tasks calls do for every task of a node: its own, its replacements, its items and theirs.
+// tasks calls do for every task of a node: its own, its replacements, its items and their replacements.
 func (n *node) tasks(do func(*task)) {
 	n.members(do)
 	if n.each == nil {
@@ -92,17 +93,17 @@ func (n *node) tasks(do func(*task)) {
 	}
 }
 
-// inOrder compares by place in the graph.
+// inOrder compares two tasks by their position in the graph.
 func inOrder(a, b *task) int {
 	return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(a.index, b.index), cmp.Compare(a.ID.Alt, b.ID.Alt))
 }
 
-// byUrgency compares by who gets a slot first.
+// byUrgency compares two tasks: the task that gets a slot first comes first.
 func byUrgency(a, b *task) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.since, b.since), inOrder(a, b))
 }
 
-// byAlarm compares by who is woken first.
+// byAlarm compares two tasks: the task with the earlier alarm comes first.
 func byAlarm(a, b *task) int { return cmp.Or(cmp.Compare(a.alarm, b.alarm), inOrder(a, b)) }
 
 func newUrgencyHeap() heap {

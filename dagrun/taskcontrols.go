@@ -19,7 +19,7 @@ func (r *Run) decideTask(t *task, c *Control) Decision {
 	}
 }
 
-// taskDecision answers a control of a task.
+// taskDecision returns the answer to a control of a task.
 func taskDecision(t *task, o Outcome) Decision { return Decision{Outcome: o, State: t.State.String()} }
 
 func taskRefused(t *task, why string) Decision {
@@ -28,7 +28,8 @@ func taskRefused(t *task, why string) Decision {
 	return d
 }
 
-// settledBy is applied, or accepted while something still has to end.
+// settledBy returns the answer to a control that ends a task: applied, or accepted while the body or child run still has to
+// end.
 func settledBy(t *task) Decision {
 	if t.Request != RequestNone {
 		return taskDecision(t, Accepted)
@@ -36,8 +37,8 @@ func settledBy(t *task) Decision {
 	return taskDecision(t, Applied)
 }
 
-// cancelTask ends a task and all that depends on it and has not started. The dependants go first: what a crash leaves
-// of the batch is then either this control, to be decided again, or all of it.
+// cancelTask cancels a task and all its dependants that have not started. The dependants' records come before the control's:
+// if a crash stores only part of the batch, the control is still undecided and the next driver decides it again.
 func (r *Run) cancelTask(t *task, c *Control) Decision {
 	if why := r.whyNotCancel(t); why != "" {
 		return taskRefused(t, why)
@@ -62,7 +63,7 @@ func (r *Run) whyNotCancel(t *task) string {
 	}
 }
 
-// hasCome says of a handler that its turn has come; of others it always has.
+// hasCome reports whether the turn of a handler has come. For other tasks it is always true.
 func (r *Run) hasCome(t *task) bool { return !t.node.handler || t.known || t.node == r.turn }
 
 func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
@@ -74,11 +75,11 @@ func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
 	if t.node.each.open > 0 {
 		return taskDecision(t, Accepted)
 	}
-	r.closeForeach(t.node) // if a former driver had no time to
+	r.closeForeach(t.node) // needed if a former driver was lost before it closed the node
 	return taskDecision(t, Applied)
 }
 
-// cancelDependants cancels what has not started of all that depends on a step, however far away.
+// cancelDependants cancels the direct and indirect dependants of a step that have not started.
 func (r *Run) cancelDependants(n *node, reason string) {
 	seen := make(map[int]bool)
 	reach := []int{n.index}
@@ -98,7 +99,7 @@ func (r *Run) cancelDependants(n *node, reason string) {
 	}
 }
 
-// pauseTask holds a task that has not begun, and stops one that has.
+// pauseTask holds a task that has not begun, and stops a task that has.
 func (r *Run) pauseTask(t *task, c *Control) Decision {
 	if t.grown() {
 		return r.pauseItems(t, c.By)
@@ -137,7 +138,7 @@ func (r *Run) pause(t *task, by string) {
 	r.to(t, TaskPaused)
 }
 
-// pauseItems pauses whatever of a foreach node can be.
+// pauseItems pauses all items of a foreach node that can be paused.
 func (r *Run) pauseItems(t *task, by string) Decision {
 	paused, stopping := 0, 0
 	t.node.tasks(func(item *task) {
@@ -187,7 +188,7 @@ func (r *Run) resumeItems(t *task) Decision {
 	return d
 }
 
-// resume has a paused task go on: with its backoff, if that is not over, or from its edges on.
+// resume continues a paused task: it waits for the rest of its backoff, or is judged again.
 func (r *Run) resume(t *task) {
 	t.Reason = ""
 	if t.NextAt != 0 {
@@ -197,7 +198,7 @@ func (r *Run) resume(t *task) {
 	r.again(t)
 }
 
-// markTask settles a task as somebody says, once what is under way has ended.
+// markTask sets the state of a task that a user asks for, after its body or child run has ended.
 func (r *Run) markTask(t *task, c *Control) Decision {
 	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
 		return taskRefused(t, why)
@@ -217,7 +218,7 @@ func (r *Run) mark(t *task, as State, reason string) {
 	outputs := t.Outputs
 	r.clearResult(t)
 	r.put(t, outputs)
-	t.CacheKey = "" // what somebody says is no result that others may take for theirs
+	t.CacheKey = "" // a user's claim is not a result that other runs may take from the cache
 	r.end(t, as, reason)
 }
 
@@ -240,7 +241,7 @@ func (r *Run) whyNotMark(t *task, as State) string {
 	}
 }
 
-// endChild takes in that the child run ended which a task waits for.
+// endChild ends the attempt of a task that waits for a child run, with the child run's result.
 func (r *Run) endChild(t *task, c *Control) Decision {
 	if !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
 		return taskRefused(t, "it does not wait for this child run")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TaskName prints a task for people: step, step/item, step~1, step/item~2. ParseTask reads it back.
+// TaskName formats a task for people: step, step/item, step~1, step/item~2. ParseTask reads it back.
 func (g *Graph) TaskName(id TaskID) string {
 	if id.Step < 0 || id.Step >= g.Len() {
 		return fmt.Sprintf("unknown(%d)", id.Step)
@@ -21,7 +21,7 @@ func (g *Graph) TaskName(id TaskID) string {
 	return name
 }
 
-// ParseTask reads what TaskName prints. It knows the steps of the graph, not what a run made of them.
+// ParseTask reads what TaskName prints. It checks that the graph has the step, not that a run has the item or replacement.
 func (g *Graph) ParseTask(name string) (TaskID, error) {
 	rest, alt := cutAlt(name)
 	step, item, hasItem := strings.Cut(rest, "/")
@@ -35,13 +35,14 @@ func (g *Graph) ParseTask(name string) (TaskID, error) {
 	return TaskID{Step: i, Item: item, Alt: alt}, nil
 }
 
-// endsLikeAlt says whether a key must be followed by ~0, lest its end be taken for the number of a replacement.
+// endsLikeAlt reports whether TaskName must write ~0 after an item's key. Without it, the end of the key would be read as
+// the number of a replacement.
 func endsLikeAlt(key string) bool {
 	rest, _ := cutAlt(key)
 	return rest != key
 }
 
-// cutAlt splits a trailing ~n off.
+// cutAlt splits a trailing ~n off. It returns 0 if there is none.
 func cutAlt(s string) (rest string, alt int) {
 	i := strings.LastIndexByte(s, '~')
 	if i < 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// setAlarm brings the alarm of a task in line with its row.
+// setAlarm updates the alarm of a task after a change of its row.
 func (r *Run) setAlarm(t *task) {
 	at, clock := r.alarm(t)
 	if at == t.alarm && clock == t.clock {
@@ -20,7 +20,8 @@ func (r *Run) setAlarm(t *task) {
 	}
 }
 
-// alarm says when a task has to be looked at though nothing happens. A request that is still to come true silences it.
+// alarm returns the time when a task must be judged even if no event comes, and the heap for it. A task with an open request
+// has no alarm.
 func (r *Run) alarm(t *task) (Time, *heap) {
 	if t.Request != RequestNone {
 		return 0, nil
@@ -51,7 +52,7 @@ func earliest(a, b Time) Time {
 	return a
 }
 
-// fire goes on with whatever is due, in the order of time.
+// fire handles all timeouts and alarms that are due, in the order of time.
 func (r *Run) fire() {
 	for r.begun {
 		t := r.nextAlarm()
@@ -66,7 +67,7 @@ func (r *Run) fire() {
 	}
 }
 
-// nextAlarm is the task that is woken first. While the run is paused or drained only bodies under way time out.
+// nextAlarm returns the task with the earliest alarm. While the run is paused or drained only bodies under way time out.
 func (r *Run) nextAlarm() *task {
 	switch {
 	case r.halted() || r.timers.len() == 0:
@@ -78,7 +79,7 @@ func (r *Run) nextAlarm() *task {
 	}
 }
 
-// ring goes on with a task whose alarm has come.
+// ring handles the alarm of a task.
 func (r *Run) ring(t *task) {
 	t.clock.remove(t)
 	t.alarm, t.clock = 0, nil
@@ -96,13 +97,13 @@ func (r *Run) ring(t *task) {
 	}
 }
 
-// timed says whether the run's own timeout may still end it: it is about steps only.
+// timed reports whether the run's timeout may still end it. The timeout applies only while steps are open.
 func (r *Run) timed() bool { return r.rec.Deadline != 0 && r.open > 0 && r.rec.Ending < EndingTimeout }
 
-// clockRuns says whether it may do so now: a paused run has time.
+// clockRuns reports whether the run's timeout may end it now. It may not while the run is paused.
 func (r *Run) clockRuns() bool { return r.timed() && r.rec.PausedBy == "" }
 
-// wakeAt is when a tick is due.
+// wakeAt returns the time when an EvTick is due, or 0.
 func (r *Run) wakeAt() Time {
 	if !r.begun {
 		return 0

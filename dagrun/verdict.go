@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// conclude sees whether the drive ends here. What it finds is a proposal until Advance.
+// conclude decides whether the drive ends here. The decision is a proposal until Advance.
 func (r *Run) conclude() {
 	r.leave, r.verdict = nil, nil
 	switch {
@@ -28,10 +28,10 @@ func (r *Run) finishedAll() bool {
 	return r.begun && r.open == 0 && r.turn == nil
 }
 
-// idle says whether no body and no publish is under way.
+// idle reports whether no body and no publish is under way.
 func (r *Run) idle() bool { return r.bags[flying].len()+r.bags[landing].len() == 0 }
 
-// parks says whether the run has nothing to do for long enough to give its claim back.
+// parks reports whether the run has nothing to do for so long that the drive should give its claim back.
 func (r *Run) parks() bool {
 	switch {
 	case !r.idle():
@@ -54,7 +54,7 @@ func (r *Run) parkedUntil() Time {
 	return 0
 }
 
-// record is the run's own row, with the end of the drive in it if there is one.
+// record returns the run's row. If the drive ends, the row has its final values.
 func (r *Run) record() RunRecord {
 	rec := r.rec
 	rec.Counts = r.counts
@@ -80,7 +80,7 @@ func (r *Run) record() RunRecord {
 	return rec
 }
 
-// outcome is the verdict as far as it can be told by now.
+// outcome returns the verdict as far as it can be known now.
 func (r *Run) outcome() RunState {
 	switch {
 	case r.canceled():
@@ -120,7 +120,7 @@ func (r *Run) allSkipped() bool {
 	return true
 }
 
-// firstOf speaks of the first task in a state, in graph order.
+// firstOf describes the first task in a state, in graph order. It returns otherwise if there is none.
 func (r *Run) firstOf(s State, otherwise string) string {
 	for i := range r.nodes {
 		found := ""
@@ -136,7 +136,7 @@ func (r *Run) firstOf(s State, otherwise string) string {
 	return otherwise
 }
 
-// failureReason speaks of the first failure in time.
+// failureReason describes the earliest failure.
 func (r *Run) failureReason() string {
 	first := r.sortedFailures()[0]
 	reason := fmt.Sprintf("step %s failed: %s", r.graph.TaskName(first.ID), first.Reason)
@@ -146,7 +146,8 @@ func (r *Run) failureReason() string {
 	return reason
 }
 
-// sortedFailures are the failures in time; those of one moment in graph order, so that a restored run says the same.
+// sortedFailures returns the failures by time, and those of the same time in graph order: a restored run returns the same
+// order.
 func (r *Run) sortedFailures() []*task {
 	slices.SortFunc(r.failures, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.FinishedAt, b.FinishedAt), inOrder(a, b))

@@ -2,7 +2,7 @@ package dagrun
 
 import "iter"
 
-// find looks a task up, nil if the run has none of that name.
+// find returns a task by its ID, or nil.
 func (r *Run) find(id TaskID) *task {
 	if id.Step < 0 || id.Step >= len(r.nodes) {
 		return nil
@@ -29,7 +29,7 @@ func (r *Run) find(id TaskID) *task {
 	}
 }
 
-// Task is the current row of a task, whether stored or derived.
+// Task returns the current row of a task, stored or not.
 func (r *Run) Task(id TaskID) (TaskRecord, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -38,8 +38,8 @@ func (r *Run) Task(id TaskID) (TaskRecord, bool) {
 	return t.TaskRecord, true
 }
 
-// Tasks are the current rows of all tasks in graph order: of a step its own, its replacements', its items'. A handler
-// is among them once its turn has come.
+// Tasks returns the current rows of all tasks in graph order: for each step its own, its replacements' and its items'. A
+// handler is included once its turn has come.
 func (r *Run) Tasks() iter.Seq[TaskRecord] {
 	return func(yield func(TaskRecord) bool) {
 		for i := range r.nodes {
@@ -55,11 +55,11 @@ func (r *Run) Tasks() iter.Seq[TaskRecord] {
 	}
 }
 
-// Bounded says whether there may be tasks that are ready and held back by a limit of the run or of their foreach.
+// Bounded reports whether a limit of the run, or of a foreach step, may hold ready tasks back.
 func (r *Run) Bounded() bool { return r.graph.bounded }
 
-// Held are tasks, at most so many, that became ready by then and that such a limit has held back, and whose rows do not say
-// so: step an EvQueued for those that should.
+// Held returns up to most ready tasks that such a limit holds back. They became ready at or before by, and their rows do not
+// show it yet. The caller steps an EvQueued to have a row show it.
 func (r *Run) Held(by Time, most int) (ids []TaskID) {
 	add := func(tasks []*task) {
 		for _, t := range tasks {
@@ -77,8 +77,8 @@ func (r *Run) Held(by Time, most int) (ids []TaskID) {
 	return ids
 }
 
-// Ahead returns the task that one of Held waits behind: it fills the limit, and waits for a slot itself. It reports false where
-// nothing that fills the limit waits.
+// Ahead returns the task that a task of Held waits behind: it fills the limit, and waits for a slot itself. It reports false
+// if no task that fills the limit waits for a slot.
 func (r *Run) Ahead(id TaskID) (TaskID, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -91,7 +91,8 @@ func (r *Run) Ahead(id TaskID) (TaskID, bool) {
 	return o.ID, true
 }
 
-// Spec is what a task runs: its step, or of a replacement its own description. Nil if there is no such task.
+// Spec returns the description of a task's body: its step, or its own description for a replacement. It returns nil if there
+// is no such task.
 func (r *Run) Spec(id TaskID) *Step {
 	t := r.find(id)
 	if t == nil {
@@ -100,7 +101,8 @@ func (r *Run) Spec(id TaskID) *Step {
 	return t.step
 }
 
-// Scope is what the expressions of a task see, nil if there is no such task. It shows the run as it is when asked.
+// Scope returns the run as the expressions of a task see it, or nil if there is no such task. The scope always shows the
+// present state of the run.
 func (r *Run) Scope(id TaskID) Scope {
 	t := r.find(id)
 	if t == nil {
@@ -109,7 +111,7 @@ func (r *Run) Scope(id TaskID) Scope {
 	return r.scope(t)
 }
 
-// Item is the element of its foreach that a task is for.
+// Item returns the foreach item that a task is for.
 func (r *Run) Item(id TaskID) (Item, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -118,5 +120,5 @@ func (r *Run) Item(id TaskID) (Item, bool) {
 	return t.item()
 }
 
-// Idle says whether no body and no publish is under way.
+// Idle reports whether no body and no publish is under way.
 func (r *Run) Idle() bool { return r.idle() }

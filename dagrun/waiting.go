@@ -2,10 +2,10 @@ package dagrun
 
 import "cmp"
 
-// waits says whether an attempt of the task waits: not one that snoozes, which has none under way.
+// waits reports whether an attempt of the task waits. A task that snoozes has no attempt under way.
 func (t *task) waits() bool { return t.State == TaskWaiting && t.AttemptAt != 0 }
 
-// wait begins an attempt that waits for something outside instead of running here.
+// wait begins an attempt that waits outside of this worker instead of running a body.
 func (r *Run) wait(t *task) {
 	r.attempt(t)
 	if t.step.Timeout > 0 {
@@ -15,7 +15,7 @@ func (r *Run) wait(t *task) {
 	r.ask(t)
 }
 
-// ask has the caller open what a task waits for, as soon as it may.
+// ask has the caller open the task's wait or child run, or blocks the task if nothing may start.
 func (r *Run) ask(t *task) {
 	if r.halted() {
 		r.move(t, blocked)
@@ -25,7 +25,7 @@ func (r *Run) ask(t *task) {
 	r.act(t, Action{Kind: ActOpen, Attempt: t.Attempt, Ref: t.Ref})
 }
 
-// waits takes the answer to an ActOpen in.
+// waits applies EvWaits, the answer to an ActOpen.
 func (r *Run) waits(t *task, e *Event) error {
 	if t.place != opening || t.Attempt != e.Attempt {
 		return ErrStale
@@ -43,7 +43,7 @@ func (r *Run) waits(t *task, e *Event) error {
 	return nil
 }
 
-// rest leaves an opened task to what it waits for.
+// rest moves an opened task to the place where it waits.
 func (r *Run) rest(t *task) {
 	if t.step.Body == BodyChild {
 		r.move(t, away)
@@ -52,7 +52,7 @@ func (r *Run) rest(t *task) {
 	}
 }
 
-// wake goes on with a waiting task whose time has come.
+// wake handles the alarm of a waiting task.
 func (r *Run) wake(t *task) {
 	switch {
 	case t.Deadline != 0 && (t.NextAt == 0 || t.Deadline <= t.NextAt):
@@ -67,7 +67,7 @@ func (r *Run) wake(t *task) {
 	}
 }
 
-// expire ends a wait that lasted too long. A child run has to be stopped first.
+// expire ends a wait after its timeout. A child run has to be stopped first.
 func (r *Run) expire(t *task) {
 	reason := "timed out after " + t.step.Timeout.String()
 	if t.step.Body == BodyChild {
