@@ -2,11 +2,11 @@ package dagspec
 
 import "github.com/oarlock-dev/oarlock/dagrun"
 
-// builtin is what the language knows of an action; its `with` is in the schema, under with.NAME.
+// builtin describes an action that Oarlock has itself. The schema describes its `with`, under with.NAME.
 type builtin struct {
 	body     dagrun.Body
-	required []string          // of with
-	outputs  map[string]string // what it gives without being told, by type
+	required []string          // keys of with that the action needs
+	outputs  map[string]string // outputs that the action always has, by name, with their types
 }
 
 var builtins = map[string]*builtin{
@@ -32,15 +32,15 @@ var builtins = map[string]*builtin{
 	},
 }
 
-// takesSecrets says whether a part of a step's `with` may hold secrets: what is sent, but neither kept nor shown.
+// takesSecrets reports whether a part of a step's `with` may hold secrets: text that is sent, but neither stored nor shown.
 func (s *Step) takesSecrets(key string) bool {
 	return s.Action == "http.request" && (key == "url" || key == "headers" || key == "body")
 }
 
-// reserved are the first parts of names that are ours alone.
+// reserved are the first parts of action names that only Oarlock may use.
 var reserved = []string{"http", "postgres", "dag", "river"}
 
-// body says how a step occupies its worker.
+// body returns the kind of work that a step is for its worker.
 func (s *Step) body() dagrun.Body {
 	if b := builtins[s.Action]; b != nil {
 		return b.body
@@ -48,7 +48,7 @@ func (s *Step) body() dagrun.Body {
 	return dagrun.BodyTask
 }
 
-// kind is which field says what the body is, "" for none.
+// kind returns the name of the field that holds the body, or "" if the step has no body.
 func (s *Step) kind() string {
 	switch {
 	case s.Run != "":
@@ -63,5 +63,6 @@ func (s *Step) kind() string {
 	return ""
 }
 
-// Actions are the names of the actions that Oarlock has itself. Others are those of programs that embed a worker.
+// Actions returns the names of the actions that Oarlock has itself. Every other action belongs to a program that embeds a
+// worker.
 func Actions() []string { return sortedKeys(builtins) }

@@ -6,8 +6,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Approval is what an approval step asks of people, with the references of its prompt as they are written; nil for any other
-// step.
+// Approval returns the question that an approval step asks, with the references of its prompt as they are written. It
+// returns nil for any other step.
 func (s *Step) Approval() *Approval {
 	if s.Action != "approval" {
 		return nil
@@ -21,14 +21,14 @@ func (s *Step) Approval() *Approval {
 	return a
 }
 
-// Approval is what an approval step asks of people.
+// Approval is the question that an approval step asks of people.
 type Approval struct {
 	Prompt    string
 	Inputs    []dagrun.Input
-	Approvers []string // empty: whoever may control the run
+	Approvers []string // empty: every user with the right to control the run
 }
 
-// approval compiles what a step asks of people.
+// approval compiles the question of an approval step. It returns nil for any other step.
 func (s *Step) approval(n *names) *dagrun.Approval {
 	a := s.Approval()
 	if a == nil {
@@ -41,13 +41,13 @@ func (s *Step) approval(n *names) *dagrun.Approval {
 	return out
 }
 
-// prompt is a text whose references are filled in when the approval begins to wait.
+// prompt is a text with references, which are filled in when the approval begins to wait.
 type prompt struct {
 	text  string
 	names *names
 }
 
-// Text fills the references in.
+// Text returns the prompt with its references filled in.
 func (p *prompt) Text(scope dagrun.Scope) (string, error) {
 	v, err := newView(scope, p.names)
 	if err != nil {

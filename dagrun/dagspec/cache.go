@@ -9,8 +9,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// cacheKey is the key of a step's results: what the file names, behind what the body is. So a step that was edited does not
-// answer with what the old one put out.
+// cacheKey is the key of a step's cached results: the key that the file gives, after a digest of the step's body. Because of
+// the digest, a step that was edited does not find the outputs of its former version.
 type cacheKey struct {
 	*expression
 	body string
@@ -24,10 +24,10 @@ func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
 	return k.body + " " + key, nil
 }
 
-// digest names what a step does, and how: all of its body with what the body inherits. When it runs, how often it is tried and
-// how long it may take do not count.
+// digest returns a hash of the step's body, with everything that the body inherits. It leaves out when the step runs, how
+// often it is tried and how long it may take.
 func (s *Step) digest(env map[string]string) string {
-	text, err := json.Marshal(struct { //nolint:musttag // for a digest: nobody reads it
+	text, err := json.Marshal(struct { //nolint:musttag // for a digest: no program reads it back
 		Run, Command, Action string
 		Args, Shell          []string
 		With                 map[string]any

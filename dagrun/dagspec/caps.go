@@ -9,19 +9,19 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits of what is read.
+// Limits of the input.
 const (
 	MaxBytes     = 1 << 20  // of a file, inclusive
-	MaxJSONBytes = 64 << 20 // of what a program hands in with ParseJSON or FromJSON
+	MaxJSONBytes = 64 << 20 // of the input of ParseJSON or FromJSON
 	MaxDepth     = 100      // of lists and maps within each other
 	MaxKeys      = 5000     // of one map in block style
 	MaxAliases   = 1000     // in a file
-	MaxAliased   = 10_000   // values that aliases add
+	MaxAliased   = 10_000   // nodes that aliases add
 )
 
 const bom = "\uFEFF"
 
-// checkBytes refuses what no reader should be given: too much, NUL, other encodings.
+// checkBytes refuses input that no parser should get: too long, with NUL, or not in UTF-8.
 func checkBytes(r *report, src []byte, limit int) bool {
 	switch i, bad := bytes.IndexByte(src, 0), invalidUTF8(src); {
 	case len(src) > limit:
@@ -59,15 +59,16 @@ func invalidUTF8(src []byte) int {
 	return -1
 }
 
-// offsetPos turns an offset into a position.
+// offsetPos converts an offset in bytes into a position.
 func offsetPos(src []byte, offset int) pos {
 	before := strings.TrimPrefix(string(src[:offset]), bom)
 	line := strings.LastIndexByte(before, '\n') + 1
 	return pos{strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[line:]) + 1}
 }
 
-// checkTokens finds, before a parser recurses into them, values nested beyond all reason and maps whose keys would keep
-// the parser busy for minutes. It only counts brackets and columns; the tree is measured exactly later.
+// checkTokens refuses values nested too deep and maps with too many keys, before the parser sees them: it would recurse too
+// deep, or take minutes. checkTokens only counts brackets and columns. The limits are checked exactly once the tree is
+// built.
 func checkTokens(r *report, tokens token.Tokens) bool {
 	flow, marks := 0, 0
 	var blocks blocks
@@ -99,10 +100,10 @@ func checkTokens(r *report, tokens token.Tokens) bool {
 	return true
 }
 
-// blocks are the lists and maps in block style that are open, by column.
+// blocks is a stack of the open lists and maps in block style, each with its column.
 type blocks []struct{ col, keys int }
 
-// entry opens a list entry: everything right of it, and its predecessor, ends.
+// entry opens a list entry. It ends the entry before and every block further right.
 func (b *blocks) entry(col int) {
 	b.cut(func(c, keys int) bool { return c > col || c == col && keys == 0 })
 	*b = append(*b, struct{ col, keys int }{col, 0})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// These inputs would keep the YAML parser busy for minutes, or overflow its stack: they must not reach it.
+// These inputs would keep the YAML parser busy for minutes, or overflow its stack: the parser must not get them.
 func TestParse_StopsWhatAParserWouldDrownIn(t *testing.T) {
 	t.Parallel()
 	const size = MaxBytes / 8

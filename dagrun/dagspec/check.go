@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// checker looks at what the schema cannot see. It walks the Spec and the tree side by side: both were made from the same
-// good nodes, in the same order.
+// checker finds mistakes that the schema cannot express. It walks the Spec and the tree side by side: both hold the same
+// valid nodes, in the same order.
 type checker struct {
 	*report
 	spec  *Spec
 	root  *node
 	names *names
-	uses  []use           // references to steps, judged once the graph is known
-	asked map[string]bool // secrets that some body gets
+	uses  []use           // references to steps, checked once the graph is known
+	asked map[string]bool // secrets that at least one body gets
 }
 
-// checkSpec reports everything that is wrong although its form is right.
+// checkSpec reports all mistakes in a spec that the schema accepts.
 func checkSpec(r *report, spec *Spec, root *node) {
 	c := &checker{report: r, spec: spec, root: root, names: newNames(spec), asked: map[string]bool{}}
 	c.names.vague = findVague(root)
@@ -37,10 +37,10 @@ func checkSpec(r *report, spec *Spec, root *node) {
 	c.unasked()
 }
 
-// vague is what could not be read: a reference to it is no second mistake.
+// vague records the parts of a file that could not be read. A reference to such a part is not reported as a second mistake.
 type vague struct {
-	ids     map[string]bool // of steps that are there, but not as they should be
-	steps   bool            // some step has no id
+	ids     map[string]bool // IDs of steps that exist but have mistakes
+	steps   bool            // at least one step has no id
 	params  bool
 	secrets bool
 }
@@ -71,7 +71,7 @@ func findVague(root *node) vague {
 	return v
 }
 
-// unreadableList says whether there may be more in a list than could be read; nil where a map has none.
+// unreadableList reports whether a list may have more elements than could be read. A nil list is one that its map lacks.
 func unreadableList(of, list *node) bool {
 	if list == nil {
 		return of.unreadable()
@@ -86,7 +86,8 @@ func (n *node) itemsOrNone() []*node {
 	return n.items
 }
 
-// unreadable says whether a key was misspelt or its value bad: then what seems to be missing may be there.
+// unreadable reports whether a map has a misspelt key or a bad value. If it has, a key that seems to be missing may be there
+// after all.
 func (n *node) unreadable() bool {
 	if n.kind != kindMap {
 		return false
@@ -126,7 +127,7 @@ func (c *checker) params() {
 	}
 }
 
-// twice reports a name that was used before.
+// twice reports a name that was used before. It returns true if it did.
 func (c *checker) twice(seen map[string]pos, name string, n *node, what string) bool {
 	if n == nil {
 		return false
@@ -168,7 +169,7 @@ func (c *checker) param(p *Param, n *node) {
 	}
 }
 
-// applies refuses bounds that a param's type does not have: they would do nothing.
+// applies refuses limits that do not apply to a param's type, because they would have no effect.
 func (c *checker) applies(p *Param, n *node) {
 	for _, key := range []string{"minimum", "maximum", "min_length", "max_length", "pattern"} {
 		numeric := strings.HasSuffix(key, "imum")

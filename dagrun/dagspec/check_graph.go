@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// links is the graph of the steps that could be read, by index; -1 is a parent that could not.
+// links is the graph of the steps that could be read, by index. -1 stands for a parent that could not be read.
 type links struct {
 	parents  [][]edge
 	children [][]edge
@@ -34,7 +34,7 @@ func (c *checker) graph(steps []*node) {
 		c.depends(i, steps[i], index, &g)
 	}
 	if c.cycles(&g) {
-		return // what depends on what is not to be said
+		return // with a cycle, there is no order of steps to check references by
 	}
 	c.reach(index, &g)
 }
@@ -70,7 +70,7 @@ func (c *checker) unknownStep(at *node, id string, index map[string]int) {
 	c.add(at.pos(), hint, "unknown step %q", id)
 }
 
-// cycles reports every knot of steps that wait for each other, one cycle of each.
+// cycles reports one cycle from each group of steps that wait for each other.
 func (c *checker) cycles(g *links) bool {
 	missing := make([]int, len(g.parents))
 	var free []int
@@ -97,7 +97,7 @@ func (c *checker) cycles(g *links) bool {
 	return found
 }
 
-// release lets steps run, and what only waited for them.
+// release marks steps as free, and every step that waits only for free steps.
 func (g *links) release(free, missing []int) {
 	for k := 0; k < len(free); k++ {
 		for _, child := range g.children[free[k]] {
@@ -108,7 +108,8 @@ func (g *links) release(free, missing []int) {
 	}
 }
 
-// cycle walks from child to parent until it meets itself: a step that waits has a parent that waits.
+// cycle walks from child to parent until it meets a step again. It ends because each step that waits has a parent that
+// waits.
 func (g *links) cycle(start int, missing []int) []edge {
 	at, seen := start, map[int]int{}
 	var path []edge
@@ -123,7 +124,7 @@ func (g *links) cycle(start int, missing []int) []edge {
 	}
 }
 
-// printCycle begins with the step that comes first in the file, in the order things would run.
+// printCycle formats a cycle in execution order, beginning with the step that comes first in the file.
 func (c *checker) printCycle(path []edge) string {
 	order := make([]int, len(path))
 	for i, e := range path {
@@ -137,8 +138,8 @@ func (c *checker) printCycle(path []edge) string {
 	return b.String() + c.spec.Steps[order[first]].ID
 }
 
-// reach reports references to steps that need not have run: there must be a path of dependencies, and for outputs one
-// with a succeeded edge on it.
+// reach reports references to steps that may not have run. The referring step must depend on the other step, directly or
+// not. For an output one of the edges between them must be of state succeeded.
 func (c *checker) reach(index map[string]int, g *links) {
 	byTarget := map[int][]use{}
 	for _, u := range c.uses {
@@ -169,7 +170,7 @@ func (c *checker) reach(index map[string]int, g *links) {
 	}
 }
 
-// below finds what depends on a step, in any way, and what does so over a succeeded edge.
+// below returns all dependants of a step, and the dependants over a path with a succeeded edge.
 func (g *links) below(top int) (after, succeeded []bool) {
 	after, succeeded = make([]bool, len(g.parents)), make([]bool, len(g.parents))
 	type visit struct {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// allSecrets is how a step names every secret of the DAG.
+// allSecrets is the word with which a step takes every secret of the DAG.
 const allSecrets = "all"
 
-// ownPrefix begins the variables that every task gets from us.
+// ownPrefix begins the names of the variables that Oarlock sets for every task.
 const ownPrefix = "OARLOCK_"
 
-// secrets checks what the DAG declares.
+// secrets checks the secrets that the DAG declares.
 func (c *checker) secrets() {
 	seen := map[string]pos{}
 	nodes := slices.Collect(c.root.get("secrets").list())
@@ -38,7 +38,7 @@ func (c *checker) secret(s Secret, n *node) {
 	}
 }
 
-// stepSecrets checks what a step names, and that no variable of its env has the same name.
+// stepSecrets checks the secrets that a step lists, and refuses a variable of its env with the same name.
 func (c *checker) stepSecrets(s *Step, n *node, known *names) {
 	at := n.get("secrets")
 	if at == nil || s.Secrets == nil {
@@ -84,7 +84,7 @@ func (c *checker) stepSecret(secret Secret, n *node, seen map[string]pos, known 
 	c.given(secret.Name, name, known)
 }
 
-// given notes that a body gets a secret as a variable.
+// given records that a body gets a secret as a variable.
 func (c *checker) given(name string, at *node, known *names) {
 	c.asked[name] = true
 	_, ofStep := known.env[name]
@@ -93,7 +93,8 @@ func (c *checker) given(name string, at *node, known *names) {
 	}
 }
 
-// unasked reports the secrets of the DAG that go nowhere. Where something else is wrong, that may be why.
+// unasked reports secrets of the DAG that no body uses. It reports nothing if there are other mistakes, because those may be
+// the cause.
 func (c *checker) unasked() {
 	if c.failed() {
 		return
@@ -107,7 +108,7 @@ func (c *checker) unasked() {
 	}
 }
 
-// declareSecrets makes the secrets known that a step has besides the DAG's.
+// declareSecrets adds the secrets that a step declares itself to those of the DAG.
 func (n *names) declareSecrets(s *StepSecrets) {
 	if s == nil {
 		return
@@ -124,7 +125,7 @@ func (n *names) declareSecrets(s *StepSecrets) {
 	}
 }
 
-// checkSecret says what is wrong with a reference to a secret.
+// checkSecret checks a reference to a secret.
 func (n *names) checkSecret(f ref) (valueType, *problem) {
 	if len(f.path) != 2 {
 		return 0, f.wrong("write secrets.name", "secrets needs the name of a secret")
@@ -139,7 +140,7 @@ func (n *names) checkSecret(f ref) (valueType, *problem) {
 	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add it to secrets:"), "unknown secret %q", f.path[1])
 }
 
-// secretHere refuses secrets where everybody could read them.
+// secretHere checks a reference to a secret, and refuses it in places where other users could read the secret.
 func (n *names) secretHere(f ref) (valueType, *problem) {
 	switch {
 	case n.secret:
@@ -150,7 +151,7 @@ func (n *names) secretHere(f ref) (valueType, *problem) {
 	return 0, f.wrong(secretPlaces, "a secret may not go here")
 }
 
-// checkVariable keeps a variable that holds a secret out of all places that no secret may go to.
+// checkVariable refuses a variable that holds a secret in all places that must not hold secrets.
 func (n *names) checkVariable(f ref) (valueType, *problem) {
 	if len(f.path) != 2 {
 		return 0, f.wrong("write env.NAME", "env needs the name of a variable")
@@ -161,17 +162,17 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 	return typeAny, nil
 }
 
-// isSource says whether a secret of the DAG is read from a variable of the worker: no text takes it from there.
+// isSource reports whether a secret of the DAG is read from a variable of the worker. No text may refer to such a variable.
 func (n *names) isSource(variable string) bool {
 	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
 }
 
 const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads its variable"
 
-// holdsSecret says whether a secret is filled into a variable of the step or the DAG.
+// holdsSecret reports whether a variable of the step or the DAG refers to a secret.
 func (n *names) holdsSecret(name string) bool {
 	if n.place == inDAG {
-		return false // it sees what is inherited, and that alone
+		return false // env of the DAG sees only inherited variables, which hold no secrets
 	}
 	if text, ok := n.env[name]; ok {
 		return refersToSecret(text, n.spec.Env)

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// step checks what only steps have, and the body.
+// step checks the fields that only steps have, and the body.
 func (c *checker) step(s *Step, n *node) {
 	known := c.names.of(s)
 	if _, depends := n.find("depends"); s.TriggerRule != "" && len(depends.itemsOrNone()) == 0 {
@@ -55,8 +55,8 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 	c.expression(f.get("key"), known, wantText)
 }
 
-// body checks what steps, handlers and replacements share. Inherited is the body's kind where the step itself may have
-// none: that of the step it replaces.
+// body checks the fields that steps, handlers and replacements have in common. inherited is the kind of body that a
+// replacement takes over if it has none itself.
 func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 	known.env = merged(known.env, s.Env)
 	known.declareSecrets(s.Secrets)
@@ -78,7 +78,7 @@ func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 
 var bodyKinds = []string{"run", "command", "action", "result"}
 
-// oneBody checks that there is exactly one body, and says of what kind.
+// oneBody checks that a step has exactly one body, and returns its kind.
 func (c *checker) oneBody(s *Step, n *node, inherited string) string {
 	var given []string
 	for _, kind := range bodyKinds {
@@ -106,7 +106,7 @@ func (c *checker) called(s *Step) string {
 	return "this"
 }
 
-// goesWith says which bodies a field is for.
+// goesWith lists, for each field that does not apply to all bodies, the kinds of body that it applies to.
 var goesWith = []struct {
 	field string
 	kinds []string
@@ -119,7 +119,7 @@ var goesWith = []struct {
 	{"secrets", []string{"run", "command", "action"}},
 }
 
-// bodyParts refuses fields that do nothing for this body.
+// bodyParts refuses fields that have no effect for this kind of body.
 func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	if kind == "" {
 		return
@@ -173,7 +173,7 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	}
 }
 
-// statements checks what postgres.query is to execute: one statement, or a list in which each has its own params.
+// statements checks the SQL of postgres.query: one statement, or a list of statements with params of their own.
 func (c *checker) statements(n, params *node, known *names) {
 	c.script(n, "sql", known)
 	for item := range n.list() {
@@ -186,7 +186,7 @@ func (c *checker) statements(n, params *node, known *names) {
 	}
 }
 
-// ownVariables refuses names that every task gets from us: what is written here would be overwritten.
+// ownVariables refuses the names of variables that Oarlock sets for every task, because it would overwrite them.
 func (c *checker) ownVariables(env *node) {
 	for key := range env.fields() {
 		if strings.HasPrefix(key.text(), ownPrefix) {
@@ -262,7 +262,7 @@ func (c *checker) publish(s *Step, n, p *node, kind string, known *names) {
 	c.body(s.Publish, p, "", known.at(inPublish))
 }
 
-// action checks the name of an action and what its `with` must fit together.
+// action checks the name of an action, and that its `with` fits together.
 func (c *checker) action(s *Step, n *node, inherited string) {
 	at := n.get("action")
 	b := builtins[s.Action]
@@ -297,14 +297,14 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	}
 }
 
-// actionHint lists the actions, with one that has the same first part, which is a reserved one, in front.
+// actionHint lists the actions. The first of them has the given first part, which is a reserved one.
 func actionHint(first string) string {
 	all := sortedKeys(builtins)
 	near := all[slices.IndexFunc(all, func(name string) bool { return strings.HasPrefix(name, first+".") })]
 	return "did you mean " + near + "? the actions of Oarlock are " + strings.Join(all, ", ")
 }
 
-// approval refuses what would decide an approval in the place of a person.
+// approval refuses fields that would decide an approval in place of a person.
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// use is a reference to a step from another one.
+// use is a reference from one step to another.
 type use struct {
 	from string // id of the step that refers
 	ref  ref
 	in   *node
 }
 
-// text checks a text in which references are filled in.
+// text checks the references in a text.
 func (c *checker) text(n *node, known *names) {
 	if n == nil || n.kind != kindString {
 		return
@@ -49,7 +49,7 @@ func (c *checker) problem(n *node, p problem) {
 	c.add(at, p.hint, "%s", p.msg)
 }
 
-// used remembers a reference to a step, to be judged when the graph is known.
+// used records a reference to another step, which reach checks once the graph is known.
 func (c *checker) used(n *node, known *names, f ref) {
 	id := f.step()
 	if id == "" || known.self == "" || id == known.self || c.names.steps[id] == nil {
@@ -58,7 +58,7 @@ func (c *checker) used(n *node, known *names, f ref) {
 	c.uses = append(c.uses, use{known.self, f, n})
 }
 
-// texts checks all texts in a value, however deep.
+// texts checks all texts in a value, at any depth.
 func (c *checker) texts(n *node, known *names) {
 	c.text(n, known)
 	for item := range n.list() {
@@ -88,7 +88,7 @@ func (c *checker) expression(n *node, known *names, want wanted) {
 
 var ours = regexp.MustCompile(`\$\{\s*(?:params|steps|env|run|secrets)\.[^}]*\}?`)
 
-// noReferences refuses references where they would stay as they are.
+// noReferences refuses references in a field where they would not be filled in.
 func (c *checker) noReferences(n *node) {
 	if n == nil {
 		return
@@ -102,7 +102,7 @@ func (c *checker) noReferences(n *node) {
 	}
 }
 
-// script refuses references in the text of run: what they stand for would become code.
+// script refuses references in the text of run: their values would be executed as code.
 func (c *checker) script(n *node, key string, known *names) {
 	if n == nil {
 		return

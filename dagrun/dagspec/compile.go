@@ -8,8 +8,9 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Graph compiles the spec for package dagrun. The Data of each step is a *Step with everything inherited filled in
-// (shell, working_dir, kill, on_lost; a shell that neither the step nor the DAG names is the worker's; for replacements also what they take from the failed step).
+// Graph compiles the spec for package dagrun. The Data of each step is a *Step with all inherited fields filled in (shell,
+// working_dir, kill, on_lost). The worker adds a shell if neither the step nor the DAG has one. The Data of a replacement
+// also has the fields that it takes from the failed step.
 func (s *Spec) Graph() (*dagrun.Graph, error) {
 	spec, err := s.Compile()
 	if err != nil {
@@ -22,7 +23,7 @@ func (s *Spec) Graph() (*dagrun.Graph, error) {
 	return g, nil
 }
 
-// Compile is Graph before its last step.
+// Compile returns the input for dagrun.Compile, which Graph calls as its last step.
 func (s *Spec) Compile() (dagrun.Spec, error) {
 	c := &compiler{spec: s, names: newNames(s)}
 	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.core(), MaxActive: s.MaxActiveSteps, FailFast: s.FailFast}
@@ -43,7 +44,7 @@ type handler struct {
 	step      *Step
 }
 
-// all are the handlers there are, in the order they run.
+// all returns the handlers that the DAG has, in the order in which they run.
 func (h *Handlers) all() []handler {
 	var list []handler
 	for _, x := range []handler{
@@ -60,7 +61,7 @@ func (h *Handlers) all() []handler {
 	return list
 }
 
-// Named returns the step or handler of a name, as load or @exit; nil if there is none.
+// Named returns a step or handler by name, such as load or @exit, or nil if there is none.
 func (s *Spec) Named(name string) *Step {
 	for i := range s.Steps {
 		if s.Steps[i].ID == name {
@@ -75,14 +76,14 @@ func (s *Spec) Named(name string) *Step {
 	return nil
 }
 
-// compiler keeps what goes wrong: nothing does for a spec that was checked.
+// compiler collects errors while it compiles. A spec that was checked causes none.
 type compiler struct {
 	spec  *Spec
 	names *names
 	errs  []error
 }
 
-// inherit fills in what the DAG says for steps that do not.
+// inherit fills in the fields that a step takes from the DAG.
 func (c *compiler) inherit(s *Step) {
 	if s.Shell == nil {
 		s.Shell = c.spec.Shell
@@ -99,7 +100,7 @@ func (c *compiler) inherit(s *Step) {
 	}
 }
 
-// step compiles what is a copy already.
+// step compiles a step, which the caller has copied.
 func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.inherit(s)
 	n.env = s.Env
@@ -129,7 +130,7 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// attemptTimeout is the step's, or the one an approval has in its with.
+// attemptTimeout returns the timeout of an attempt: the step's, or with.timeout of an approval.
 func (s *Step) attemptTimeout() Duration {
 	if text, ok := s.With["timeout"].(string); ok && s.Action == "approval" {
 		if d, err := ParseDuration(text); err == nil {
@@ -156,7 +157,7 @@ func (c *compiler) edges(s *Step, out *dagrun.Step) {
 	}
 }
 
-// expression compiles one of a step's expressions, nil for none.
+// expression compiles one of a step's expressions. It returns nil for an empty text.
 func (c *compiler) expression(n *names, where, text string, want wanted) *expression {
 	if text == "" {
 		return nil
@@ -189,7 +190,7 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	}
 }
 
-// parts compiles what a step consists of besides its own body.
+// parts compiles all of a step except its own body.
 func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	if s.Result != nil {
 		result, err := s.Result.core()
@@ -220,7 +221,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	}
 }
 
-// publish is the second body, with what it takes from its step.
+// publish returns the second body, with the fields that it takes from its step.
 func (c *compiler) publish(s *Step, n *names) *Step {
 	p := *s.Publish
 	p.Env, p.Secrets = merged(s.Env, p.Env), or(p.Secrets, s.Secrets)
@@ -249,8 +250,8 @@ func merged(base, over map[string]string) map[string]string {
 	return m
 }
 
-// replacing is a replacement with what it takes from the step that failed: env, timeout, kill, pool, slots, retry_policy,
-// outputs, secrets, and the fields of the body where that is of the same kind.
+// replacing returns a replacement with the fields that it takes from the failed step: env, timeout, kill, pool, slots,
+// retry_policy, outputs and secrets, and the fields of the body if both bodies are of the same kind.
 func (s Step) replacing(failed *Step) Step {
 	s.ID, s.Foreach = failed.ID, nil
 	s.Env = merged(failed.Env, s.Env)

@@ -191,7 +191,7 @@ steps:
 	}
 }
 
-// play gives every want its grant and every start its result, and says what was started.
+// play grants every want and ends every started body with its result. It returns the names of the started tasks.
 func play(t *testing.T, g *dagrun.Graph, run *dagrun.Run, results map[string]dagrun.Result) string {
 	t.Helper()
 	events, started := []dagrun.Event{{Kind: dagrun.EvBegin, At: 1}}, []string{}

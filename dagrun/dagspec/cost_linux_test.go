@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// onThread measures the processor time that f takes on its thread: what else the machine does is left out.
+// onThread measures the processor time that f takes on its thread. Other load on the machine does not count.
 func onThread(t *testing.T, f func()) time.Duration {
 	t.Helper()
 	runtime.LockOSThread()
@@ -67,11 +67,11 @@ func nested(depth int) any {
 
 const (
 	units = exprUnits / 5 // of each measured evaluation
-	most  = 3             // times as long as a plain loop takes to spend them
+	most  = 3             // times as long as a plain loop takes for as many units
 )
 
-// An evaluation ends in about a tenth of a second of one core, because a unit of whatever it does takes about as long as one
-// of a plain loop. The two are compared on one machine, one after the other, so its speed and its load do not matter.
+// An evaluation ends in about a tenth of a second of one core, because a unit takes about as long as a unit of a plain loop.
+// The test compares both on one machine, one after the other, so the machine's speed and load do not matter.
 func TestEval_CostsABoundedTime(t *testing.T) {
 	t.Parallel()
 	const n = 12_000
@@ -127,7 +127,7 @@ func TestEval_CostsABoundedTime(t *testing.T) {
 	t.Logf("%v are %v of one core", units, loop)
 	for text, params := range cases {
 		loop, took := loop, measured(t, text, params)
-		for tries := 0; took > most*loop && tries < 5; tries++ { // whatever else went on between the two
+		for tries := 0; took > most*loop && tries < 5; tries++ { // in case other load disturbed one of the two
 			loop, took = max(loop, measured(t, reference, cases[reference])), min(took, measured(t, text, params))
 		}
 		t.Logf("%8v  %.80s", took.Round(time.Millisecond), text)
@@ -137,7 +137,7 @@ func TestEval_CostsABoundedTime(t *testing.T) {
 	}
 }
 
-// measured is what an expression takes of one core until it ends or has cost more than units.
+// measured returns the time of one core that an expression takes until it ends or has cost more than units.
 func measured(t *testing.T, text string, params map[string]any) time.Duration {
 	t.Helper()
 	e := expressionOf(t, text)
@@ -151,7 +151,7 @@ func measured(t *testing.T, text string, params map[string]any) time.Duration {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		_, _ = e.run(env, m) // it may run out of units, or fail: what counts is the time until then
+		_, _ = e.run(env, m) // it may run out of units, or fail: only the time until then matters
 	})
 }
 

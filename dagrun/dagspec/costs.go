@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// cost charges the meter for an operation before it runs, by its operands. The operands may be of any type: the operation
-// itself refuses types that it cannot work with.
+// cost charges the meter for an operation, before the operation runs. The operands may be of any type: the operation itself
+// refuses types that it cannot handle.
 type cost func(m *meter, p []any) error
 
 // costs holds the cost of each operator and function by name. An operation without an entry costs the same for all operands.
@@ -35,7 +35,7 @@ var costs = map[string]cost{
 	"split": splitting, "splitAfter": splitting, "replace": replacement, "repeat": repetition, "join": joining,
 	"int": copying, "float": copying, "duration": copying,
 	"string":   func(m *meter, p []any) error { return seeAll(m, p, 20) },
-	"toJSON":   func(m *meter, p []any) error { return look{m, 40, 40}.at(p[0], 0) }, // it indents
+	"toJSON":   func(m *meter, p []any) error { return look{m, 40, 40}.at(p[0], 0) }, // toJSON indents its output
 	"fromJSON": func(m *meter, p []any) error { return m.spend(12 * textSize(p...)) },
 	"date":     func(m *meter, p []any) error { return m.spend(500 + 4*textSize(p...)) },
 	"timezone": func(m *meter, p []any) error { return m.spend(10_000 + textSize(p...)) },
@@ -45,7 +45,7 @@ var costs = map[string]cost{
 	"keys": mapSorting, "values": mapSorting, "toPairs": mapSorting,
 }
 
-// textSize counts the bytes of all texts among some values.
+// textSize returns the total length in bytes of all texts among some values.
 func textSize(p ...any) int {
 	n := 0
 	for _, v := range p {
@@ -65,7 +65,7 @@ func seeAll(m *meter, p []any, times int) error {
 	return nil
 }
 
-// made charges for a text that an evaluation makes. This bounds its memory, too.
+// made charges for a text that an evaluation creates. This limits the memory of the evaluation too.
 func made(m *meter, bytes int) error { return m.spend(bytes / 2) }
 
 func copying(m *meter, p []any) error { return made(m, textSize(p...)) }
@@ -84,7 +84,7 @@ func shallow(m *meter, p []any) error {
 	return m.spend(10 * n)
 }
 
-// comparison charges for the shorter of two texts, because an operator looks at no more.
+// comparison charges for the shorter of two texts, because an operator reads no further.
 func comparison(m *meter, p []any) error {
 	if len(p) < 2 || !isText(p[0]) || !isText(p[1]) {
 		return nil
@@ -92,7 +92,8 @@ func comparison(m *meter, p []any) error {
 	return m.spend(min(len(p[0].(string)), len(p[1].(string))) / 16) //nolint:forcetypeassert // isText looked
 }
 
-// equality charges for both operands. Lists and maps of different lengths cost nothing: the operator sees that at once.
+// equality charges for both operands. Lists and maps of different lengths are free, because the operator compares lengths
+// first.
 func equality(m *meter, p []any) error {
 	switch {
 	case isText(p[0]):
@@ -113,7 +114,7 @@ func membership(m *meter, p []any) error {
 	return m.spend(size(p[1]) * (10 + textSize(p[0])/16))
 }
 
-// matching charges for the worst case, in which each byte of the text meets each instruction of the pattern.
+// matching charges for the worst case: each byte of the text meets each instruction of the pattern.
 func matching(m *meter, text any, program int) error {
 	return m.spend(10 + (textSize(text)+1)*program)
 }
@@ -180,7 +181,7 @@ func replacement(m *meter, p []any) error {
 func repetition(m *meter, p []any) error {
 	n, ok := number(p[1])
 	if !ok || n < 0 || n > exprUnits {
-		return nil // the operation refuses such a number
+		return nil // the operation refuses a negative or huge number
 	}
 	return made(m, textSize(p[0])*int(n))
 }
@@ -195,7 +196,8 @@ func joining(m *meter, p []any) error {
 	return made(m, size(p[0])*textSize(p[1]))
 }
 
-// distinct charges more for lists and maps, which uniq compares with each other. It looks any other value up.
+// distinct charges more for lists and maps, because uniq compares them with each other. It finds any other value by a
+// lookup.
 func distinct(m *meter, p []any) error {
 	if err := m.see(p[0], 10); err != nil {
 		return err

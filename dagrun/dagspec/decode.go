@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// decoder fills the Go types from a tree that the schema has passed; nodes it has not passed are left out.
+// decoder fills Go types from a tree that the schema has checked. It skips nodes that the schema refused.
 type decoder struct{ *report }
 
-// own is implemented by types that are written in more than one form.
+// own is implemented by types with more than one form in a file.
 type own interface{ fromNode(d *decoder, n *node) }
 
-// preset is implemented by types whose missing fields are not zero.
+// preset is implemented by types with defaults other than zero values.
 type preset interface{ preset() }
 
 func (d *decoder) decode(n *node, v reflect.Value) {
@@ -65,7 +65,7 @@ func (d *decoder) fields(n *node, v reflect.Value) {
 	}
 }
 
-// slice reads a list, or one element where the schema lets one stand for a list.
+// slice decodes a list, or a single element where the schema accepts one in place of a list.
 func (d *decoder) slice(n *node, v reflect.Value) {
 	if n.kind != kindList {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -80,7 +80,7 @@ func (d *decoder) slice(n *node, v reflect.Value) {
 	v.Set(list)
 }
 
-// scalar stores what fits; a number or boolean where a text is meant becomes one.
+// scalar stores a value in a field of matching type. It converts a number or boolean to text for a text field.
 func scalar(n *node, v reflect.Value) {
 	switch value := n.value.(type) {
 	case string:
@@ -111,7 +111,7 @@ func scalar(n *node, v reflect.Value) {
 
 var fieldCache sync.Map
 
-// fieldNames are the fields of a struct by their JSON name.
+// fieldNames returns the index of each field of a struct by its JSON name.
 func fieldNames(t reflect.Type) map[string]int {
 	if cached, ok := fieldCache.Load(t); ok {
 		if names, ok := cached.(map[string]int); ok {

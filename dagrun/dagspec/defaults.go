@@ -1,7 +1,7 @@
 package dagspec
 
-// mergeDefaults writes what `defaults:` says into every step and handler that does not say otherwise, and removes it.
-// Maps (env, kill, retry_policy) are merged key by key.
+// mergeDefaults copies the values of `defaults:` into every step and handler that does not set them itself, and removes
+// `defaults:`. Maps (env, kill, retry_policy) are merged key by key.
 func mergeDefaults(root *node) {
 	defaults := root.get("defaults")
 	for step := range root.get("steps").list() {
@@ -29,7 +29,8 @@ func mergeInto(step, defaults *node) {
 	}
 }
 
-// overlay is a map with the entries of base that it does not have itself; both may be shared by aliases, so neither changes.
+// overlay returns a copy of own with the entries of base that own lacks. It changes neither map, because aliases may share
+// them.
 func overlay(own, base *node) *node {
 	merged := &node{kind: kindMap, at: own.at, size: own.size}
 	merged.keys = append(merged.keys, own.keys...)

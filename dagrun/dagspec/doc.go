@@ -9,20 +9,20 @@
 //	run := dagrun.New(graph, dagrun.Options{Context: dagspec.Context{Params: params, …}})
 //	task, err := step.Resolve(run.Scope(id))       // step is the Data of the graph's step: ${…} filled in
 //
-// A Spec is stored as JSON and read back with FromJSON: same meaning, same Hash. What `defaults:` says is merged into
-// the steps when a file is read, so a stored spec has none.
+// A Spec is stored as JSON and read back with FromJSON: same meaning, same Hash. Parse merges `defaults:` into the steps, so
+// a stored spec has none.
 //
 // # Two small languages
 //
-// References, `${params.day}`, are filled into texts. A text that is exactly one reference keeps the type of what it
-// refers to where the field can hold it (with, foreach.items); anywhere else it becomes text: strings as they are, other
-// values as compact JSON. Expressions (when, priority, key) are expr-lang with a typed environment and without anything
-// impure: a resumed run must decide the same again. What has no value (an output of a step that did not succeed, an
-// unset environment variable, an optional param) is an error where it is used, unless default() gives one:
+// References, `${params.day}`, are filled into texts. A text that consists of one reference keeps the type of the value where
+// the field can hold it (with, foreach.items); anywhere else the value becomes text: strings as they are, other values as
+// compact JSON. Expressions (when, priority, key) are expr-lang with a typed environment and without anything impure: a
+// resumed run must decide the same again. A reference without a value (an output of a step that did not succeed, an unset
+// environment variable, an optional param) is an error where it is used, unless default() gives a value:
 // `steps.a.outputs.n | default(0)`, in both languages.
 //
-// # What it never knows
+// # What the package does not know
 //
-// Databases, processes, clocks. Everything here is a pure function of its arguments; a Spec is not changed after it was
-// made and may be shared by any number of goroutines.
+// Databases, processes, clocks. Every function here is a pure function of its arguments. A Spec does not change after it was
+// made, so any number of goroutines may share it.
 package dagspec

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// node of the schema, as far as keys and their descriptions go.
+// schemaNode is a node of the schema with its keys and their descriptions.
 type schemaNode struct {
 	Description string
 	Properties  map[string]*schemaNode
@@ -18,7 +18,7 @@ type schemaNode struct {
 	Then, Else  *schemaNode
 }
 
-// keys lists what a file may write at this place and below.
+// keys collects the keys that a file may use at this place and below.
 func (n *schemaNode) keys(all map[string]bool) {
 	if n == nil {
 		return
@@ -37,7 +37,7 @@ var (
 	documentedWord = regexp.MustCompile(`[a-z_]+`)
 )
 
-// Each key that a file may hold stands on the page of the language, as code.
+// The page of the language must mention each key of a file as code.
 func TestSchema_EachKeyIsDocumented(t *testing.T) {
 	t.Parallel()
 	var schema schemaNode
@@ -73,7 +73,7 @@ func TestSchema_EachKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// What the schema tells an editor, the page says, too.
+// The page must state the same facts as the descriptions of the schema.
 func TestSchema_SaysWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	var schema schemaNode

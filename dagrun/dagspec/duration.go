@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// ParseDuration reads a duration. Bare numbers are refused, 0 included.
+// ParseDuration reads a duration. It refuses numbers without a unit, 0 included.
 func ParseDuration(s string) (Duration, error) {
 	if !durationText.MatchString(s) {
 		return 0, fmt.Errorf("%q is not a duration: write a number and a unit, such as 90s, 10m or 1d12h", s)
@@ -58,7 +58,8 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(math.Round(total)), nil
 }
 
-// spelledOut reads a span as people spell it, such as 5 minutes, minute or 1w, and returns it as a duration is written.
+// spelledOut reads a span in a form that people write, such as 5 minutes, minute or 1w. It returns the span in the form of
+// this package.
 func spelledOut(text string) (duration string, ok bool) {
 	parts := spelledSpan.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text)))
 	if parts == nil {
@@ -72,7 +73,7 @@ func spelledOut(text string) (duration string, ok bool) {
 	return n + unit, true
 }
 
-// String writes the shortest exact form, such as 1d12h or 1m30s.
+// String returns the shortest exact form, such as 1d12h or 1m30s.
 func (d Duration) String() string {
 	if d == 0 {
 		return "0s"
@@ -90,17 +91,17 @@ func (d Duration) String() string {
 	return b.String()
 }
 
-// MarshalText writes String.
+// MarshalText implements encoding.TextMarshaler with String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what ParseDuration takes.
+// UnmarshalText implements encoding.TextUnmarshaler with ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := ParseDuration(string(text))
 	*d = parsed
 	return err
 }
 
-// Std is the duration for package time.
+// Std converts the duration for package time.
 func (d Duration) Std() time.Duration { return time.Duration(d) * time.Millisecond }
 
 func (d Duration) core() dagrun.Duration { return dagrun.Duration(d) }

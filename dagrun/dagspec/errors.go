@@ -11,30 +11,30 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Error is one problem of a file. Line and Column count from 1; they are 0 where a problem has no place.
+// Error is one problem of a file. Line and Column count from 1, and are 0 for a problem without a position.
 type Error struct {
 	Path   string
 	Line   int
 	Column int // in characters
 	Msg    string
 	Hint   string
-	Source string // the line; of a very long one the part around the column, with … where something is missing
-	Caret  int    // where in Source the column is, in characters, from 0
+	Source string // the line; of a very long line the part around the column, with … at each cut
+	Caret  int    // index of the column in Source, in characters, from 0
 }
 
-// Errors are all problems of a file, by position.
+// Errors is the list of all problems of a file, by position.
 type Errors []Error
 
-// maxErrors bounds what is reported of one file.
+// maxErrors limits the number of problems that are reported for one file.
 const maxErrors = 1000
 
-// sourceWidth bounds what Error.Source holds of the line, in characters.
+// sourceWidth limits the length of Error.Source, in characters.
 const sourceWidth = 160
 
-// missing stands in Error.Source where the line goes on.
+// missing marks in Error.Source where the line was cut.
 const missing = "…"
 
-// Error prints the problem with its source line, a caret and the hint.
+// Error formats the problem with its source line, a caret and the hint.
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.Path != "" {
@@ -58,8 +58,8 @@ func (e Error) Error() string {
 	return b.String()
 }
 
-// indent is blank up to the caret; tabs stay tabs, so that it lines up whatever their width, and wide characters are two
-// columns, marks on others none.
+// indent returns the blanks in front of the caret. A tab stays a tab, so that the caret lines up at any tab width. A wide
+// character takes two columns, and a combining mark none.
 func (e Error) indent() string {
 	var b strings.Builder
 	for i, r := range []rune(e.Source) {
@@ -85,7 +85,7 @@ func blank(r rune) string {
 	return " "
 }
 
-// Error prints all problems, an empty line between them.
+// Error formats all problems, with an empty line between them.
 func (es Errors) Error() string {
 	texts := make([]string, len(es))
 	for i, e := range es {
@@ -103,7 +103,7 @@ func (es Errors) Unwrap() []error {
 	return list
 }
 
-// report gathers the problems of one file.
+// report collects the problems of one file.
 type report struct {
 	path  string
 	lines []string
@@ -120,7 +120,7 @@ func splitLines(src []byte) []string {
 	return strings.Split(text, "\n")
 }
 
-// pos is a place in a file; the zero value is no place.
+// pos is a position in a file. The zero value is no position.
 type pos struct{ line, col int }
 
 func (r *report) add(at pos, hint, format string, args ...any) {
@@ -131,10 +131,10 @@ func (r *report) add(at pos, hint, format string, args ...any) {
 	r.list = append(r.list, Error{Path: r.path, Line: at.line, Column: at.col, Msg: printable(fmt.Sprintf(format, args...)), Hint: printable(hint)})
 }
 
-// full says that further problems are only counted.
+// full reports whether the report has its maximum of problems: further problems are only counted.
 func (r *report) full() bool { return len(r.list) >= maxErrors }
 
-// printable keeps what a file holds from commanding the terminal it is shown on.
+// printable replaces control characters, so that text from a file cannot control the terminal that shows it.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -144,7 +144,8 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// quote gives every error, in order, its source line. A line may be as long as the file: it is walked through once.
+// quote adds its source line to every error. The errors are in order, and the source is walked through only once, because a
+// single line may be as long as the file.
 func (r *report) quote() {
 	line, col, offset := 0, 0, 0
 	for i := range r.list {
@@ -164,7 +165,7 @@ func (r *report) quote() {
 	}
 }
 
-// window is the part of a line that is worth showing, and the column of an offset within it.
+// window returns the part of a line to show around an offset, and the column of the offset in that part.
 func window(line string, offset int) (string, int) {
 	from, to := 0, len(line)
 	if len(line) > utf8.UTFMax*sourceWidth || utf8.RuneCountInString(line) > sourceWidth {
@@ -189,7 +190,7 @@ func window(line string, offset int) (string, int) {
 	return before + after, utf8.RuneCountInString(before)
 }
 
-// err is the outcome: nil, or all problems in order without repeats.
+// err returns nil, or all problems in order without duplicates.
 func (r *report) err() error {
 	if len(r.list) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// fakeScope is what a task sees, written down.
+// fakeScope is a fixed Scope of a task.
 type fakeScope struct {
 	context any
 	steps   map[string]dagrun.StepView
@@ -88,7 +88,7 @@ func evalScope() fakeScope {
 	}
 }
 
-// evalStep gives a compiled step of evalDAG and what it sees.
+// evalStep returns a compiled step of evalDAG and its scope.
 func evalStep(t *testing.T, id string) (*Step, fakeScope) {
 	t.Helper()
 	spec := mustParse(t, evalDAG)
@@ -206,12 +206,12 @@ func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
 	got.Reveal(map[string]string{"token": "s3cret"})
 	want := map[string]any{
 		"url": "http://x/${secrets.token}", "headers": map[string]any{"A": "Bearer s3cret"},
-		"body": map[string]any{"t": []any{"s3cret", "${secrets.token}"}}, // what a submitter gives stays a text
+		"body": map[string]any{"t": []any{"s3cret", "${secrets.token}"}}, // text from a submitter stays a text
 	}
 	if diff := cmp.Diff(want, got.With); diff != "" {
 		t.Error(diff)
 	}
-	for _, place := range []func(*Step){ // as if it came past the checks
+	for _, place := range []func(*Step){ // without the checks of Parse
 		func(s *Step) { s.With = map[string]any{"method": "${secrets.token}"} },
 		func(s *Step) { s.Args = []string{"${secrets.token}"} },
 		func(s *Step) { s.Args = []string{"${env.T}"} },
@@ -251,7 +251,7 @@ func TestResolve_URLIsShownWithReferences(t *testing.T) {
 	}
 }
 
-// The variable that a secret is read from is no way around the places that secrets may go to.
+// A reference to the variable that a secret is read from must not put the secret into a forbidden place.
 func TestResolve_TakesNoTextFromWhereASecretIs(t *testing.T) {
 	t.Parallel()
 	env := func(name string) (string, bool) { return "s3cret", name == "TOKEN" || name == "OTHER" }
@@ -263,7 +263,7 @@ func TestResolve_TakesNoTextFromWhereASecretIs(t *testing.T) {
 	}
 }
 
-// What a step does not say, its publish and its replacements take from it.
+// The publish and the replacements of a step inherit the fields that they do not set.
 func TestResolve_SecretsOfAStepAreThoseOfItsOtherBodies(t *testing.T) {
 	t.Parallel()
 	step := secretStep(t, `{id: a, run: x, env: {FROM_DAG: ''}, secrets: [token], publish: {run: y}, on_error: [{do: replace, with: [{run: z}, {run: z, secrets: []}]}]}`)
@@ -446,7 +446,7 @@ func TestExpressions_CompareWithTheTimeBefore(t *testing.T) {
 	}
 }
 
-// A run that no schedule made has neither the name of one nor a time before its own.
+// A run that no schedule made has no schedule name and no previous time.
 func TestExpressions_KnowRunsOfNoSchedule(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]any{

@@ -17,14 +17,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Budgets of one expression.
+// Limits of one expression.
 const (
 	maxExprNodes  = 1000
-	maxExprMemory = 200_000 // list and map elements made by one evaluation
-	maxExprDepth  = 3       // predicates such as filter() within each other
+	maxExprMemory = 200_000 // elements of lists and maps that one evaluation makes
+	maxExprDepth  = 3       // nested predicates such as filter()
 )
 
-// wanted is what an expression must give.
+// wanted is the type that an expression must return.
 type wanted uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 	wantText
 )
 
-// expression is compiled once and evaluated against any scope.
+// expression is a compiled expression. It may be evaluated against any scope.
 type expression struct {
 	text    string
 	refs    []ref
@@ -43,7 +43,7 @@ type expression struct {
 
 var hyphenated = regexp.MustCompile(`steps\.([a-z][a-z0-9_]*(?:-[a-z0-9_]+)+)`)
 
-// compile checks and compiles an expression, or says what is wrong with it.
+// compile checks and compiles an expression. It returns all problems that it finds.
 func (n *names) compile(text string, want wanted) (*expression, []problem) {
 	if p := n.misread(text); p != nil {
 		return nil, []problem{*p}
@@ -69,7 +69,7 @@ func budget() *conf.Config {
 	return c
 }
 
-// misread finds what would parse, but as something else than meant.
+// misread finds text that the parser accepts with another meaning than its author has in mind.
 func (n *names) misread(text string) *problem {
 	if i := strings.Index(text, "${"); i >= 0 {
 		return &problem{text[i:], "${ does not belong into an expression", "write the name alone: params.x, steps.a.outputs.n"}
@@ -82,7 +82,7 @@ func (n *names) misread(text string) *problem {
 	return nil
 }
 
-// references finds and checks every name an expression uses.
+// references finds and checks every name that an expression uses.
 func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 	s := &refScan{inner: map[ast.Node]bool{}, local: map[string]bool{}}
 	ast.Walk(&root, s)
@@ -128,7 +128,7 @@ func (n *names) isRoot(name string) bool {
 // isNull reports whether a name is the null of YAML and JSON, which the library calls nil.
 func (n *names) isNull(name string) bool { return name == "null" && n.item != name }
 
-// partAt is the source from a node on, as far as it is one word.
+// partAt returns the source text from a node on, up to the end of the word.
 func partAt(text string, n ast.Node) string {
 	runes := []rune(text)
 	from := min(n.Location().From, len(runes))
@@ -139,7 +139,7 @@ func partAt(text string, n ast.Node) string {
 	return rest
 }
 
-// refScan collects chains of names and what must not be used.
+// refScan collects the names in an expression, with the paths behind them, and reports names that are not allowed.
 type refScan struct {
 	chains   []ast.Node
 	inner    map[ast.Node]bool // part of a longer chain, or the name of a function
@@ -147,7 +147,7 @@ type refScan struct {
 	problems []problem
 }
 
-// Visit sees children before their parents.
+// Visit implements ast.Visitor. It gets children before their parents.
 func (s *refScan) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
@@ -180,7 +180,7 @@ func (s *refScan) Visit(node *ast.Node) {
 	}
 }
 
-// comparison finds words that a state or kind never is.
+// comparison reports a comparison of a state or kind with a word that is no state or kind.
 func (s *refScan) comparison(n *ast.BinaryNode) {
 	word, ok := n.Right.(*ast.StringNode)
 	path, _ := chain(n.Left)
@@ -202,7 +202,7 @@ var (
 	}
 )
 
-// statesOf are the words up to the last state.
+// statesOf returns the names of all states up to the last one.
 func statesOf[S interface {
 	~uint8
 	String() string
@@ -224,7 +224,7 @@ func (s *refScan) call(f *ast.IdentifierNode) {
 	}
 }
 
-// depth counts predicates within each other.
+// depth returns how deep predicates are nested.
 func depth(n ast.Node) int {
 	d := &depthScan{depth: map[ast.Node]int{}}
 	ast.Walk(&n, d)
@@ -236,7 +236,8 @@ type depthScan struct {
 	deepest int
 }
 
-// Visit counts on the way up: a predicate is one deeper than the deepest within it, which was seen just before.
+// Visit implements ast.Visitor. It gets a predicate right after the predicates in it, and counts one level more than the
+// deepest of those.
 func (d *depthScan) Visit(node *ast.Node) {
 	if p, ok := (*node).(*ast.PredicateNode); ok {
 		inner := &predicateScan{}
@@ -251,14 +252,14 @@ func (d *depthScan) Visit(node *ast.Node) {
 
 type predicateScan struct{ found []ast.Node }
 
-// Visit collects predicates.
+// Visit implements ast.Visitor. It collects predicates.
 func (s *predicateScan) Visit(node *ast.Node) {
 	if p, ok := (*node).(*ast.PredicateNode); ok {
 		s.found = append(s.found, p)
 	}
 }
 
-// chain is the path of a.b["c"], and whether a part of it, where names are meant, is computed.
+// chain returns the path of an expression like a.b["c"]. It reports true if a part that must be a name is computed.
 func chain(n ast.Node) (path []string, dynamic bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
@@ -278,7 +279,7 @@ func chain(n ast.Node) (path []string, dynamic bool) {
 	return nil, false
 }
 
-// named is how many parts of a path must be written out.
+// named returns how many parts of a path must be written as names.
 func named(path []string) int {
 	switch path[0] {
 	case "steps":
@@ -305,7 +306,7 @@ func rootOf(n ast.Node) ast.Node {
 	}
 }
 
-// exprProblem puts the library's words into ours.
+// exprProblem translates an error of the expression library into this package's words.
 func exprProblem(text string, err error, want wanted) problem {
 	msg, part := err.Error(), ""
 	if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -340,7 +341,7 @@ func goNoun(t string) string {
 	return t
 }
 
-// eval runs the expression, and tells the scope what that cost.
+// eval runs the expression, and reports its cost to the scope.
 func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	m := newMeter(exprUnits)
 	defer func() { spent(scope, m) }()
@@ -355,14 +356,14 @@ func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	return e.run(env, m)
 }
 
-// spent tells a scope that counts what was spent.
+// spent adds the cost of an evaluation to a scope that counts it.
 func spent(scope dagrun.Scope, m *meter) {
 	if s, ok := scope.(dagrun.Spender); ok {
 		s.Spend(m.spent)
 	}
 }
 
-// run evaluates within an environment that was made for it.
+// run evaluates the expression in an environment that was made for it.
 func (e *expression) run(env map[string]any, m *meter) (any, error) {
 	if err := m.spend(evalUnits); err != nil {
 		return nil, err
@@ -381,7 +382,7 @@ func (e *expression) run(env map[string]any, m *meter) (any, error) {
 	return out, err
 }
 
-// shortened keeps a message short that quotes a value.
+// shortened shortens a message, which may quote a long value.
 func shortened(text string) string {
 	const most = 500
 	if runes := []rune(text); len(runes) > most {
@@ -390,10 +391,10 @@ func shortened(text string) string {
 	return text
 }
 
-// String is the expression as it was written.
+// String returns the expression as it was written.
 func (e *expression) String() string { return e.text }
 
-// usesItem says whether the expression looks at the item.
+// usesItem reports whether the expression refers to the item.
 func (e *expression) usesItem() bool {
 	for _, f := range e.refs {
 		if e.names.item != "" && f.root() == e.names.item {
@@ -403,7 +404,7 @@ func (e *expression) usesItem() bool {
 	return false
 }
 
-// Eval gives a condition's answer.
+// Eval returns the value of a condition.
 func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
 	out, err := e.eval(scope)
 	if err != nil {
@@ -416,7 +417,7 @@ func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
 	return b, nil
 }
 
-// Number gives a priority.
+// Number returns the value of a priority expression.
 func (e *expression) Number(scope dagrun.Scope) (int, error) {
 	out, err := e.eval(scope)
 	if err != nil {
@@ -429,10 +430,10 @@ func (e *expression) Number(scope dagrun.Scope) (int, error) {
 	return int(f), nil
 }
 
-// Text gives a key.
+// Text returns the value of a key expression.
 func (e *expression) Text(scope dagrun.Scope) (string, error) { return e.asKey(e.eval(scope)) }
 
-// asKey makes a key of what an evaluation gave.
+// asKey converts the result of an evaluation to a key.
 func (e *expression) asKey(out any, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", e.text, err)

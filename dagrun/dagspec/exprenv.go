@@ -14,7 +14,8 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The functions that stand guard over values that may be missing. No expression can name them: they are no identifiers.
+// Names of functions that check values which may be missing. No expression can contain these names: they are not valid
+// identifiers.
 const (
 	guardAny    = "§any"
 	guardString = "§string"
@@ -22,7 +23,7 @@ const (
 	guardTime   = "§time"
 )
 
-// options describe the environment of an expression that uses these references, and no more.
+// options returns the options of an expression. Its environment holds only the given references.
 func (n *names) options(refs []ref, want wanted) []expr.Option {
 	options := []expr.Option{
 		expr.Env(n.exprTypes(refs)),
@@ -41,7 +42,8 @@ func (n *names) options(refs []ref, want wanted) []expr.Option {
 	return options
 }
 
-// functions are ours: default, the guards, and what the library does in the random order of its maps.
+// functions are the functions that this package adds: default, the guards, replacements for the library's functions that use
+// the random order of its maps, and a faster uniq.
 var functions = []expr.Option{
 	expr.Function("default", func(p ...any) (any, error) {
 		if p[0] == nil {
@@ -63,14 +65,15 @@ var functions = []expr.Option{
 	expr.Function("uniq", func(p ...any) (any, error) { return uniq(p[0]) }, new(func(any) []any)),
 }
 
-// uniq is the library's, but for its time: that compares each with each.
+// uniq returns the same result as the library's uniq. The library compares each value with each other, which takes quadratic
+// time.
 func uniq(list any) ([]any, error) {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
 		return nil, errors.New("this is not a list")
 	}
 	kept := []any{}
-	alike := map[any][]any{} // what is equal is under one key, and perhaps more
+	alike := map[any][]any{} // values by sortOf: equal values have the same key, but values with the same key may differ
 	for i := range v.Len() {
 		item := v.Index(i).Interface()
 		key := sortOf(item)
@@ -82,7 +85,7 @@ func uniq(list any) ([]any, error) {
 	return kept, nil
 }
 
-// sortOf is the same for values that are equal.
+// sortOf returns a key that is the same for equal values.
 func sortOf(v any) any {
 	switch x := v.(type) {
 	case string, bool, nil:
@@ -128,11 +131,11 @@ func overSorted(pick func(string, any) any) func(p ...any) (any, error) {
 	}
 }
 
-// guards puts a guard around every value that may be missing, and takes it away again where its absence is expected:
-// in default(x, …), x ?? …, x == nil and x?.y.
+// guards puts a guard around every value that may be missing. It removes the guard where the expression handles the missing
+// value: in default(x, …), x ?? …, x == nil and x?.y.
 type guards struct{ names *names }
 
-// Visit sees children before their parents.
+// Visit implements ast.Visitor. It gets children before their parents.
 func (g *guards) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
@@ -163,7 +166,7 @@ func (g *guards) Visit(node *ast.Node) {
 	}
 }
 
-// missing is the reference a node stands for, when it may have no value.
+// missing returns the reference that a node stands for if the reference may have no value, or nil.
 func (g *guards) missing(n *ast.MemberNode) *ref {
 	path, dynamic := chain(n)
 	if dynamic || len(path) == 0 || len(path) != named(path) || !g.names.isRoot(path[0]) {
@@ -224,7 +227,7 @@ func unguarded(n ast.Node) ast.Node {
 	return n
 }
 
-// relaxed is a node in which every part may be missing.
+// relaxed returns a node in which every part of the path may be missing.
 func relaxed(n ast.Node) ast.Node {
 	if plain := unguarded(n); plain != n {
 		return plain
@@ -244,7 +247,7 @@ var exprTypes = map[valueType]types.Type{
 	typeList: types.Array(types.Any), typeTime: types.TypeOf(time.Time{}),
 }
 
-// exprTypes are the types of what the references name.
+// exprTypes returns the types of the references.
 func (n *names) exprTypes(refs []ref) types.Map {
 	env := types.Map{meterName: types.Any}
 	for _, f := range refs {
@@ -263,7 +266,7 @@ func (n *names) declare(env types.Map, f ref) {
 	path := f.path[:min(named(f.path), len(f.path))]
 	kind, _ := n.check(ref{path: path})
 	if f.isOutput() && !n.gathers(f.step()) || f.root() == "env" || f.mayLack() {
-		kind = typeAny // the guard knows the type
+		kind = typeAny // the guard returns the type
 	}
 	at := env
 	for _, key := range path[:len(path)-1] {
@@ -277,7 +280,7 @@ func (n *names) declare(env types.Map, f ref) {
 	at[path[len(path)-1]] = exprTypes[kind]
 }
 
-// exprEnv holds the values of the references, and no more. To gather them is a part of what an evaluation costs.
+// exprEnv returns the values of the references. The lookups count toward the cost of the evaluation.
 func (v *view) exprEnv(refs []ref, m *meter) (map[string]any, error) {
 	env := map[string]any{meterName: m}
 	v.meter = m
@@ -297,7 +300,7 @@ func (v *view) exprEnv(refs []ref, m *meter) (map[string]any, error) {
 	return env, nil
 }
 
-// provide stores the value of a reference, without the path into it, unless it is there.
+// provide adds the value of a reference to env, without the path into the value, unless env has it already.
 func (v *view) provide(env map[string]any, f ref) error {
 	path := f.path[:min(named(f.path), len(f.path))]
 	if stored(env, path) {
@@ -314,7 +317,7 @@ func (v *view) provide(env map[string]any, f ref) error {
 	return nil
 }
 
-// costOfValue is of each part of a value that an expression looks at: it is checked, and copied.
+// costOfValue is the cost of each part of a value that an expression refers to: the part is checked and copied.
 const costOfValue = 8
 
 func stored(env map[string]any, path []string) bool {
@@ -337,7 +340,7 @@ func store(env map[string]any, path []string, value any) {
 	env[path[len(path)-1]] = value
 }
 
-// exprValue turns our integers into the ones expr-lang computes with.
+// exprValue converts int64 to int, with which expr-lang computes.
 func exprValue(v any) any {
 	switch x := v.(type) {
 	case int64:

@@ -16,7 +16,7 @@ const (
 	fewAtOnce  = "max_active_runs: bounds the runs of this DAG, max_active_steps: the tasks of one run"
 )
 
-// foreign are keys of other systems that have no single key here, and what to use instead: in a DAG, and in a step.
+// foreign lists keys of other systems that match no single key here, with the hint for a DAG and for a step.
 var foreign = map[string]struct{ dag, step string }{
 	"api_version":     {"a file has no version of its format: remove it", ""},
 	"kind":            {"a file is a DAG: remove it", ""},
@@ -35,7 +35,7 @@ var foreign = map[string]struct{ dag, step string }{
 	"node_selector":   {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 }
 
-// foreignInSchedule are such keys in a schedule.
+// foreignInSchedule lists such keys of a schedule.
 var foreignInSchedule = map[string]string{
 	"stop":            "a run ends by itself: timeout: of the DAG bounds it",
 	"restart":         "write {cron: …, overlap_policy: cancel}: it ends the run before, and starts another",
@@ -43,13 +43,14 @@ var foreignInSchedule = map[string]string{
 	"expected_within": noDeadline,
 }
 
-// ofSchedule are the keys of a schedule that other systems have in the DAG.
+// ofSchedule lists keys of a schedule that other systems have in the DAG.
 var ofSchedule = []string{
 	"timezone", "start", "end", "except", "jitter", "overlap_policy", "at_once", "pause_on_failure",
 	"catchup", "catchup_window", "catchup_max",
 }
 
-// foreignHint knows what to use in place of a key of another system; "" where the key has none, or a namesake here.
+// foreignHint returns the hint for a key of another system. It returns "" if foreign has no such key, or if the key is valid
+// here.
 func foreignHint(snake string, known []string) string {
 	here := cmp.Or(elsewhere[snake], snake)
 	switch at := foreign[snake]; {
@@ -67,11 +68,11 @@ func foreignHint(snake string, known []string) string {
 	return ""
 }
 
-// brackets are references of other systems, and ours made like them.
+// brackets matches references of other systems in ${{ … }}.
 var brackets = regexp.MustCompile(`\$\{\{[^}\n]*(?:\}\}?)?`)
 
-// noBrackets refuses ${{ … }} in a shell script, where no shell can make sense of it: what is quoted singly, and a here
-// document, may hold it.
+// noBrackets refuses ${{ … }} in a shell script, because no shell accepts it. Text in single quotes may hold it, and so may
+// scripts with a here document.
 func (c *checker) noBrackets(n *node, shell []string) {
 	if n == nil || len(shell) > 0 || strings.Contains(n.text(), "<<") {
 		return
@@ -81,7 +82,7 @@ func (c *checker) noBrackets(n *node, shell []string) {
 	}
 }
 
-// unquoted is a shell script without its comments and what stands between single quotes.
+// unquoted returns a shell script without its comments and without text in single quotes.
 func unquoted(script string) string {
 	var b strings.Builder
 	quote, before := rune(0), '\n'
@@ -104,7 +105,7 @@ func unquoted(script string) string {
 	return b.String()
 }
 
-// commandHint splits a command line as a shell does, where no shell is needed for it.
+// commandHint splits a command line as a shell does, if the command needs no shell.
 func commandHint(line string) string {
 	const asShell = "for a shell command write run:"
 	words, ok := shellWords(line)
@@ -114,7 +115,7 @@ func commandHint(line string) string {
 	return fmt.Sprintf("%s; else command: %s with args: %s", asShell, flowWord(words[0]), flowList(words[1:]))
 }
 
-// shellWords are the words of a command line without anything that only a shell can do.
+// shellWords splits a command line into words. It reports false if the line uses a feature that only a shell has.
 func shellWords(line string) (words []string, ok bool) {
 	var word strings.Builder
 	begun := false
@@ -154,7 +155,7 @@ func flowList(words []string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z./_=+-][A-Za-z0-9./_=+@%-]*$`)
 
-// flowWord is a text as it stands in a YAML list; what would be read as something else is quoted.
+// flowWord formats a text for a YAML list. It quotes text that YAML would read as another type.
 func flowWord(word string) string {
 	reserved := []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "-"}
 	if plainWord.MatchString(word) && !slices.Contains(reserved, strings.ToLower(word)) {

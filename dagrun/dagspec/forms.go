@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// The types that are written in more than one form, and the defaults that are not zero.
+// Types with more than one form in a file, and defaults that are not zero values.
 
 func (s *Spec) preset() {
 	s.Queue, s.OnLost, s.MaxDrives = "default", "retry", 5
@@ -38,7 +38,7 @@ func (e *Depend) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(e).Elem())
 }
 
-// MarshalJSON writes the short form where it says all.
+// MarshalJSON writes the short form if it is complete.
 func (e Depend) MarshalJSON() ([]byte, error) {
 	type long Depend
 	if e.State == "succeeded" {
@@ -55,7 +55,7 @@ func (o *Output) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(o).Elem())
 }
 
-// MarshalJSON writes the short form where it says all.
+// MarshalJSON writes the short form if it is complete.
 func (o Output) MarshalJSON() ([]byte, error) {
 	type long Output
 	if o.Type == "string" {
@@ -72,7 +72,7 @@ func (s *Stdin) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(s).Elem())
 }
 
-// MarshalJSON writes the short form of a text.
+// MarshalJSON writes the short form for a text.
 func (s Stdin) MarshalJSON() ([]byte, error) {
 	type long Stdin
 	if s.Output == "" && s.File == "" {
@@ -89,7 +89,7 @@ func (s *Secret) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(s).Elem())
 }
 
-// MarshalJSON writes the name alone of a secret that is declared elsewhere.
+// MarshalJSON writes the name alone for a secret that the DAG declares.
 func (s Secret) MarshalJSON() ([]byte, error) {
 	type long Secret
 	if s.From == "" {
@@ -111,7 +111,7 @@ func (s *StepSecrets) fromNode(d *decoder, n *node) {
 	}
 }
 
-// MarshalJSON writes the word or the list.
+// MarshalJSON writes the word "all", or the list.
 func (s StepSecrets) MarshalJSON() ([]byte, error) {
 	if s.All {
 		return json.Marshal(allSecrets)
@@ -130,7 +130,7 @@ func (c *ContinueOn) fromNode(d *decoder, n *node) {
 	}
 }
 
-// IsZero says whether nothing is tolerated.
+// IsZero reports whether nothing is tolerated.
 func (c ContinueOn) IsZero() bool {
 	return !c.Failure && !c.Skipped && !c.MarkSuccess && len(c.ExitCode) == 0
 }

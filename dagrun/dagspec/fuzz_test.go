@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzParse holds that no input panics, that problems have places, and that what is accepted compiles and survives JSON.
+// FuzzParse checks that no input panics, that problems have positions, and that accepted files compile and survive JSON.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*/*.*")
 	if err != nil {
@@ -55,7 +55,7 @@ func checkErrors(t *testing.T, err error) {
 		t.Fatalf("%T: %v", err, err)
 	}
 	for i, e := range errs {
-		if e.Msg == "" || e.Line < 0 || e.Column < 0 || len([]rune(e.Source)) > sourceWidth+2 { // what is missing is marked on both sides
+		if e.Msg == "" || e.Line < 0 || e.Column < 0 || len([]rune(e.Source)) > sourceWidth+2 { // a cut is marked on both sides
 			t.Fatalf("%+v", e)
 		}
 		if i > 0 && errs[i-1].Line > e.Line && e.Line > 0 {
@@ -64,7 +64,7 @@ func checkErrors(t *testing.T, err error) {
 	}
 }
 
-// FuzzExpression holds that compiling and evaluating never panic.
+// FuzzExpression checks that compiling and evaluating never panic.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
 		`params.n == 3`, `steps.ok.outputs.text | default("x") == "x"`, `len(filter(params.obj.list, # == 1)) > 0`, `let x = 1; x`,

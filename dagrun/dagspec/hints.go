@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// elsewhere are keys of other tools, and what they are called here.
+// elsewhere maps keys of other tools to the keys here.
 var elsewhere = map[string]string{
 	"needs": "depends", "need": "depends", "requires": "depends", "depends_on": "depends", "dependencies": "depends", "after": "depends",
 	"if": "when", "condition": "when", "precondition": "when", "preconditions": "when", "unless": "when",
@@ -33,7 +33,8 @@ var elsewhere = map[string]string{
 
 var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_steps", "steps", "defaults", "fail_fast", "queue"}
 
-// unknownKeyHint knows the words of other tools, other spellings, other places, and misspellings, in this order.
+// unknownKeyHint looks for the key among, in this order, keys of other tools, other spellings, keys of other places, and
+// similar keys.
 func unknownKeyHint(name string, known []string) string {
 	if name == "secret" && slices.Contains(known, "default") {
 		return "params are stored with the run: use secrets: for what must not be"
@@ -83,13 +84,13 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-// DidYouMean is a hint with the name most like word, or "".
+// DidYouMean returns a hint with the name most similar to word, or "".
 func DidYouMean(word string, known []string) string {
 	hint, _ := nearest(word, known)
 	return hint
 }
 
-// nearest is a did-you-mean.
+// nearest returns a hint with the name most similar to word, and reports whether there is a similar name.
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
@@ -103,7 +104,7 @@ func nearest(word string, known []string) (string, bool) {
 	return "did you mean " + name + "?", true
 }
 
-// distance counts insertions, deletions, replacements and swaps of neighbours.
+// distance returns the number of insertions, deletions, replacements and swaps of neighbours between two words.
 func distance(a, b string) int {
 	if abs(len(a)-len(b)) > 20 {
 		return abs(len(a) - len(b))
@@ -196,7 +197,7 @@ func words(values []any) []string {
 	return list
 }
 
-// oneOf is a list in words.
+// oneOf joins words as alternatives: "a, b or c".
 func oneOf(words []string) string {
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " or " + words[n-1]
@@ -216,7 +217,7 @@ func noun(types []string) string {
 	return oneOf(list)
 }
 
-// show is the node in an error message.
+// show formats the node for an error message.
 func (n *node) show() string {
 	switch n.kind {
 	case kindNull:
@@ -235,7 +236,7 @@ func (n *node) show() string {
 	return fmt.Sprint(n.written())
 }
 
-// written is a scalar as its author wrote it.
+// written returns a scalar as it is written in the file.
 func (n *node) written() any {
 	if n.raw != "" {
 		return n.raw

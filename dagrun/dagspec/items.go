@@ -9,14 +9,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// expander gives the items of a foreach.
+// expander makes the items of a foreach step.
 type expander struct {
 	foreach *Foreach
 	names   *names
-	key     *expression // nil: the index
+	key     *expression // nil: no key is given
 }
 
-// Expand makes one item per element, or per batch of them, keyed by its first.
+// Expand returns one item per element, or one per batch of elements. The key of a batch is the key of its first element.
 func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	list, err := x.list(scope)
 	if err != nil {
@@ -56,10 +56,10 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	return items, nil
 }
 
-// itemName is a text that can stand for its item in a tree, a log and a command line.
+// itemName matches a text that may serve as a key in a tree, a log and a command line.
 var itemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// tellApart says whether items are short texts, each another one: then they are their own keys.
+// tellApart reports whether the items are short, distinct texts. Then each item is its own key.
 func tellApart(list []any) bool {
 	seen := make(map[string]bool, len(list))
 	for _, value := range list {
@@ -92,8 +92,8 @@ func (x *expander) list(scope dagrun.Scope) ([]any, error) {
 	return list, nil
 }
 
-// keys evaluates foreach.key for one element after the other. Together they may cost what one evaluation may, and a little
-// for each.
+// keys evaluates foreach.key for one element after the other. All evaluations together may cost as much as one evaluation,
+// plus a little for each element.
 type keys struct {
 	*expression
 
@@ -121,7 +121,7 @@ func (x *expander) keys(scope dagrun.Scope, n int) (*keys, error) {
 	return k, nil
 }
 
-// of is the key of one element.
+// of returns the key of one element.
 func (k *keys) of(element any) (string, error) {
 	if err := k.meter.see(element, costOfValue); err != nil {
 		return "", fmt.Errorf("%s: %w", k.text, err)
@@ -130,7 +130,7 @@ func (k *keys) of(element any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	value, err := decodeJSON(text) // as expressions of the item will see it
+	value, err := decodeJSON(text) // the value as expressions of the item's task will see it
 	if err != nil {
 		return "", err
 	}

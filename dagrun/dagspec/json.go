@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// readJSON makes a tree of a JSON text.
+// readJSON parses a JSON text into a tree.
 func readJSON(r *report, src []byte) *node {
 	src = bytes.TrimPrefix(src, []byte(bom))
 	j := &jsonReader{report: r, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, col: 1}
@@ -35,16 +35,16 @@ func readJSON(r *report, src []byte) *node {
 
 var errStop = errors.New("stop")
 
-// jsonReader walks tokens and keeps count of lines, so that a large file is looked through once.
+// jsonReader reads tokens and tracks the position as it goes, so that it walks through a large file only once.
 type jsonReader struct {
 	*report
 	src       []byte
 	dec       *json.Decoder
-	offset    int // line and col belong to it
+	offset    int // the offset of line and col
 	line, col int
 }
 
-// here is where the next token starts.
+// here returns the position of the next token.
 func (j *jsonReader) here() pos {
 	to := int(j.dec.InputOffset())
 	for to < len(j.src) && strings.IndexByte(" \t\r\n,:", j.src[to]) >= 0 {
@@ -94,7 +94,7 @@ func (j *jsonReader) refuseNUL(n *node) {
 	}
 }
 
-// number keeps integers exact.
+// number stores a number. Integers stay exact.
 func (j *jsonReader) number(n *node, v json.Number) {
 	n.raw = v.String()
 	if i, err := v.Int64(); err == nil {
@@ -119,7 +119,7 @@ func (j *jsonReader) object(n *node, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := t.(string) // the key of an object is one
+		name, _ := t.(string) // the key of an object is always a string
 		key.value = name
 		j.refuseNUL(key)
 		v, err := j.value(depth + 1)

@@ -5,24 +5,24 @@ import (
 	"reflect"
 )
 
-// exprUnits is what one evaluation may cost: at most about 100 ms of one core, whatever else the machine does meanwhile. A
-// unit is about 5 ns of work. What is counted is the work itself, never the time, so that every worker decides alike.
+// exprUnits limits the cost of one evaluation to about 100 ms of one core. A unit is about 5 ns of work. The meter counts
+// work and not time, so that every worker decides alike, regardless of its load.
 const exprUnits = 20_000_000
 
 const (
-	evalUnits  = 300  // of any evaluation
-	deepestSee = 1000 // levels of lists and maps within each other that an evaluation goes down
+	evalUnits  = 300  // cost of every evaluation
+	deepestSee = 1000 // depth of nested lists and maps that an evaluation may reach
 )
 
-// errCost says that an evaluation cost more than it may.
+// errCost means that an evaluation exceeds its limit.
 var errCost = errors.New("costs more than 100 ms of one core: compute it in a step")
 
-// meter counts what one evaluation costs. It belongs to one goroutine.
+// meter counts the cost of one evaluation. It belongs to one goroutine.
 type meter struct{ limit, spent int }
 
 func newMeter(limit int) *meter { return &meter{limit: limit} }
 
-// spend counts work before it is done, and refuses it when the limit is passed.
+// spend charges for work before it is done. It returns errCost if the work exceeds the limit.
 func (m *meter) spend(units int) error {
 	if units < 0 || units > m.limit-m.spent {
 		m.spent = m.limit
@@ -32,10 +32,10 @@ func (m *meter) spend(units int) error {
 	return nil
 }
 
-// see counts every part of a value, times some units. It looks no further than the limit goes.
+// see charges units for every part of a value. It stops at the limit.
 func (m *meter) see(v any, times int) error { return look{m, times, times / 4}.at(v, 0) }
 
-// look counts the parts of a value: so many units for each, and some more for each level that it is down.
+// look charges for the parts of a value: times units for each part, and slope units more for each level of depth.
 type look struct {
 	*meter
 	times, slope int
@@ -67,7 +67,7 @@ func (l look) at(v any, level int) error {
 	return l.other(reflect.ValueOf(v), level)
 }
 
-// part counts one part, and the bytes of its text.
+// part charges for one part and the bytes of its text.
 func (l look) part(bytes, level int) error {
 	return l.spend(l.times + l.slope*level + l.times*(bytes/8))
 }
@@ -81,7 +81,7 @@ func (l look) list(n int, item func(int) any, level int) error {
 	return l.part(0, level)
 }
 
-// other is about what functions of the library make: lists of numbers, groups.
+// other charges for values that functions of the library return, such as lists of numbers and groups.
 func (l look) other(v reflect.Value, level int) error {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Array:
@@ -98,7 +98,7 @@ func (l look) other(v reflect.Value, level int) error {
 	return l.part(0, level)
 }
 
-// size is the length of a text in bytes, or of a list or map in elements; 0 of anything else.
+// size returns the length of a text in bytes, or the number of elements of a list or map, and 0 for anything else.
 func size(v any) int {
 	switch x := v.(type) {
 	case nil:
@@ -119,7 +119,7 @@ func size(v any) int {
 
 func isText(v any) bool { _, ok := v.(string); return ok }
 
-// isMany says whether a value has parts.
+// isMany reports whether a value has parts.
 func isMany(v any) bool {
 	switch reflect.ValueOf(v).Kind() {
 	case reflect.Slice, reflect.Array, reflect.Map:

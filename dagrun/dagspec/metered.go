@@ -10,14 +10,15 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// What counts the cost of an evaluation as it goes. No expression can name these: they are no identifiers.
+// Names that metered adds to an expression to count its cost. No expression can contain them: they are not valid
+// identifiers.
 const (
 	meterName = "§meter" // the meter of the evaluation, a variable
 	tickName  = "§tick"
 	costName  = "§cost"
 )
 
-// counters are the functions that metered puts into expressions.
+// counters are the functions that metered adds to expressions.
 var counters = []expr.Option{
 	expr.Function(tickName, func(p ...any) (any, error) {
 		return true, p[0].(*meter).spend(p[1].(int)) //nolint:forcetypeassert // the visitor puts them there
@@ -32,16 +33,16 @@ var counters = []expr.Option{
 }
 
 const (
-	costOfCall  = 15 // of counting itself
-	costOfRound = 15 // of one round of a predicate, without what is in it
-	costOfNode  = 4  // of each node of it
+	costOfCall  = 15 // of the counting itself
+	costOfRound = 15 // of one round of a predicate, without its nodes
+	costOfNode  = 4  // of each node of the predicate
 )
 
-// metered has everything counted before it is done whose cost grows with its operands: each round of a predicate, and each
-// operator and function that looks at texts, lists and maps. It comes after guards.
+// metered changes an expression so that work is charged before it is done, if its cost grows with the operands: each round
+// of a predicate, and each operator and function on texts, lists and maps. It runs after guards.
 type metered struct{ variables int }
 
-// Visit sees children before their parents.
+// Visit implements ast.Visitor. It gets children before their parents.
 func (v *metered) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.PredicateNode:
@@ -67,7 +68,7 @@ func (v *metered) Visit(node *ast.Node) {
 
 type nodeCount struct{ nodes int }
 
-// Visit counts.
+// Visit implements ast.Visitor.
 func (c *nodeCount) Visit(*ast.Node) { c.nodes++ }
 
 func (v *metered) binary(node *ast.Node, n *ast.BinaryNode) {
@@ -110,7 +111,7 @@ func (v *metered) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	}
 	for _, arg := range n.Arguments {
 		if _, ok := arg.(*ast.PredicateNode); ok {
-			return // its rounds count
+			return // the rounds are charged instead
 		}
 	}
 	v.bound(node, n.Name, pointers(n.Arguments))
@@ -126,7 +127,7 @@ func (v *metered) call(node *ast.Node, n *ast.CallNode) {
 	}
 }
 
-// counted is a value that is counted when it is there.
+// counted returns a node that computes a value, charges for it, and returns it.
 func (v *metered) counted(op string, value ast.Node) ast.Node {
 	name := v.variable()
 	count := call(costName, &ast.StringNode{Value: op}, &ast.IdentifierNode{Value: name})
@@ -138,8 +139,8 @@ func (v *metered) counted(op string, value ast.Node) ast.Node {
 	return let
 }
 
-// bound computes the operands of a node into variables, counts what the node is going to cost, and then does it. What the
-// count is to know besides comes last.
+// bound replaces a node by three steps: compute the operands into variables, charge for the operation, and run it. The
+// further arguments of the charge are in more.
 func (v *metered) bound(node *ast.Node, op string, operands []*ast.Node, more ...ast.Node) {
 	args := []ast.Node{&ast.StringNode{Value: op}}
 	var names []string
@@ -170,7 +171,7 @@ func (v *metered) variable() string {
 	return "§" + strconv.Itoa(v.variables)
 }
 
-// call is a call of one of the counters.
+// call returns a call of one of the counters.
 func call(name string, args ...ast.Node) ast.Node {
 	return &ast.CallNode{
 		Callee:    &ast.IdentifierNode{Value: name},
@@ -194,7 +195,7 @@ func isConstant(n ast.Node) bool {
 	return false
 }
 
-// isShort says whether a value costs next to nothing to compare or to look up.
+// isShort reports whether a value costs next to nothing to compare or to look up.
 func isShort(n ast.Node) bool {
 	return isConstant(n) || isNumber(n) || n.Type().Kind() == reflect.Bool
 }
@@ -216,8 +217,9 @@ func isNumber(n ast.Node) bool {
 	return false
 }
 
-// programSize is how many instructions a pattern compiles to, about, and 1 for one that does not compile. It is read off the
-// pattern: one that repeats a great part a great many times is not written out for it.
+// programSize returns about how many instructions a pattern compiles to, and 1 for a pattern that does not compile. It
+// estimates the number from the syntax tree, because a pattern may repeat a large part so often that compiling it would take
+// too long.
 func programSize(pattern string) int {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

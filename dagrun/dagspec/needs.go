@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Needs are what must be able to execute the DAG, sorted, each once. A DAG with a need that nobody serves is refused
-// when it is put, never half-obeyed. The needs there are:
+// Needs returns the features that workers must have to execute the DAG, sorted and without duplicates. A DAG with a need
+// that no worker serves is refused when it is put: otherwise a run would execute only in part. The needs there are:
 //
 //	process        a step has run or command
 //	action:NAME    a step has this action, built-in or a registered Go function (noop, wait, approval included)
@@ -17,7 +17,7 @@ import (
 //	secrets:file     a secret comes from a file on the worker
 //	secrets:command  a secret comes from a program that the worker is configured with
 //
-// Everything else in a DAG file every version executes.
+// Every worker of any version executes everything else in a DAG file.
 func (s *Spec) Needs() []string {
 	found := map[string]bool{}
 	for i := range s.Steps {
@@ -56,8 +56,8 @@ func (s *Step) needs(found map[string]bool) {
 	}
 }
 
-// Starts names the DAGs whose runs the DAG starts by dag.run and dag.enqueue, sorted, each once. A name that is made of values is
-// known only to a run, and is left out.
+// Starts returns the names of the DAGs that the DAG starts by dag.run and dag.enqueue, sorted and without duplicates. It
+// leaves out a name with references, because only a run can fill it in.
 func (s *Spec) Starts() []string {
 	found := map[string]bool{}
 	for i := range s.Steps {
@@ -84,7 +84,7 @@ func (s *Step) starts(found map[string]bool) {
 	}
 }
 
-// WidestStep is how many slots a worker must have to run every step.
+// WidestStep returns how many slots a worker needs to run every step.
 func (s *Spec) WidestStep() int {
 	widest := 1
 	for i := range s.Steps {

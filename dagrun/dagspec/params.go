@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// ParamError is one problem with a given param.
+// ParamError is one problem with a param that a submitter gave.
 type ParamError struct {
 	Name string
 	Msg  string
 	Hint string
 }
 
-// Error is one line.
+// Error formats the problem in one line.
 func (e ParamError) Error() string {
 	text := fmt.Sprintf("param %q: %s", e.Name, e.Msg)
 	if e.Hint != "" {
@@ -28,10 +28,10 @@ func (e ParamError) Error() string {
 	return text
 }
 
-// ParamErrors are all problems with the params of a run.
+// ParamErrors is the list of all problems with the params of a run.
 type ParamErrors []ParamError
 
-// Error is a line for each.
+// Error formats one problem per line.
 func (es ParamErrors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -40,9 +40,9 @@ func (es ParamErrors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Params checks the params given for a run and adds the defaults. Texts are taken for integers, numbers and booleans
-// where they read as such. Every declared param is in the result: integers as int64, numbers as float64, one without
-// value as nil. The error is a ParamErrors.
+// Params checks the params given for a run and adds the defaults. It reads a text as an integer, number or boolean if the
+// param has that type. The result holds every declared param: integers as int64, numbers as float64, a param without a value
+// as nil. The error is a ParamErrors.
 func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 	var errs ParamErrors
 	known := map[string]bool{}
@@ -71,7 +71,7 @@ func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// ParamsFromText is Params for texts as a command line has them: a json param is read as JSON.
+// ParamsFromText does the same as Params for texts from a command line. It parses the text of a json param as JSON.
 func (s *Spec) ParamsFromText(given map[string]string) (map[string]any, error) {
 	typed := make(map[string]any, len(given))
 	for name, text := range given {
@@ -105,7 +105,7 @@ func decodeText(text string) (any, error) {
 	return exact(v), nil
 }
 
-// accept gives a value the type of the param, or says why it cannot have it.
+// accept converts a value to the type of the param, or returns why the param cannot have the value.
 func (p *Param) accept(v any) (any, error) {
 	if v == nil {
 		if p.Required {
@@ -183,7 +183,7 @@ func number(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// refuseNUL refuses what Postgres cannot store, however deep.
+// refuseNUL refuses texts with NUL, at any depth: Postgres cannot store them.
 func refuseNUL(v any) error {
 	switch x := v.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Parse reads and checks a DAG file, YAML or JSON by its content. The error is an Errors with all problems found.
+// Parse reads and checks a DAG file. It detects YAML or JSON by the content. The error is an Errors with all problems found.
 func Parse(path string, src []byte) (*Spec, error) {
 	r := newReport(path, src)
 	if !checkBytes(r, src, MaxBytes) {
@@ -22,13 +22,13 @@ func Parse(path string, src []byte) (*Spec, error) {
 	return check(r, readYAML(r, src))
 }
 
-// looksLikeJSON leaves to YAML what only begins like JSON, unless the file's name insists.
+// looksLikeJSON reports whether a file is JSON. A file that only begins like JSON is YAML, unless its name ends in .json.
 func looksLikeJSON(path string, src []byte) bool {
 	text := bytes.TrimLeft(bytes.TrimPrefix(src, []byte(bom)), " \t\r\n")
 	return strings.HasSuffix(path, ".json") || bytes.HasPrefix(text, []byte("{")) && json.Valid(text)
 }
 
-// ParseJSON checks what a program hands in: as Parse, but JSON only and up to MaxJSONBytes.
+// ParseJSON checks JSON from a program. It is Parse for JSON only, with up to MaxJSONBytes.
 func ParseJSON(src []byte) (*Spec, error) {
 	r := newReport("", src)
 	if !checkBytes(r, src, MaxJSONBytes) {
@@ -37,7 +37,8 @@ func ParseJSON(src []byte) (*Spec, error) {
 	return check(r, readJSON(r, src))
 }
 
-// FromJSON reads a stored Spec. Its form is checked; that its parts fit together was checked when it was made.
+// FromJSON reads a stored Spec. It checks the form against the schema, but not whether the parts fit together: that was
+// checked before the Spec was stored.
 func FromJSON(src []byte) (*Spec, error) {
 	r := newReport("", src)
 	if !checkBytes(r, src, MaxJSONBytes) {
@@ -54,7 +55,7 @@ func FromJSON(src []byte) (*Spec, error) {
 	return spec, nil
 }
 
-// UnmarshalJSON is FromJSON.
+// UnmarshalJSON implements json.Unmarshaler with FromJSON.
 func (s *Spec) UnmarshalJSON(src []byte) error {
 	spec, err := FromJSON(src)
 	if err == nil {
@@ -63,7 +64,7 @@ func (s *Spec) UnmarshalJSON(src []byte) error {
 	return err
 }
 
-// check turns a tree into a Spec, or into all that is wrong with it.
+// check turns a tree into a Spec, or returns all its mistakes.
 func check(r *report, root *node) (*Spec, error) {
 	if root == nil || root.bad {
 		return nil, r.err()
@@ -76,7 +77,7 @@ func check(r *report, root *node) (*Spec, error) {
 	return spec, nil
 }
 
-// spec decodes a tree, without what does not belong there.
+// spec decodes a tree. It leaves out nodes that the schema refuses.
 func (r *report) spec(root *node) *Spec {
 	r.structure(root)
 	if root.bad {
@@ -88,7 +89,7 @@ func (r *report) spec(root *node) *Spec {
 	return spec
 }
 
-// Hash names the content: equal for equal meaning, whatever the spelling of the file.
+// Hash returns a hash of the content. Files with the same meaning have the same hash, however they are written.
 func (s *Spec) Hash() string {
 	text, err := json.Marshal(s)
 	if err != nil {

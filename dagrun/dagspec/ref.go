@@ -10,13 +10,13 @@ import (
 // ref is a reference, as a path: params.x, steps.a.outputs.n, env.X, run.id, item.a.b, error.kind.
 type ref struct {
 	path []string
-	part string // how it is written, to find its place
+	part string // the reference as it is written, to find its position
 }
 
 func (f ref) root() string   { return f.path[0] }
 func (f ref) String() string { return strings.Join(f.path, ".") }
 
-// step is the step a reference is about, "" for none.
+// step returns the step that a reference names, or "".
 func (f ref) step() string {
 	if f.root() == "steps" && len(f.path) > 1 {
 		return f.path[1]
@@ -26,12 +26,12 @@ func (f ref) step() string {
 
 func (f ref) isOutput() bool { return f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" }
 
-// mayLack reports whether the reference is to the time of a run that only schedules give.
+// mayLack reports whether the reference is to a time that only runs of schedules have.
 func (f ref) mayLack() bool {
 	return f.root() == "run" && len(f.path) > 1 && f.path[1] == "previous_logical_at"
 }
 
-// rest is what is left behind the value a reference names: a path into JSON.
+// rest returns the path into the JSON value that a reference names.
 func (f ref) rest() []string {
 	switch f.root() {
 	case "steps":
@@ -42,7 +42,7 @@ func (f ref) rest() []string {
 	return f.path[1:]
 }
 
-// valueType is what is known about a value before it is there.
+// valueType is the type of a value as far as it is known before the run.
 type valueType uint8
 
 const (
@@ -63,7 +63,7 @@ var (
 	runFields = map[string]valueType{
 		"id": typeInteger, "logical_at": typeTime, "state": typeString, "failed": typeList,
 		"generation": typeInteger, "dag": typeString, "previous_logical_at": typeTime,
-		"schedule": typeAny, // a text, or null: so that to compare it is no error where no schedule made the run
+		"schedule": typeAny, // a text, or null: the type lets an expression compare it with null in a run that no schedule made
 	}
 	itemsFields = map[string]valueType{"total": typeInteger, "succeeded": typeInteger, "failed": typeInteger, "skipped": typeInteger}
 	errorFields = map[string]valueType{
@@ -73,32 +73,32 @@ var (
 	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger}
 )
 
-// place is where a text of the file stands, as far as names are concerned.
+// place is the part of the file in which a text stands. It decides which names the text may use.
 type place uint8
 
 const (
 	inStep place = iota
-	inDAG        // env of the DAG: no step is known
+	inDAG        // env of the DAG: no step may be named
 	inInit       // the init handler: no step has run
 	inHandler
-	inPublish // own outputs are known
+	inPublish // the outputs of the step itself are known
 )
 
-// names are what a text may refer to.
+// names are the names that a text may refer to.
 type names struct {
 	spec    *Spec
 	steps   map[string]*Step
-	vague   vague // what could not be read: references to it are not judged
+	vague   vague // unreadable parts of the file: references to them are not checked
 	params  map[string]*Param
 	place   place
-	self    string            // id of the step, "" in handlers
-	item    string            // the name of the item, "" outside foreach
-	failure bool              // error is known
-	secret  bool              // secrets may go here
-	field   string            // args where the text is an argument
+	self    string            // id of the step that has the text, "" in handlers
+	item    string            // name of the item, "" outside foreach
+	failure bool              // error may be named
+	secret  bool              // secrets may be named
+	field   string            // "args" if the text is an argument
 	env     map[string]string // of the step
 	secrets map[string]Secret // of the DAG and the step
-	all     []Secret          // of the DAG and all its steps
+	all     []Secret          // of the DAG and of all its steps
 }
 
 func newNames(spec *Spec) *names {
@@ -117,7 +117,7 @@ func newNames(spec *Spec) *names {
 	return n
 }
 
-// of are the names known in a step.
+// of returns the names that the texts of a step may use.
 func (n *names) of(s *Step) *names {
 	own := *n
 	own.place, own.self, own.env = inStep, s.ID, s.Env
@@ -139,24 +139,24 @@ func (n *names) withFailure() *names {
 	return &own
 }
 
-// in are the names known in a field.
+// in returns the names that the text of a field may use.
 func (n *names) in(field string) *names {
 	own := *n
 	own.field = field
 	return &own
 }
 
-// withSecrets are the names known where secrets may go.
+// withSecrets returns the names for a place that may hold secrets.
 func (n *names) withSecrets() *names {
 	own := *n
 	own.secret = true
 	return &own
 }
 
-// problem is what is wrong with a part of a text.
+// problem is a mistake in a part of a text.
 type problem struct{ part, msg, hint string }
 
-// check says what type a reference has, or what is wrong with it.
+// check returns the type of a reference, or the mistake in it.
 func (n *names) check(f ref) (valueType, *problem) {
 	switch f.root() {
 	case "params":
@@ -223,7 +223,7 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 		return 0, f.wrong("only a param of type json has parts", "param %q is a %s", p.Name, p.Type)
 	}
 	if !p.Required && p.Default == nil {
-		return typeAny, nil // may have no value
+		return typeAny, nil // an optional param may have no value
 	}
 	return paramTypes[p.Type], nil
 }
@@ -276,13 +276,14 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	return outputTypes[t], nil
 }
 
-// gathers says whether the outputs of a step are lists: with foreach, but for what an item's publish sees of its own.
+// gathers reports whether the outputs of a step are lists: those of a foreach step are. The publish of an item sees the
+// single outputs of its item.
 func (n *names) gathers(id string) bool {
 	s := n.steps[id]
 	return s != nil && s.Foreach != nil && (n.place != inPublish || n.self != id)
 }
 
-// output finds a declared output: by outputs, by a precomputed result, or by what the action always gives.
+// output finds a declared output: by outputs, by a precomputed result, or by the outputs that the action always has.
 func (s *Step) output(name string) (kind string, known []string, ok bool) {
 	all := map[string]string{}
 	if s.Result != nil {
@@ -305,7 +306,7 @@ func (s *Step) output(name string) (kind string, known []string, ok bool) {
 	return kind, sortedKeys(all), ok
 }
 
-// field checks the i-th part of a reference, the last one, against what there is.
+// field checks the i-th part of a reference, which must be its last part, against the known names.
 func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 	what := strings.Join(f.path[:min(i, len(f.path))], ".")
 	if len(f.path) <= i {

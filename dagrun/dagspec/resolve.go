@@ -7,25 +7,25 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Resolved is what a task gets: a step's texts with all references filled in.
+// Resolved holds a step's texts for one task, with all references filled in.
 type Resolved struct {
 	Name   string
 	Labels map[string]string
-	Env    map[string]string // of the DAG and the step, the step's own last
+	Env    map[string]string // of the DAG and the step; the step's own variables win
 	Args   []string
 	Stdin  *string // nil: none, or StdinFile
 	With   map[string]any
 
 	StdinFile string
 
-	ShownURL  string            // url of With if it holds secrets, with references in the place of values; set by Reveal
-	Secrets   []Secret          // that must be read before Reveal, by name
+	ShownURL  string            // With.url if it holds secrets, with the references in place of the secrets' values; set by Reveal
+	Secrets   []Secret          // secrets that must be read before Reveal, by name
 	Declared  []Secret          // of the whole DAG
-	sealed    map[string]sealed // variables that hold secrets
-	variables []string          // secrets that are variables by their own names
+	sealed    map[string]sealed // variables with texts that hold secrets
+	variables []string          // secrets that are variables under their own names
 }
 
-// Resolve fills in the references of a step that came out of a Graph. What has no value is an error: the task is
+// Resolve fills in the references of a step that came out of a Graph. A reference without a value is an error: the task is
 // then `failed: config`. Secrets stay sealed until Reveal.
 func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	v, err := newView(scope, s.names)
@@ -35,19 +35,19 @@ func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	return v.resolve(s)
 }
 
-// ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that just succeeded.
+// ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that has just succeeded.
 func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
 	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
 }
 
-// ownOutputs shows a step its own outputs before they are anybody else's.
+// ownOutputs is a Scope that shows a step its own outputs before other steps can see them.
 type ownOutputs struct {
 	dagrun.Scope
 	id      string
 	outputs dagrun.JSON
 }
 
-// Step shows the body's outputs under the step's own id.
+// Step returns the view of a step, with the body's outputs if it is the step itself.
 func (o ownOutputs) Step(id string) (dagrun.StepView, bool) {
 	s, ok := o.Scope.Step(id)
 	if id == o.id {
@@ -136,7 +136,7 @@ func (v *view) texts(field string, m map[string]string) (map[string]string, erro
 	return filled, nil
 }
 
-// text fills in a text that no secret may go into.
+// text fills in the references of a text that must not hold secrets.
 func (v *view) text(field, text string) (string, error) {
 	pieces, err := v.pieces(field, text)
 	if err != nil {
@@ -149,7 +149,7 @@ func (v *view) text(field, text string) (string, error) {
 	return plain, nil
 }
 
-// filled is a text, or what it is until its secrets are read.
+// filled returns a text with its references filled in, or a sealed text if it has secrets.
 func (v *view) filled(field, text string) (any, error) {
 	pieces, err := v.pieces(field, text)
 	if err != nil {
@@ -161,7 +161,7 @@ func (v *view) filled(field, text string) (any, error) {
 	return pieces, nil
 }
 
-// pieces fills in a text, but for its secrets.
+// pieces fills in all references of a text except those to secrets.
 func (v *view) pieces(field, text string) (sealed, error) {
 	t, problems := parseTemplate(text)
 	if len(problems) > 0 {
@@ -190,7 +190,7 @@ func (v *view) pieces(field, text string) (sealed, error) {
 	return out, nil
 }
 
-// span is the value of one reference.
+// span returns the value of one reference.
 func (v *view) span(field string, s span) (any, error) {
 	value, err := v.value(*s.ref)
 	switch {
@@ -204,7 +204,7 @@ func (v *view) span(field string, s span) (any, error) {
 	return value, nil
 }
 
-// fill resolves a value of any shape; a text that is one reference keeps the type of what it refers to.
+// fill resolves a value of any shape. A text that consists of one reference keeps the type of the referenced value.
 func (v *view) fill(field string, value any) (any, error) {
 	switch x := value.(type) {
 	case string:
@@ -238,7 +238,7 @@ func (v *view) fill(field string, value any) (any, error) {
 	return value, nil
 }
 
-// plainTime is a value as JSON has it.
+// plainTime converts a time to a text, because JSON has no times. It returns any other value unchanged.
 func plainTime(v any) any {
 	if t, ok := v.(time.Time); ok {
 		return t.Format(time.RFC3339Nano)

@@ -24,7 +24,7 @@ func (s *Schedule) preset() {
 	s.Timezone, s.Enabled, s.AtOnce = "UTC", true, 1
 }
 
-// fromNode reads a map, or a text, which is a cron expression.
+// fromNode reads a map, or a text that is a cron expression.
 func (s *Schedule) fromNode(d *decoder, n *node) {
 	if n.kind == kindString {
 		s.Cron = n.text()
@@ -44,13 +44,13 @@ func (s *Schedule) fromNode(d *decoder, n *node) {
 	}
 	if s.OverlapPolicy == "" {
 		s.OverlapPolicy = "skip"
-		if s.Catchup { // else the first missed time would have the others skipped
+		if s.Catchup { // with skip, the first missed time would make the schedule skip the others
 			s.OverlapPolicy = "all"
 		}
 	}
 }
 
-// Timing is when a checked schedule fires, for schedule.New.
+// Timing converts a checked schedule for schedule.New.
 func (s *Schedule) Timing() schedule.Timing {
 	moment := func(text string) time.Time {
 		t, _ := parseMoment(text)
@@ -61,7 +61,7 @@ func (s *Schedule) Timing() schedule.Timing {
 	}
 }
 
-// timing is what the file says of the times, in words: the name of a schedule without one.
+// timing returns the timing as the file gives it, as one text. It is the name of a schedule without a name.
 func (s *Schedule) timing() string {
 	switch {
 	case s.Cron != "":
@@ -72,14 +72,15 @@ func (s *Schedule) timing() string {
 	return "every " + s.Every.String()
 }
 
-// parseMoment reads RFC 3339 into UTC, as exact as the database. It refuses years that cannot be written so, and the zero time.
+// parseMoment reads an RFC 3339 time into UTC, with the precision of the database. It refuses the zero time, and years that
+// RFC 3339 cannot express.
 func parseMoment(text string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, text)
 	t = t.UTC().Truncate(time.Microsecond)
 	return t, err == nil && t.Year() >= 1 && t.Year() <= 9999 && !t.IsZero()
 }
 
-// listOrOne are the good items of a list, or the one value that stands for a list.
+// listOrOne returns the valid items of a list, or the one value in place of a list.
 func (n *node) listOrOne() iter.Seq[*node] {
 	if n != nil && n.kind != kindList {
 		return slices.Values([]*node{n})
@@ -98,7 +99,7 @@ func (c *checker) schedules() {
 	}
 }
 
-// scheduleName checks the name, which is the timing's text where the file gives none and the timing is known.
+// scheduleName checks the name. Without a name the timing's text is the name, if the timing is known.
 func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string]pos) {
 	at := n
 	if named := n.get("name"); named != nil {
@@ -121,7 +122,7 @@ func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string
 	c.twice(seen, s.Name, at, "schedule")
 }
 
-// timings counts the keys of a schedule that say when.
+// timings returns how many of cron, every and at a schedule has.
 func (n *node) timings() int {
 	given := 0
 	for _, key := range []string{"cron", "every", "at"} {
@@ -153,7 +154,7 @@ func (c *checker) schedule(s *Schedule, n *node) {
 	c.scheduleParams(s, n)
 }
 
-// timing checks when a schedule fires, and reports whether its times are known. What the schema has refused is not judged again.
+// timing checks when a schedule fires, and reports whether its times are known. It skips values that the schema refused.
 func (c *checker) timing(s *Schedule, n *node) bool {
 	t := schedule.Timing{Cron: s.Cron, Every: s.Every.Std(), Timezone: s.Timezone, Except: s.Except}
 	readable := c.moment(n, "at", &t.At)
@@ -170,7 +171,7 @@ func (c *checker) timing(s *Schedule, n *node) bool {
 		return false
 	}
 	if n.has("every") && t.Every == 0 {
-		t.Every = 1 // given, and as much too short
+		t.Every = 1 // a value is given, and the next check refuses it as too short
 	}
 	problems := schedule.Check(t)
 	for _, p := range problems {
@@ -182,7 +183,7 @@ func (c *checker) timing(s *Schedule, n *node) bool {
 	return len(problems) == 0
 }
 
-// moment reads a time of a schedule, and reports whether it is good or not given.
+// moment reads a time of a schedule. It reports whether the time is valid or not given.
 func (c *checker) moment(n *node, key string, into *time.Time) bool {
 	v := n.get(key)
 	if v == nil {
@@ -200,13 +201,13 @@ func (c *checker) moment(n *node, key string, into *time.Time) bool {
 	return ok
 }
 
-// cronLike reports whether a text is five or six words, as a cron expression is.
+// cronLike reports whether a text has five or six words, like a cron expression.
 func cronLike(text string) bool {
 	fields := len(strings.Fields(text))
 	return fields == 5 || fields == 6
 }
 
-// timingHint knows a schedule that was written as its name would be.
+// timingHint returns a hint for a schedule that was written in the form of its name.
 func timingHint(n *node, wrong *schedule.Error) string {
 	if key, rest, _ := strings.Cut(n.text(), " "); key == "every" || key == "at" {
 		if span, ok := spelledOut(rest); ok {
@@ -217,7 +218,7 @@ func timingHint(n *node, wrong *schedule.Error) string {
 	return wrong.Hint
 }
 
-// timingPos is where the value stands that an error of the clock is about.
+// timingPos returns the position of the value that a timing error is about.
 func timingPos(n *node, wrong *schedule.Error) pos {
 	v := n.get(wrong.Field)
 	if wrong.Field == "except" {
@@ -240,7 +241,7 @@ func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 	}
 	clock, err := schedule.New(t)
 	if err != nil {
-		return // Check has passed it
+		return // not reached: schedule.Check has accepted t
 	}
 	if gap := clock.ShortestGap(); s.Jitter.Std() >= gap {
 		hint := fmt.Sprintf("make it shorter than %s, the shortest time between two runs", Duration(gap.Milliseconds()))
@@ -248,7 +249,7 @@ func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 	}
 }
 
-// scheduleParams checks a schedule's params as a run's would be.
+// scheduleParams checks a schedule's params like those of a run.
 func (c *checker) scheduleParams(s *Schedule, n *node) {
 	if n.has("params") && n.get("params") == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oarlock.put_dag reads these keys, whatever the form of the file.
+// oarlock.put_dag reads these keys, in whatever form the file has the schedule.
 func TestSchedule_IsStoredAsAMap(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestSchedule_IsStoredAsAMap(t *testing.T) {
 	}
 }
 
-// Where a schedule starts runs, nobody has to offer anything for that.
+// A schedule alone creates no need: every worker can serve it.
 func TestSchedule_IsNoNeed(t *testing.T) {
 	t.Parallel()
 	spec := mustParse(t, "name: x\nschedule: '0 3 * * *'\nsteps: [{id: a, action: noop}]\n")

@@ -17,7 +17,7 @@ import (
 //go:embed schema.json
 var schemaText []byte
 
-// Schema is the JSON Schema (draft 7) of DAG files.
+// Schema returns the JSON Schema (draft 7) of DAG files.
 func Schema() []byte { return bytes.Clone(schemaText) }
 
 const schemaURL = "dag.json"
@@ -39,7 +39,7 @@ type compiledSchema struct {
 	validator *jsonschema.Schema
 }
 
-// at is the part of the schema that a validator's URL points to.
+// at returns the part of the schema that a URL from the validator points to.
 func (s *compiledSchema) at(url string) map[string]any {
 	_, pointer, _ := strings.Cut(url, "#")
 	at := s.doc
@@ -60,7 +60,7 @@ func (s *compiledSchema) at(url string) map[string]any {
 	return m
 }
 
-// structure reports everything the schema does not allow and marks the nodes, so that later checks leave them out.
+// structure reports every mistake that the schema finds, and marks the bad nodes so that later checks skip them.
 func (r *report) structure(root *node) {
 	err := schema().validator.Validate(root.plain())
 	if failed, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
@@ -77,7 +77,7 @@ type structure struct {
 	root  *node
 	lists map[*node][]*node
 	maps  map[*node]map[string]*node
-	marks []*node // bad ones; marked at the end, because locations count the items that were good before
+	marks []*node // bad nodes; they are marked at the end, because a location counts the items that were good before
 }
 
 func (s *structure) walk(e *jsonschema.ValidationError) {
@@ -90,7 +90,7 @@ func (s *structure) walk(e *jsonschema.ValidationError) {
 	}
 }
 
-// follow finds the node of a location, and the words for it: the last key on the way.
+// follow returns the node at a location, and the last key on the way there.
 func (s *structure) follow(location []string) (*node, string) {
 	n, key := s.root, ""
 	for _, token := range location {
@@ -116,7 +116,7 @@ func (s *structure) entry(n *node, key string) *node {
 	return entries[key]
 }
 
-// item counts good items only, as plain does.
+// item returns the i-th good item. It does not count bad items, because plain leaves them out.
 func (s *structure) item(n *node, i int) *node {
 	items, ok := s.lists[n]
 	if !ok {
@@ -140,7 +140,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 			s.add(n.pos(), missingHint(name, title), "%s is missing", name)
 		}
 		if len(e.InstanceLocation) == 0 || strings.HasSuffix(e.SchemaURL, "/definitions/step") {
-			return // worth looking into all the same
+			return // n is not marked as bad: later checks look at the rest of it
 		}
 	case *fault.Enum:
 		hint, _ := nearest(n.text(), words(k.Want))
@@ -171,7 +171,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	s.marks = append(s.marks, n)
 }
 
-// mismatch is the general case: what is there is not what is meant.
+// mismatch reports a value of the wrong type.
 func (s *structure) mismatch(n *node, key, title string, want []string) {
 	if n.kind == kindNull {
 		s.add(n.pos(), "give it one, or remove the key", "%s has no value", subject(key))

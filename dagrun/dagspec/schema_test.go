@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// schemaOf are the Go types that hold what the definitions of the schema describe ("" is the whole).
+// schemaOf lists the Go types for the definitions of the schema ("" is the whole file).
 var schemaOf = map[string]reflect.Type{
 	"": reflect.TypeFor[Spec](), "param": reflect.TypeFor[Param](), "secret": reflect.TypeFor[Secret](),
 	"schedule": reflect.TypeFor[Schedule](), "retry_policy": reflect.TypeFor[RetryPolicy](), "kill": reflect.TypeFor[Kill](),
@@ -112,7 +112,7 @@ func TestSchema_KindsOfFieldsAreThoseOfGo(t *testing.T) {
 			switch f {
 			case reflect.TypeFor[Duration]():
 				want = []string{"string"}
-			case reflect.TypeFor[[]Schedule](): // one of them may be a text
+			case reflect.TypeFor[[]Schedule](): // an element may be a text
 				want = append([]string{"string"}, want...)
 			}
 			for _, got := range typesOf(part) {

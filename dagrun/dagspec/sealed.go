@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// sealed is a text with secrets in it that nobody has read yet.
+// sealed is a text with references to secrets that have not been read yet.
 type sealed []piece
 
 // piece is a literal, or the name of a secret.
 type piece struct{ text, secret string }
 
-// plain is the text of what has no secret in it.
+// plain returns the text if it has no secret in it.
 func (s sealed) plain() (string, bool) {
 	var b strings.Builder
 	for _, p := range s {
@@ -34,7 +34,7 @@ func (s sealed) reveal(values map[string]string) string {
 	return b.String()
 }
 
-// shown is the text with each secret as a DAG refers to it.
+// shown returns the text with each secret written as a reference.
 func (s sealed) shown() string {
 	var b strings.Builder
 	for _, p := range s {
@@ -46,8 +46,8 @@ func (s sealed) shown() string {
 	return b.String()
 }
 
-// Reveal fills in the secrets, by name, and gives those that are variables of the body. Every one of Secrets must be there.
-// Keep what it fills in out of everything that is stored.
+// Reveal fills in the secrets by name, and returns the secrets that are variables of the body. values must hold every one of
+// Secrets. The caller must not store anything that Reveal fills in.
 func (r *Resolved) Reveal(values map[string]string) (variables map[string]string) {
 	for name, text := range r.sealed {
 		r.Env[name] = text.reveal(values)
@@ -88,7 +88,7 @@ func revealed(value any, values map[string]string) any {
 	return value
 }
 
-// want lists the secrets that must be read: those in texts, and those that are variables.
+// want lists the secrets that must be read: secrets in texts, and secrets that are variables.
 func (r *Resolved) want(s *Step) error {
 	found := map[string]bool{}
 	for _, text := range r.sealed {
@@ -137,10 +137,11 @@ func namesIn(value any, found map[string]bool) {
 	}
 }
 
-// hasVariables says whether a body has an environment: commands, and functions of the worker's program.
+// hasVariables reports whether a body has an environment: commands have one, and so have functions of a program that embeds
+// a worker.
 func (s *Step) hasVariables() bool { return builtins[s.Action] == nil }
 
-// named are the secrets that a step lists under secrets:.
+// named returns the secrets that a step lists under secrets:.
 func (s *Step) named() []string {
 	switch {
 	case s.Secrets == nil:
@@ -159,7 +160,7 @@ func (s *Step) named() []string {
 	return list
 }
 
-// AllSecrets are those of the DAG and of its steps, in no certain order.
+// AllSecrets returns the secrets of the DAG and of its steps, in no certain order.
 func (s *Spec) AllSecrets() []Secret {
 	all := slices.Clone(s.Secrets)
 	s.eachBody(func(b *Step) {
@@ -175,7 +176,7 @@ func (s *Spec) AllSecrets() []Secret {
 	return all
 }
 
-// eachBody visits every step and handler, and the bodies within them.
+// eachBody calls visit for every step and handler, and for their publishes and replacements.
 func (s *Spec) eachBody(visit func(*Step)) {
 	for i := range s.Steps {
 		s.Steps[i].eachBody(visit)
@@ -197,8 +198,9 @@ func (s *Step) eachBody(visit func(*Step)) {
 	}
 }
 
-// environment resolves what the DAG and the step say, each seeing only the layers below. A variable of the DAG that the step
-// has too is left out, and one that holds a secret where the body has no environment.
+// environment resolves env of the DAG and of the step. The variables of a layer see only the layers below it. It leaves out
+// a variable of the DAG that the step has too. If the body has no environment, it also leaves out variables that hold
+// secrets.
 func (v *view) environment(s *Step, out *Resolved) error {
 	out.Env = map[string]string{}
 	for level := 1; level <= 2; level++ {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// standardFlag is what most programs want before a script: all shells, Python, psql.
+// standardFlag is the flag that most programs take before a script: all shells, Python, psql.
 const standardFlag = "-c"
 
-// scriptFlags are those of interpreters for which -c means something else. The first is the one to propose.
+// scriptFlags lists the flags of interpreters for which -c means something else. The first flag is the one to propose.
 var scriptFlags = map[string][]string{
 	"node": {"-e", "--eval", "-p", "--print"}, "nodejs": {"-e", "--eval", "-p", "--print"}, "bun": {"-e", "--eval", "-p", "--print"},
 	"ruby": {"-e"}, "perl": {"-e", "-E"}, "php": {"-r", "--run"}, "lua": {"-e"}, "Rscript": {"-e"}, "elixir": {"-e", "--eval"},
 	"osascript": {"-e"}, "groovy": {"-e"}, "pwsh": {"-Command", "-c"}, "powershell": {"-Command", "-c"},
 }
 
-// cluster is one of several letters that ends with the flag, as in bash -ec or python3 -Ic.
+// cluster matches several one-letter flags in one word that ends with c, as in bash -ec or python3 -Ic.
 var cluster = regexp.MustCompile(`^-[A-Za-z]+c$`)
 
-// ShellCommand is what a shell of `shell:` is started with: all but the flag before a script, and that flag. The last element
-// may be that flag; where it is not, -c is meant.
+// ShellCommand splits a shell of `shell:` into the program with its arguments and the flag before a script. The flag is the
+// last element if that is such a flag, and -c otherwise. A word like -ec is split into -e and -c.
 func ShellCommand(shell []string) (program []string, flag string) {
 	if len(shell) < 2 {
 		return shell, standardFlag
@@ -44,7 +44,7 @@ func ShellCommand(shell []string) (program []string, flag string) {
 	return shell, standardFlag
 }
 
-// isPOSIX says whether letters behind one dash are flags of their own: in shells and Python.
+// isPOSIX reports whether letters behind one dash are separate flags, as in shells and Python.
 func isPOSIX(words []string) bool {
 	for _, word := range words {
 		base := strings.TrimRight(path.Base(word), "0123456789.")
@@ -67,7 +67,7 @@ func (c *checker) shell(n *node) {
 	}
 }
 
-// CheckShell says what is wrong with a shell, and what to write instead; "" for nothing.
+// CheckShell returns what is wrong with a shell and what to write instead, or "" for a good shell.
 func CheckShell(shell []string) (msg, hint string) {
 	if len(shell) == 0 {
 		return "", ""

@@ -13,7 +13,7 @@ type Spec struct {
 	Timeout        Duration          `json:"timeout,omitempty"`          // of the whole run, waiting and paused time excluded
 	QueueTimeout   Duration          `json:"queue_timeout,omitempty"`
 	FailFast       bool              `json:"fail_fast,omitempty"`
-	OnLost         string            `json:"on_lost"` // retry or fail, for steps that do not say
+	OnLost         string            `json:"on_lost"` // retry or fail, for steps without on_lost
 	MaxDrives      int               `json:"max_drives"`
 	ParamDefs      []Param           `json:"params,omitempty"`
 	Allow          Allow             `json:"allow,omitzero"`
@@ -42,7 +42,7 @@ type Param struct {
 	Description string   `json:"description,omitempty"`
 }
 
-// Allow says what a submitter may override, and whether a submitter may manage schedules of its own for the DAG.
+// Allow lists what a submitter may override, and whether a submitter may manage schedules of its own for the DAG.
 type Allow struct {
 	Queue     bool `json:"queue,omitempty"`
 	Priority  bool `json:"priority,omitempty"`
@@ -50,21 +50,22 @@ type Allow struct {
 	Schedules bool `json:"schedules,omitempty"`
 }
 
-// Secret is a value that the worker reads right before a body starts. From is "" where a step names one of the DAG's.
+// Secret is a value that the worker reads right before a body starts. From is "" if a step refers to a secret of the DAG by
+// name.
 type Secret struct {
 	Name string `json:"name"`
 	From string `json:"from"` // env, file or command
-	Key  string `json:"key"`  // the variable's name, the file's path, or what the worker's command is asked for
+	Key  string `json:"key"`  // the variable's name, the file's path, or the key that the worker's command gets
 }
 
 // StepSecrets are the secrets that a body gets as variables.
 type StepSecrets struct {
-	All  bool // all of the DAG's
+	All  bool // all secrets of the DAG
 	List []Secret
 }
 
-// Schedule starts runs by time: one of Cron, Every and At is set. Times are RFC 3339, in UTC where a file gave another offset;
-// "" is not given. Its JSON always is a map, which oarlock.put_dag reads.
+// Schedule starts runs by time: one of Cron, Every and At is set. Times are RFC 3339, converted to UTC; "" means not given.
+// Its JSON is always a map, which oarlock.put_dag reads.
 type Schedule struct {
 	Name           string            `json:"name"` // the schedule's identity within the DAG; not given: the timing's text
 	Cron           string            `json:"cron,omitempty"`
@@ -77,16 +78,16 @@ type Schedule struct {
 	Jitter         Duration          `json:"jitter,omitempty"`
 	Params         map[string]any    `json:"params,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
-	Enabled        bool              `json:"enabled"`                    // false: nothing but a check of the file looks at it
+	Enabled        bool              `json:"enabled"`                    // false: the schedule is checked and otherwise ignored
 	OverlapPolicy  string            `json:"overlap_policy"`             // skip, all, latest, cancel or allow; not given: skip, with Catchup all
-	AtOnce         int               `json:"at_once"`                    // unfinished runs from which on OverlapPolicy counts
-	PauseOnFailure int               `json:"pause_on_failure,omitempty"` // failed runs in a row after which it pauses; 0: never
+	AtOnce         int               `json:"at_once"`                    // unfinished runs from which on OverlapPolicy applies
+	PauseOnFailure int               `json:"pause_on_failure,omitempty"` // failed runs in a row that pause the schedule; 0: never
 	Catchup        bool              `json:"catchup,omitempty"`
 	CatchupWindow  Duration          `json:"catchup_window,omitempty"` // 0: no bound
 	CatchupMax     int               `json:"catchup_max,omitempty"`    // 0 without Catchup
 }
 
-// Retention says how long finished runs are kept; 0 = no bound.
+// Retention is how long finished runs are kept; 0 = no limit.
 type Retention struct {
 	Days     int `json:"days"`
 	Runs     int `json:"runs"`
@@ -102,8 +103,8 @@ type Handlers struct {
 	Exit    *Step `json:"exit,omitempty"`
 }
 
-// Step is one step, and also what a handler, a replacement or a publish is made of: those have fewer fields (see the
-// definitions handler, replacement and publish of the schema).
+// Step is a step, a handler, a replacement or a publish. The last three have fewer fields: see the definitions handler,
+// replacement and publish of the schema.
 type Step struct {
 	ID          string   `json:"id,omitempty"`
 	Name        string   `json:"name,omitempty"`
@@ -143,7 +144,7 @@ type Step struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	Cache         *Cache            `json:"cache,omitempty"`
 
-	names *names // of a step in a Graph: what its texts may refer to
+	names *names // of a step in a Graph: the names that its texts may use
 }
 
 // Depend is one dependency; State is succeeded, finished or started.
@@ -158,21 +159,21 @@ type Result struct {
 	Outputs  map[string]any `json:"outputs,omitempty"`
 }
 
-// Stdin is what the body reads: a text, an output by its reference (steps.x.outputs.y), or a file.
+// Stdin is the input of a body: a text, an output by its reference (steps.x.outputs.y), or a file.
 type Stdin struct {
 	Text   string `json:"text,omitempty"`
 	Output string `json:"output,omitempty"`
 	File   string `json:"file,omitempty"`
 }
 
-// Kill says how a body is ended.
+// Kill is how a body is stopped.
 type Kill struct {
 	Signal    string   `json:"signal"`
 	Grace     Duration `json:"grace"`
-	Leftovers string   `json:"leftovers,omitempty"` // keep: what the body left behind lives on
+	Leftovers string   `json:"leftovers,omitempty"` // keep: processes that the body left behind stay alive
 }
 
-// RetryPolicy bounds and spaces the attempts after a failed one.
+// RetryPolicy limits and spaces the attempts after a failed one.
 type RetryPolicy struct {
 	Limit       int      `json:"limit,omitempty"`
 	Interval    Duration `json:"interval"`
@@ -190,7 +191,7 @@ type ErrorRule struct {
 	With []Step `json:"with,omitempty"`
 }
 
-// ContinueOn tolerates ends that would stop the children.
+// ContinueOn tolerates failures and skips that would keep the children from starting.
 type ContinueOn struct {
 	Failure     bool  `json:"failure,omitempty"`
 	Skipped     bool  `json:"skipped,omitempty"`
@@ -204,7 +205,7 @@ type Output struct {
 	Type string `json:"type"`
 }
 
-// Foreach makes one task per item, or per Batch items.
+// Foreach makes one task per item, or one per Batch items.
 type Foreach struct {
 	Items         Items  `json:"items"`
 	As            string `json:"as"`
@@ -215,7 +216,7 @@ type Foreach struct {
 	FailFast      bool   `json:"fail_fast,omitempty"`
 }
 
-// Items is a list, or one reference that gives one.
+// Items is a list, or one reference to a list.
 type Items struct {
 	List []any
 	Ref  string
@@ -234,5 +235,5 @@ type Cache struct {
 	Scope string   `json:"scope"`         // submitter: for runs of the same submitter; dag: for all runs of the DAG
 }
 
-// Shared says whether runs of other submitters find the outputs, too.
+// Shared reports whether runs of other submitters may use the outputs too.
 func (c *Cache) Shared() bool { return c.Scope == "dag" }

@@ -14,7 +14,7 @@ type template []span
 type span struct {
 	literal string
 	ref     *ref
-	orElse  *any // of default(), nil without one
+	orElse  *any // value of default(); nil: no default
 }
 
 var (
@@ -55,7 +55,7 @@ func parseTemplate(text string) (template, []problem) {
 	return append(t, span{literal: literal + text}), problems
 }
 
-// closing finds the brace that ends a reference, past those in a default value.
+// closing returns the index of the brace that ends a reference. It skips braces in a default value.
 func closing(text string) int {
 	quoted, depth := false, 0
 	for i := 2; i < len(text); i++ {
@@ -113,7 +113,7 @@ func referenceHint(body string) string {
 	return "references are names such as ${params.day} or ${steps.a.outputs.n}; to compute, do it in the step, or write $${ for a literal ${"
 }
 
-// refs are the references of a text.
+// refs returns the references of a text.
 func (t template) refs() []ref {
 	var list []ref
 	for _, s := range t {
@@ -124,7 +124,7 @@ func (t template) refs() []ref {
 	return list
 }
 
-// single is the reference of a text that is nothing but one.
+// single returns the reference of a text that consists of one reference, or nil.
 func (t template) single() *span {
 	var only *span
 	for i := range t {
@@ -138,7 +138,7 @@ func (t template) single() *span {
 	return only
 }
 
-// wholeNumbers turns the floats that encoding/json makes of integers back into integers.
+// wholeNumbers turns floats without a fraction back into integers: encoding/json decodes every number as a float.
 func wholeNumbers(v any) any {
 	switch x := v.(type) {
 	case float64:

@@ -19,20 +19,20 @@ const (
 	kindMap
 )
 
-// node is one value of a file and where it stands. Aliases share nodes.
+// node is one value of a file with its position. Aliases share nodes.
 type node struct {
 	kind  kind
 	at    pos
 	value any    // bool, int64, float64 or string
-	raw   string // of a number: as it was written
+	raw   string // of a number: its text in the file
 	block bool   // a string over several lines (| or >)
 	items []*node
-	keys  []*node // of a map, beside items; strings
-	bad   bool    // reported already: later checks leave it out
-	size  int     // nodes in it, itself included
+	keys  []*node // of a map, parallel to items; always strings
+	bad   bool    // reported already: later checks skip it
+	size  int     // number of nodes in it, itself included
 }
 
-// get is the value of a key, nil where the node is no map, has no such key, or its value is bad.
+// get returns the value of a key. It returns nil if the node is no map, has no such key, or the value is bad.
 func (n *node) get(key string) *node {
 	if _, v := n.find(key); v != nil && !v.bad {
 		return v
@@ -40,7 +40,7 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// find is the key and the value, good or bad.
+// find returns a key and its value, good or bad.
 func (n *node) find(key string) (*node, *node) {
 	if n == nil || n.kind != kindMap {
 		return nil, nil
@@ -53,13 +53,13 @@ func (n *node) find(key string) (*node, *node) {
 	return nil, nil
 }
 
-// has says whether a key is written, good or bad.
+// has reports whether a key is written, with a good or a bad value.
 func (n *node) has(key string) bool {
 	_, v := n.find(key)
 	return v != nil
 }
 
-// in follows keys down.
+// in returns the node at the end of a path of keys.
 func (n *node) in(keys ...string) *node {
 	for _, k := range keys {
 		n = n.get(k)
@@ -67,7 +67,7 @@ func (n *node) in(keys ...string) *node {
 	return n
 }
 
-// fields are the good entries of a map.
+// fields returns the good entries of a map.
 func (n *node) fields() iter.Seq2[*node, *node] {
 	return func(yield func(k, v *node) bool) {
 		if n == nil || n.kind != kindMap {
@@ -81,7 +81,7 @@ func (n *node) fields() iter.Seq2[*node, *node] {
 	}
 }
 
-// list are the good items of a list.
+// list returns the good items of a list.
 func (n *node) list() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if n == nil || n.kind != kindList {
@@ -95,7 +95,7 @@ func (n *node) list() iter.Seq[*node] {
 	}
 }
 
-// text is the string a node holds, "" for anything else.
+// text returns the string of a node, or "" for any other node.
 func (n *node) text() string {
 	if n == nil || n.bad {
 		return ""
@@ -104,7 +104,7 @@ func (n *node) text() string {
 	return s
 }
 
-// pos is where the node stands; nil stands nowhere.
+// pos returns the position of the node. A nil node has none.
 func (n *node) pos() pos {
 	if n == nil {
 		return pos{}
@@ -112,7 +112,7 @@ func (n *node) pos() pos {
 	return n.at
 }
 
-// plain is the node as encoding/json would decode it, but for integers, which are int64.
+// plain converts the node to the types of encoding/json, except that integers are int64.
 func (n *node) plain() any {
 	switch n.kind {
 	case kindList:
@@ -131,7 +131,7 @@ func (n *node) plain() any {
 	return n.value
 }
 
-// measure fills size from the children's.
+// measure computes size from the sizes of the children.
 func (n *node) measure() *node {
 	n.size = 1 + len(n.keys)
 	for _, v := range n.items {
@@ -140,11 +140,11 @@ func (n *node) measure() *node {
 	return n
 }
 
-// maxLocated bounds the lines, in bytes, that parts of strings are looked for in.
+// maxLocated limits the bytes of lines in which locate searches a part of a string.
 const maxLocated = 64 << 10
 
-// locate is where a part of a string stands in the file: the place of its first appearance from the node on, or the
-// node itself where escapes or folding hide it.
+// locate returns the position of a part of a string in the file: its first appearance from the node on. It returns the
+// position of the node if escapes or folding hide the part.
 func (r *report) locate(n *node, part string) pos {
 	at := n.pos()
 	if at.line == 0 || part == "" {
@@ -167,7 +167,7 @@ func (r *report) locate(n *node, part string) pos {
 	return at
 }
 
-// byteColumn turns a column in characters into an offset.
+// byteColumn converts a column in characters into an offset.
 func byteColumn(line string, col int) int {
 	n := 1
 	for i := range line {
@@ -179,7 +179,7 @@ func byteColumn(line string, col int) int {
 	return len(line)
 }
 
-// setFloat reads 5.0 and 1e2 as the integers they are: a store may print them so.
+// setFloat stores a number. It stores 5.0 and 1e2 as integers, because a store may print integers in that form.
 func (n *node) setFloat(f float64) {
 	n.kind, n.value = kindFloat, f
 	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {

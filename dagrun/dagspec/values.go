@@ -11,27 +11,27 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Context is what dagrun.Options.Context must hold (itself or a pointer to it) for graphs made by Spec.Graph.
+// Context is the content that dagrun.Options.Context must have (itself or a pointer to it) for graphs made by Spec.Graph.
 type Context struct {
-	Params            map[string]any // as Spec.Params gave them
+	Params            map[string]any // as Spec.Params returned them
 	RunID             int64
 	DAG               string
 	LogicalAt         time.Time
-	Schedule          string                           // the name of the schedule that made the run, "" where none did
-	PreviousLogicalAt time.Time                        // the schedule's time before LogicalAt; zero for none
+	Schedule          string                           // name of the schedule that made the run, "" if no schedule did
+	PreviousLogicalAt time.Time                        // the schedule's time before LogicalAt; zero if there is none
 	Env               func(name string) (string, bool) // the inherited environment, filtered; nil: nothing is inherited
 }
 
 var errContext = errors.New("dagrun.Options.Context must hold a dagspec.Context")
 
-// view looks up what references name, seen from one task.
+// view looks up the values of references for one task.
 type view struct {
 	dagrun.Scope
 	names *names
 	ctx   Context
-	level int // how many layers of env are visible: 0 inherited, 1 the DAG's too, 2 the step's too
+	level int // visible layers of env: 0 only inherited variables, 1 those of the DAG too, 2 those of the step too
 
-	meter *meter // of the evaluation that looks; nil: nobody counts
+	meter *meter // meter of the evaluation that makes the lookup; nil: the lookup is free
 	open  bool   // secrets may be filled in here
 }
 
@@ -48,7 +48,7 @@ func newView(scope dagrun.Scope, n *names) (*view, error) {
 	return v, nil
 }
 
-// value is what a reference refers to; nil where it has no value.
+// value returns the value of a reference, or nil if it has none.
 func (v *view) value(f ref) (any, error) {
 	if f.root() == "secrets" {
 		return v.secret(f)
@@ -60,7 +60,7 @@ func (v *view) value(f ref) (any, error) {
 	return descend(base, f.rest()), nil
 }
 
-// base is the value without the path into it.
+// base returns the value of a reference without the path into it.
 func (v *view) base(f ref) (any, error) {
 	switch f.root() {
 	case "params":
@@ -99,8 +99,8 @@ func (v *view) param(name string) any {
 	return value
 }
 
-// lookup finds a variable in the uppermost layer that has it. A layer's own texts see only the layers below, so that
-// PATH: ${env.PATH}:/opt/bin means what it says.
+// lookup returns a variable from the highest layer that has it. A text of a layer sees only the layers below, so that PATH:
+// ${env.PATH}:/opt/bin extends the lower PATH.
 func (v *view) lookup(name string) (any, error) {
 	below := *v
 	for below.level--; below.level >= 0; below.level-- {
@@ -198,7 +198,7 @@ func (v *view) step(f ref) (any, error) {
 	return output(s, f.path[3])
 }
 
-// decodes counts what reading the outputs of a step costs.
+// decodes charges for decoding the outputs of a step.
 func (v *view) decodes(s dagrun.StepView) error {
 	if v.meter == nil {
 		return nil
@@ -254,7 +254,7 @@ func output(s dagrun.StepView, name string) (any, error) {
 	return outputs[name], nil
 }
 
-// decodeJSON keeps integers exact: they become int64.
+// decodeJSON decodes JSON. Integers stay exact: they become int64.
 func decodeJSON(text dagrun.JSON) (any, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()
@@ -285,7 +285,7 @@ func exact(v any) any {
 	return v
 }
 
-// descend follows a path into JSON; where it leads nowhere there is no value.
+// descend follows a path into a JSON value. It returns nil if the path leads nowhere.
 func descend(v any, path []string) any {
 	for _, key := range path {
 		switch x := v.(type) {
@@ -304,7 +304,7 @@ func descend(v any, path []string) any {
 	return v
 }
 
-// asText prints a value into a text: strings as they are, times as RFC 3339, anything else as compact JSON.
+// asText converts a value to text: strings as they are, times as RFC 3339, anything else as compact JSON.
 func asText(v any) (string, error) {
 	switch x := v.(type) {
 	case string:

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// readYAML makes a tree of the one document of a file; nil when there is none to speak of.
+// readYAML parses a file into a tree. It returns nil if the file has no usable document.
 func readYAML(r *report, src []byte) *node {
 	file := parseYAML(r, strings.TrimPrefix(string(src), bom))
 	if file == nil {
@@ -39,7 +39,7 @@ func readYAML(r *report, src []byte) *node {
 	return b.root(body)
 }
 
-// root is the whole tree, nil when a limit was passed.
+// root returns the whole tree, or nil if a limit was exceeded.
 func (b *builder) root(body ast.Node) *node {
 	root := b.tree(body, 0)
 	if b.stopped {
@@ -48,7 +48,7 @@ func (b *builder) root(body ast.Node) *node {
 	return root
 }
 
-// parseYAML is the library at arm's length: its errors get our words, a panic on odd input is one more error.
+// parseYAML wraps the YAML library: it rewrites the library's errors, and turns a panic on odd input into an error.
 func parseYAML(r *report, text string) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,10 +77,10 @@ func parseYAML(r *report, text string) (file *ast.File) {
 	return nil
 }
 
-// unquotedCron is a cron expression that begins with a star, which YAML takes for an alias.
+// unquotedCron matches a cron expression that begins with a star. YAML reads the star as an alias.
 var unquotedCron = regexp.MustCompile(`[:[-] +(\*(?:/[0-9]+)?(?: +[0-9A-Za-z*/,-]+){4})`)
 
-// checkTabs names the most common syntax error: tabs as indentation.
+// checkTabs reports the most common syntax error: tabs as indentation.
 func checkTabs(r *report, text string, tokens token.Tokens) bool {
 	if tokens.InvalidToken() == nil || !strings.Contains(text, "\t") {
 		return true
@@ -109,12 +109,12 @@ func syntaxHint(msg string) string {
 	return "check the indentation and the quotes"
 }
 
-// builder turns the library's nodes into ours, aliases resolved.
+// builder converts the library's nodes into nodes of this package, with aliases resolved.
 type builder struct {
 	*report
 	anchors         map[string]*node
 	aliases, copied int
-	stopped         bool // a limit was passed: no further errors
+	stopped         bool // a limit was exceeded: no further errors are reported
 }
 
 func (b *builder) tree(n ast.Node, depth int) *node {
@@ -147,7 +147,7 @@ func (b *builder) tree(n ast.Node, depth int) *node {
 	return b.scalar(n)
 }
 
-// stop reports a limit once and ends the building.
+// stop reports an exceeded limit once, and ends the conversion.
 func (b *builder) stop(n ast.Node, hint, format string, args ...any) *node {
 	b.stopped = true
 	b.add(tokenPos(n.GetToken()), hint, format, args...)
@@ -174,7 +174,7 @@ func (b *builder) alias(v *ast.AliasNode) *node {
 	return target
 }
 
-// tag obeys the tags that only say what a scalar is anyway, and !!str.
+// tag applies !!str, and accepts a tag that matches the type of its scalar.
 func (b *builder) tag(v *ast.TagNode, depth int) *node {
 	name := v.GetToken().Value
 	n := b.tree(v.Value, depth)
@@ -229,7 +229,7 @@ func earlier(a, b pos) pos {
 	return a
 }
 
-// merge obeys `<<: *base` and `<<: [*a, *b]`: keys that are there already win.
+// merge applies `<<: *base` and `<<: [*a, *b]`: keys that the map has already win.
 func (b *builder) merge(m, source *node, seen map[string]pos) {
 	if source.kind == kindList {
 		for item := range source.list() {
@@ -248,7 +248,7 @@ func (b *builder) merge(m, source *node, seen map[string]pos) {
 	}
 }
 
-// key reads a key, which is a string here; YAML's other kinds become what was written.
+// key reads a key. Keys are strings here: any other scalar becomes its text in the file.
 func (b *builder) key(n ast.MapKeyNode) *node {
 	t := n.GetToken()
 	if mk, ok := n.(*ast.MappingKeyNode); ok {
