@@ -8,13 +8,13 @@ import (
 const (
 	minutesOfDay    = 24 * 60
 	secondsOfDay    = 24 * 60 * 60
-	maxDays         = 3660   // how far a cron expression is looked for
-	maxDaysLeftOut  = 400    // how many days that are left out are looked at: more than a year of daily fires
-	maxLeftOut      = 10_000 // how many points of an interval that are left out are looked at
+	maxDays         = 3660   // days that a search for a cron expression covers
+	maxDaysLeftOut  = 400    // excepted days in a row that a search passes: more than a year of daily fires
+	maxLeftOut      = 10_000 // excepted points of an interval that a search passes
 	microsPerSecond = 1_000_000
 )
 
-// day counts from 1970-01-01.
+// day is a number of days since 1970-01-01.
 type day int64
 
 func dayOf(wall int64) day { return day(floorDiv(wall, secondsOfDay)) }
@@ -29,7 +29,7 @@ func (d day) date() (year int, month time.Month, of int, weekday time.Weekday) {
 	return year, month, of, t.Weekday()
 }
 
-// beyondMonth returns the first day of the next month, or the last of the month before.
+// beyondMonth returns the first day of the next month, or with forward false the last day of the month before.
 func (d day) beyondMonth(forward bool) day {
 	year, month, _, _ := d.date()
 	if forward {
@@ -48,8 +48,8 @@ func floorDiv(a, b int64) int64 {
 
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// Next returns the first fire after a moment, and false where there is none within ten years, or where 400 days are left out
-// before it.
+// Next returns the first fire after a moment. It returns false if there is none within ten years, or if 400 days of excepted
+// fires come first.
 func (c *Clock) Next(after time.Time) (time.Time, bool) {
 	bound := after
 	if bound.Before(earliest) {
@@ -68,7 +68,7 @@ func (c *Clock) Next(after time.Time) (time.Time, bool) {
 	return hit, true
 }
 
-// Last returns the newest fire before a moment, and false likewise.
+// Last returns the newest fire before a moment. It returns false like Next.
 func (c *Clock) Last(before time.Time) (time.Time, bool) {
 	bound := before
 	if bound.After(latest) {
@@ -117,7 +117,7 @@ func (c *Clock) offset(moment int64) int64 {
 
 func (c *Clock) wall(moment int64) int64 { return moment + c.offset(moment) }
 
-// offsets returns the offsets before and after a day: equal ones where the clock is not changed on it.
+// offsets returns the offsets before and after a day. They are equal if the clock does not change on that day.
 func (c *Clock) offsets(d day) (before, after int64) {
 	before, after = c.offset(d.seconds()-secondsOfDay), c.offset(d.seconds()+2*secondsOfDay)
 	if before != after {
@@ -129,16 +129,17 @@ func (c *Clock) offsets(d day) (before, after int64) {
 	return before, after
 }
 
-// findCron walks the local days from the one before bound on (backward: after it), because wall times in a gap fire later
-// than they are. For the same reason the calendar day beyond the first hit is looked at too. It gives up after maxDaysLeftOut
-// days of the expression: a schedule that fires every day, except that once in two years it does, has to say so in its cron.
+// findCron walks the local days from the day before bound on (backward: from the day after it), because a wall time in a gap
+// fires later than it reads. For the same reason it also looks at the calendar day after the first hit. It gives up after
+// maxDaysLeftOut matching days without a fire. So a daily expression with excepts for all but one day in two years finds
+// nothing: such a schedule needs a narrower cron expression.
 func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 	step := day(1)
 	if !forward {
 		step = -1
 	}
 	today := dayOf(c.wall(bound))
-	last, vain := today+maxDays*step, 0 // vain counts days of the expression without a fire
+	last, vain := today+maxDays*step, 0 // vain counts matching days without a fire
 	for d := today - step; (last-d)*step >= 0; {
 		if _, month, _, _ := d.date(); !c.cron.months[month] {
 			d = d.beyondMonth(forward)
@@ -163,7 +164,7 @@ func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 	return best, found
 }
 
-// findOn returns the nearest fire of a day beyond bound.
+// findOn returns the fire of a day that is nearest to bound, beyond it.
 func (c *Clock) findOn(d day, bound int64, forward bool) (int64, bool) {
 	before, after := c.offsets(d)
 	if before != after {
@@ -186,7 +187,7 @@ func sign(forward bool) int {
 	return -1
 }
 
-// from returns the index of the first minute beyond so many seconds of a day, in a direction.
+// from returns the index of the first minute beyond a number of seconds of the day, in the given direction.
 func from(minutes []int, seconds int64, forward bool) int {
 	if forward {
 		return sort.SearchInts(minutes, int(floorDiv(seconds, 60))+1)
@@ -194,9 +195,9 @@ func from(minutes []int, seconds int64, forward bool) int {
 	return sort.SearchInts(minutes, int(ceilDiv(seconds, 60))) - 1
 }
 
-// findChanged does what findOn does for a day around which the offset changes. Each wall time is tried with both offsets. A
-// moment may lie off its wall time's place by the difference of the two, so without excepts twice as many minutes from the
-// bound on are enough.
+// findChanged is findOn for a day around which the offset changes. It tries each wall time with both offsets. A moment may
+// be off its wall time by the difference of the offsets, so without excepts it is enough to try the minutes within twice
+// that distance of bound.
 func (c *Clock) findChanged(d day, before, after, bound int64, forward bool) (best int64, found bool) {
 	minutes, tries := c.cron.minutes, minutesOfDay
 	if c.excepts.none() {
@@ -221,7 +222,7 @@ func (c *Clock) findChanged(d day, before, after, bound int64, forward bool) (be
 	return best, found
 }
 
-// moments returns when a wall time fires.
+// moments returns the moments at which a wall time fires.
 func (c *Clock) moments(wall, before, after int64) []int64 {
 	a, b := wall-before, wall-after
 	isA, isB := c.wall(a) == wall, c.wall(b) == wall
@@ -233,10 +234,10 @@ func (c *Clock) moments(wall, before, after int64) []int64 {
 	case isB:
 		return []int64{b}
 	}
-	return []int64{a} // in a gap too: by the offset before it
+	return []int64{a} // also in a gap: by the offset before the gap
 }
 
-// gridPoint returns the point next to bound of the grid. All are microseconds.
+// gridPoint returns the point of the grid next to bound. All times are in microseconds.
 func (c *Clock) gridPoint(bound int64, forward bool) int64 {
 	origin := int64(0)
 	if !c.start.IsZero() {
@@ -248,8 +249,9 @@ func (c *Clock) gridPoint(bound int64, forward bool) int64 {
 	return origin + (ceilDiv(bound-origin, c.every)-1)*c.every
 }
 
-// findEvery leaps over what is left out of a day; on the day of a change of the clock it goes by minutes. It gives up after
-// maxDaysLeftOut days, or maxLeftOut points: a grid that excepts thin out to a fire in two years has to be an expression.
+// findEvery skips the excepted part of a day at once; on a day of a clock change it goes minute by minute. It gives up after
+// maxDaysLeftOut days or maxLeftOut points. So a grid with excepts for all but one fire in two years finds nothing: such a
+// schedule needs a cron expression.
 func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 	point := c.gridPoint(bound, forward)
 	if c.excepts.none() {
@@ -284,7 +286,7 @@ func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 	return 0, false
 }
 
-// edge returns where what is left out around a moment ends, or begins where the way is back.
+// edge returns the end of the excepted minutes around a moment, or with forward false their beginning.
 func (c *Clock) edge(out minuteSet, wall, moment int64, forward bool) int64 {
 	d, m := dayOf(wall), minuteOf(wall)
 	before, after := c.offsets(d)

@@ -16,19 +16,19 @@ const (
 
 // cron is a compiled expression.
 type cron struct {
-	minutes  []int     // of the day, sorted: hour * 60 + minute
-	mask     minuteSet // the same
+	minutes  []int     // minutes of the day, sorted: hour * 60 + minute
+	mask     minuteSet // minutes as a set
 	days     [32]bool
 	months   [13]bool
 	weekdays [7]bool // 0 is Sunday
-	either   bool    // day and weekday are both restricted: one of them is enough
-	twice    bool    // the hour field begins with a star: a time that the clock shows twice fires twice
+	either   bool    // day and weekday are both restricted: a day needs to match only one of them
+	twice    bool    // the hour field begins with a star: a time that comes twice on a clock change fires twice
 }
 
 type cronField struct {
 	name     string
 	min, max int
-	top      int      // the end where none is typed: a week has seven days
+	top      int      // largest value that an open range includes: a week has seven days
 	names    []string // for min, min+1, …
 }
 
@@ -45,7 +45,7 @@ var cronNames = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// readCron compiles an expression of this field of a Timing.
+// readCron compiles the cron expression in a field of a Timing.
 func readCron(text, field string) (*cron, *Error) {
 	fail := func(hint, format string, args ...any) (*cron, *Error) {
 		return nil, &Error{Field: field, Value: text, Msg: field + ": " + fmt.Sprintf(format, args...), Hint: hint}
@@ -115,7 +115,7 @@ func compile(fields []string, values [5][]int) *cron {
 	return c
 }
 
-// read returns the values of a field, or the item of it that is none and what to type instead.
+// read returns the values of a field. If an item is invalid, it returns the item and a hint what to type instead.
 func (f cronField) read(field string) (values []int, bad, hint string) {
 	for item := range strings.SplitSeq(field, ",") {
 		part, stepText, stepped := strings.Cut(item, "/")
@@ -161,9 +161,9 @@ func digits(text string) (int, bool) {
 	return n, err == nil
 }
 
-// cronHint says what to type instead of an item that other systems may know.
+// cronHint returns a hint for an item that is valid in other systems.
 func cronHint(item string, downwards bool) string {
-	has := func(before, last string) bool { // ends in a letter that stands behind one of these
+	has := func(before, last string) bool { // ends in last, right after a character of before
 		return len(item) > 1 && strings.HasSuffix(item, last) && strings.ContainsRune(before, rune(item[len(item)-2]))
 	}
 	switch {
@@ -185,7 +185,7 @@ func cronHint(item string, downwards bool) string {
 
 const blanks = " \t\n\r"
 
-// lower is for ASCII only, as the database's is in collation C.
+// lower lowers ASCII letters only, as the database does in collation C.
 func lower(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -195,7 +195,7 @@ func lower(text string) string {
 	}, text)
 }
 
-// left returns what a message shows of a value.
+// left returns the beginning of a value, for a message.
 func left(text string) string {
 	if runes := []rune(text); len(runes) > maxShown {
 		return string(runes[:maxShown])
@@ -215,7 +215,8 @@ func (c *cron) matches(d day) bool {
 	return c.days[of] && c.weekdays[weekday]
 }
 
-// exists reports whether a month of the expression has a day of it; a weekday comes in every month.
+// exists reports whether the expression matches any day: a day of the month may be too large for all its months. A weekday
+// occurs in every month.
 func (c *cron) exists() bool {
 	lengths := [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 	for m, length := range lengths {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// excepts is what a schedule leaves out, by wall time.
+// excepts are the times at which a schedule does not fire, by wall time.
 type excepts struct {
 	dates []day
 	skips []*cron
@@ -36,13 +36,13 @@ func (x *excepts) add(entry string) *Error {
 
 func (x *excepts) none() bool { return len(x.dates) == 0 && len(x.skips) == 0 }
 
-// has reports whether a wall time, in seconds, is left out.
+// has reports whether a wall time, in seconds, is excepted.
 func (x *excepts) has(wall int64) bool {
 	out := x.on(dayOf(wall))
 	return out.has(minuteOf(wall))
 }
 
-// on returns which minutes of a day are left out.
+// on returns the minutes of a day that are excepted.
 func (x *excepts) on(d day) (out minuteSet) {
 	if slices.Contains(x.dates, d) {
 		return wholeDay

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// row is one of testdata/times.json and testdata/bad.json, which a test of package migrations reads too.
+// row is an entry of testdata/times.json or testdata/bad.json. A test of package migrations reads both files too.
 type row struct {
 	Name, Cron, Every, Timezone   string
 	At, Start, End, After, Before time.Time
 	Except                        []string
 	Want                          []time.Time
-	None                          bool // and then no more
+	None                          bool // after the fires of the row there are no more
 	Field, Msg, Hint              string
 }
 
@@ -114,7 +114,7 @@ func TestClock_ShortestGap(t *testing.T) {
 	}
 }
 
-// Moments that are far outside are none, and nothing overflows.
+// Moments far outside the known years never fire, and nothing overflows.
 func TestClock_EndsWithTheYearsThatItKnows(t *testing.T) {
 	t.Parallel()
 	for _, timing := range []Timing{{Cron: "* * * * *"}, {Every: time.Second}} {
@@ -137,7 +137,7 @@ func TestClock_EndsWithTheYearsThatItKnows(t *testing.T) {
 	}
 }
 
-// FuzzCron holds that no text panics, that what is refused says why, and that Next and Last of what is accepted agree.
+// FuzzCron checks that no text panics, that an error has a message, and that Next and Last agree on accepted expressions.
 func FuzzCron(f *testing.F) {
 	for _, text := range []string{"30 3 * * 1-5", "*/5,7 1-22/3 L jan-mar sun", "@every 5m", "5/10 * ? * 5#2", "0 0 29 2 *", "H H(1-2) * * 7"} {
 		f.Add(text, int64(1_800_000_000))

@@ -14,35 +14,35 @@ const (
 	maxExceptCrons = 20
 )
 
-// Moments that schedules know lie between these, the second excluded.
+// All moments of schedules lie between these two. latest is excluded.
 var (
 	earliest = time.Date(20, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(9900, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Timing says when a schedule fires: one of Cron, Every and At is set.
+// Timing is the times at which a schedule fires. One of Cron, Every and At is set.
 type Timing struct {
 	Cron     string        // five fields, or @daily and the like
 	Every    time.Duration // elapsed time, on a grid from Start, else from 1970-01-01T00:00Z
-	At       time.Time     // once
+	At       time.Time     // a single time
 	Timezone string        // a name, such as Europe/Paris; "": UTC
 	Start    time.Time     // the first moment that may fire; zero: no bound
-	End      time.Time     // the first moment that may not; zero: no bound
-	Except   []string      // what is left out: dates (2026-12-25) and cron expressions, by wall time
+	End      time.Time     // the first moment that may not fire; zero: no bound
+	Except   []string      // exceptions: dates (2026-12-25) and cron expressions, by wall time
 }
 
-// Error is what is wrong with a Timing. The database says the same with code OA013.
+// Error is a mistake in a Timing. The database reports the same mistakes with code OA013.
 type Error struct {
-	Field string // cron, every, at, timezone, start, end or except; "" where it is the whole
+	Field string // cron, every, at, timezone, start, end or except; "" for the whole
 	Value string
 	Msg   string
-	Hint  string // what to type
+	Hint  string // what to type instead
 }
 
 // Error returns the message, without the hint.
 func (e *Error) Error() string { return e.Msg }
 
-// Clock answers when a Timing fires.
+// Clock computes the fires of a Timing.
 type Clock struct {
 	cron       *cron
 	every      int64 // microseconds; 0: none
@@ -52,7 +52,7 @@ type Clock struct {
 	excepts    excepts
 }
 
-// New checks a timing. An error is an *Error, the first that Check returns.
+// New checks a timing and makes its Clock. The error is the first *Error that Check returns.
 func New(t Timing) (*Clock, error) {
 	c, problems := read(t)
 	if len(problems) > 0 {
@@ -61,13 +61,13 @@ func New(t Timing) (*Clock, error) {
 	return c, nil
 }
 
-// Check returns all that is wrong with a timing.
+// Check returns all mistakes in a timing.
 func Check(t Timing) []*Error {
 	_, problems := read(t)
 	return problems
 }
 
-// read makes the clock of a timing. Moments are cut to microseconds, which is what the database keeps.
+// read makes the clock of a timing. It truncates times to microseconds, the precision of the database.
 func read(t Timing) (*Clock, []*Error) {
 	c := &Clock{location: time.UTC, at: cut(t.At), start: cut(t.Start), end: cut(t.End)}
 	var problems []*Error
@@ -153,7 +153,8 @@ func checkMoment(field string, moment time.Time) *Error {
 	return &Error{field, moment.Format(time.RFC3339Nano), field + " is no moment of the years 20 to 9899", "write 2026-11-20T03:00:00Z, or with an offset such as +01:00"}
 }
 
-// readZone takes the names of zones only. The database reads some of them as abbreviations, which have no summer time.
+// readZone loads a time zone by name. It refuses names that the database may read as abbreviations, because those have no
+// summer time.
 func readZone(name string) (*time.Location, *Error) {
 	if slices.Contains(strings.Fields("CET EET MET WET EST MST HST"), name) {
 		return nil, &Error{"timezone", name, fmt.Sprintf(`time zone "%s" means several things`, name), "name a place, such as Europe/Paris"}
@@ -166,8 +167,8 @@ func readZone(name string) (*time.Location, *Error) {
 	return location, nil
 }
 
-// ShortestGap returns the least time between two fires as long as the clock is not changed: summer time may bring two fires
-// nearer. Of a single time it is math.MaxInt64.
+// ShortestGap returns the shortest time between two fires while the clock is not changed. A change to or from summer time
+// may bring two fires closer together. The result for a single time is math.MaxInt64.
 func (c *Clock) ShortestGap() time.Duration {
 	switch {
 	case c.every > 0:
