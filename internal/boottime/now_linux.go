@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time since boot. It never goes back and no clock change moves it.
+// Now returns the time since boot. It never goes back, and changes of the system clock do not affect it.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -17,7 +17,7 @@ func Now() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// ID names the boot that Now counts from; "" where nobody knows.
+// ID returns an identifier of the boot that Now counts from, or "" if the system has none.
 func ID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

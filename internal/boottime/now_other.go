@@ -6,9 +6,9 @@ import "time"
 
 var start = time.Now()
 
-// Now is the time since the program started. It never goes back and no clock change moves it; a suspended machine may
-// stop it.
+// Now returns the time since the program started. It never goes back, and changes of the system clock do not affect it. It
+// may stand still while the machine is suspended.
 func Now() time.Duration { return time.Since(start) }
 
-// ID names the boot that Now counts from; "" where nobody knows.
+// ID returns "": the start of the program has no identifier.
 func ID() string { return "" }

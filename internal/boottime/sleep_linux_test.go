@@ -13,7 +13,7 @@ import (
 
 const asked = "OARLOCK_TEST_BOOTTIME"
 
-// A machine that slept is one whose time since boot is ahead of Go's clock: a time namespace makes one.
+// A machine that slept has a time since boot ahead of Go's clock. A time namespace simulates that.
 func TestNow_CountsSleep(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(asked) != "" {
