@@ -19,16 +19,16 @@ var (
 	checkSQL    = sql.Named("listen/check")
 )
 
-// connection is the Listener's connection while it lives, and belongs to the Listener's goroutine.
+// connection is one connection of a Listener. It belongs to the Listener's goroutine.
 type connection struct {
 	listener  *Listener
 	conn      *pgx.Conn
-	listening map[string]bool // channels that the server sends
+	listening map[string]bool // channels that the connection listens to
 }
 
 func (l *Listener) connect(ctx context.Context) (*connection, error) {
 	config := l.options.Config.Copy()
-	// the driver's own queue of notifications has no bound
+	// the driver's own queue of notifications is not limited, so the Listener takes each one at once
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.deliver(n.Channel, n.Payload) }
 	conn, _, err := pglink.DialSession(ctx, config, l.options.Prepare)
 	if err != nil {
@@ -37,7 +37,7 @@ func (l *Listener) connect(ctx context.Context) (*connection, error) {
 	return &connection{listener: l, conn: conn, listening: map[string]bool{}}, nil
 }
 
-// turn waits for a notification, a change of subscribers, or the time for a sign of life.
+// turn waits for a notification, a change of subscribers, or the time of the next check.
 func (c *connection) turn(ctx context.Context) error {
 	waiting, stop := context.WithTimeout(ctx, c.listener.options.CheckEvery)
 	defer stop()
@@ -53,11 +53,11 @@ func (c *connection) turn(ctx context.Context) error {
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
 		return c.exec(ctx, checkSQL)
 	}
-	return nil // interrupted
+	return nil // interrupted by a change of subscribers
 }
 
-// follow has the server send what is subscribed to, and nothing else. Whoever subscribed since then hears that it may
-// have missed something: what it saw before is older than the first notification.
+// follow listens to the channels with subscribers, and to no others. It signals Missed to each subscriber that is new on
+// this connection: the subscriber may have read the database before the connection began to listen.
 func (c *connection) follow(ctx context.Context) error {
 	wanted := map[string]bool{}
 	c.listener.each(func(s *Subscription) { wanted[s.channel] = true })
@@ -90,7 +90,7 @@ func (c *connection) follow(ctx context.Context) error {
 	return nil
 }
 
-// exec waits for an answer no longer than a live server needs.
+// exec runs a statement. It fails if the server does not answer within CheckTimeout.
 func (c *connection) exec(ctx context.Context, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.listener.options.CheckTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (c *connection) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// named puts a channel into a statement, quoted: LISTEN takes no arguments.
+// named puts a quoted channel name into a statement, because LISTEN takes no arguments.
 func named(statement, channel string) string {
 	return strings.Replace(statement, `"{channel}"`, pgx.Identifier{channel}.Sanitize(), 1)
 }

@@ -1,5 +1,5 @@
-// Package listen keeps one connection on which Postgres sends notifications, and hands them to whoever subscribed to
-// their channel.
+// Package listen keeps one connection on which Postgres sends notifications, and passes them to the subscribers of their
+// channel.
 //
 //	l := listen.New(listen.Options{Config: config})
 //	defer l.Close()
@@ -10,18 +10,18 @@
 //		… signal.Missed: look at everything; else at what signal.Payloads name …
 //	}
 //
-// Notifications are hints. They get lost while the connection is, anybody may send them, and a server that cannot be
-// reached sends none: so a subscriber gets Missed once the server listens for it, when the connection is lost, and when
-// it is back; it takes payloads for what they are, somebody's text; and it looks by itself now and then.
+// Notifications are hints. They get lost while the connection is lost, any user of the database may send them, and a server
+// that cannot be reached sends none. So a subscriber gets Missed once the server listens for it, when the connection is lost,
+// and when it is back. A subscriber treats payloads as text from an unknown sender, and polls from time to time.
 //
-// A subscriber that is slow finds everything since its last Wait in one Signal: each payload once, and past a bound only
-// Missed. Nothing waits for it and memory is bounded, whatever is sent.
+// A slow subscriber finds everything since its last Wait in one Signal: each payload once, and past a limit only Missed. The
+// connection never waits for a subscriber, and memory is limited whatever is sent.
 //
-// Through a pooler that lends by the transaction nothing is heard: a Listener finds that out and connects no more.
+// Through a pooler in transaction mode no notification arrives: a Listener detects such a pooler and stops connecting.
 //
-// The connection is made at once, lives until Close, and is made again whenever it breaks. A peer that died without a word
-// is noticed, by a question that it does not answer. One goroutine owns all of this, and Close waits for it.
+// New connects at once. The connection lives until Close, and is made again whenever it breaks. The Listener notices a dead
+// peer by a query that gets no answer. One goroutine owns all of this, and Close waits for it.
 //
 // All methods are safe for concurrent use; one goroutine at a time may Wait on a Subscription. The package does not know
-// what messages mean.
+// the meaning of messages.
 package listen

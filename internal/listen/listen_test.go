@@ -147,7 +147,7 @@ func TestListener_NoticesASilentDeath(t *testing.T) {
 	s := subscribed(t, l, "a")
 	b.heard(t, s, "a", "x")
 	b.proxy.Freeze()
-	waitMissed(t, s) // by itself: nothing came through
+	waitMissed(t, s) // the Listener noticed the loss itself
 	b.proxy.Thaw()
 	b.heard(t, s, "a", "y")
 }
@@ -167,7 +167,7 @@ func TestListener_IsHalfHeard(t *testing.T) {
 			return false
 		}
 	})
-	waitMissed(t, s) // no answer to the question
+	waitMissed(t, s) // the check got no answer
 	b.heard(t, s, "a", "x")
 }
 

@@ -15,12 +15,12 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Options say how to listen. Config is required.
+// Options configure a Listener. Config is required.
 type Options struct {
 	Config       *pgx.ConnConfig
-	Prepare      pglink.Prepare // before each connection; nil: nothing is
-	CheckEvery   time.Duration  // how long silence is taken for a live connection; 0: DefaultCheckEvery
-	CheckTimeout time.Duration  // how long an answer may take; 0: DefaultCheckTimeout
+	Prepare      pglink.Prepare // called before each connection; nil: not called
+	CheckEvery   time.Duration  // silence after which the Listener checks the connection; 0: DefaultCheckEvery
+	CheckTimeout time.Duration  // time for an answer of the server; 0: DefaultCheckTimeout
 }
 
 // Defaults of Options.
@@ -29,15 +29,16 @@ const (
 	DefaultCheckTimeout = 5 * time.Second
 )
 
-// Between tries to connect. A connection that lived longer than the longest pause starts with the first again.
+// Pauses between attempts to connect. After a connection that lived longer than longestPause, the pauses start again with
+// firstPause.
 const (
 	firstPause   = 30 * time.Millisecond
 	longestPause = 1500 * time.Millisecond
 )
 
-const maxChannelBytes = 63 // of an identifier in Postgres: it would cut a longer one, and send under the shorter name
+const maxChannelBytes = 63 // limit of Postgres for an identifier: it would cut a longer name, and send under the shorter name
 
-// ErrClosed is what Wait returns after Close.
+// ErrClosed is the error of Wait after Close.
 var ErrClosed = errors.New("listener closed")
 
 // Listener is one connection that listens to any number of channels.
@@ -48,12 +49,12 @@ type Listener struct {
 
 	mu          sync.Mutex
 	subscribers map[string][]*Subscription // by channel
-	changed     bool                       // since the connection last looked at subscribers
-	silentUntil time.Time                  // there is to be no connection before; zero: there may be
-	interrupt   context.CancelFunc         // ends the wait for a notification; nil while there is none
+	changed     bool                       // subscribers changed since the connection last looked
+	silentUntil time.Time                  // no connection is made before this time; zero: no limit
+	interrupt   context.CancelFunc         // interrupts the wait for a notification; nil while there is none
 }
 
-// New starts to listen. It returns at once: what fails is tried again until Close.
+// New starts a Listener. It returns at once: the Listener tries again after every failure, until Close.
 func New(o Options) *Listener {
 	o.CheckEvery = cmp.Or(o.CheckEvery, DefaultCheckEvery)
 	o.CheckTimeout = cmp.Or(o.CheckTimeout, DefaultCheckTimeout)
@@ -64,14 +65,14 @@ func New(o Options) *Listener {
 	return l
 }
 
-// Close ends the connection and lets every Wait return. It may be called more than once.
+// Close ends the connection, and every Wait returns ErrClosed. It may be called more than once.
 func (l *Listener) Close() {
 	l.stop()
 	<-l.done
 }
 
-// GiveWay ends the connection, and makes none for d: something that matters more needs its place. Subscribers hear that they may miss
-// something.
+// GiveWay closes the connection and makes none for d, because another use of the connection slot is more important.
+// Subscribers get Missed.
 func (l *Listener) GiveWay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,14 +80,15 @@ func (l *Listener) GiveWay(d time.Duration) {
 	l.change()
 }
 
-// silentFor is how long there is to be no connection.
+// silentFor returns how long no connection may be made.
 func (l *Listener) silentFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, time.Until(l.silentUntil))
 }
 
-// Subscribe begins to listen to a channel. It panics on a name that Postgres would cut: names are made by programs.
+// Subscribe begins to listen to a channel. It panics on a name that Postgres would cut, because names come from programs and
+// not from users.
 func (l *Listener) Subscribe(channel string) *Subscription {
 	if channel == "" || len(channel) > maxChannelBytes {
 		panic(fmt.Sprintf("listen: channel %q: a name has 1 to %d bytes", channel, maxChannelBytes))
@@ -109,7 +111,7 @@ func (l *Listener) unsubscribe(s *Subscription) {
 	l.change()
 }
 
-// change makes the connection look at subscribers, also while it waits. The lock is held.
+// change has the connection look at the subscribers, even while it waits. The caller holds the lock.
 func (l *Listener) change() {
 	l.changed = true
 	if l.interrupt != nil {
@@ -117,16 +119,16 @@ func (l *Listener) change() {
 	}
 }
 
-// hasChanged says whether to look at subscribers; if not, stop is called when that changes.
+// hasChanged reports whether subscribers have changed. If not, stop is called once they change.
 func (l *Listener) hasChanged(stop context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changed := l.changed
-	l.changed, l.interrupt = false, stop // called late, it stops nothing
+	l.changed, l.interrupt = false, stop // a late call of stop has no effect
 	return changed
 }
 
-// run keeps a connection until ctx ends. Why one was lost nobody needs to know: subscribers hear that it was.
+// run keeps a connection until ctx ends. It drops the errors of lost connections: subscribers need only Missed.
 func (l *Listener) run(ctx context.Context) {
 	defer close(l.done)
 	pauses := backoff.NewExponentialBackOff()
@@ -134,7 +136,7 @@ func (l *Listener) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		started := time.Now()
 		if err := l.listen(ctx); errors.Is(err, pglink.ErrPooled) {
-			<-ctx.Done() // nothing would ever be heard
+			<-ctx.Done() // this connection would never get a notification
 			return
 		}
 		if time.Since(started) > longestPause {
@@ -147,7 +149,7 @@ func (l *Listener) run(ctx context.Context) {
 	}
 }
 
-// listen makes a connection and uses it until it breaks.
+// listen makes a connection and uses it until the connection breaks.
 func (l *Listener) listen(ctx context.Context) error {
 	c, err := l.connect(ctx)
 	if err != nil {
@@ -171,7 +173,7 @@ func (l *Listener) each(do func(*Subscription)) {
 	}
 }
 
-// deliver hands a notification to those who want it.
+// deliver passes a notification to the subscribers of its channel.
 func (l *Listener) deliver(channel, payload string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,7 +51,7 @@ func (b *bundle) listen(t *testing.T, o listen.Options) *listen.Listener {
 	return l
 }
 
-// subscribed is a subscription that the server listens for.
+// subscribed returns a subscription for which the server listens already.
 func subscribed(t *testing.T, l *listen.Listener, channel string) *listen.Subscription {
 	t.Helper()
 	s := l.Subscribe(channel)
@@ -85,8 +85,8 @@ func waitMissed(t *testing.T, s *listen.Subscription) {
 	}
 }
 
-// heard waits until all of these payloads came, in as many signals as it takes. A connection that is lost meanwhile has
-// its signal too: the payloads are then sent again.
+// heard waits until all of these payloads have come, in any number of signals. If a connection is lost meanwhile, it sends
+// the payloads again.
 func (b *bundle) heard(t *testing.T, s *listen.Subscription, channel string, payloads ...string) {
 	t.Helper()
 	b.notify(t, channel, payloads...)
@@ -107,7 +107,7 @@ func (b *bundle) heard(t *testing.T, s *listen.Subscription, channel string, pay
 	}
 }
 
-// backends are those of listeners.
+// backends returns the process IDs of the listeners' backends.
 func (b *bundle) backends(t *testing.T) []int {
 	t.Helper()
 	rows, err := b.conn.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1", listenerName)

@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// Bounds of what a subscriber can have before it: past them it only knows that it missed something.
+// Limits of the notifications that wait for one subscriber. Past them the subscriber gets only Missed.
 const (
 	maxPayloads     = 1000
 	maxPayloadBytes = 64 << 10
 )
 
-// Signal is what was heard since the last one.
+// Signal is the news since the last Signal of a subscription.
 type Signal struct {
 	Payloads []string // each once, in alphabetical order
-	Missed   bool     // there may have been others: look at everything
+	Missed   bool     // there may have been other payloads: look at everything
 }
 
-// Subscription hears what is sent to one channel.
+// Subscription receives the notifications of one channel.
 type Subscription struct {
 	listener *Listener
 	channel  string
-	ready    chan struct{} // holds a token while there is something to take
+	ready    chan struct{} // holds a token while there is news to take
 	closed   chan struct{}
 	once     sync.Once
 
@@ -31,10 +31,10 @@ type Subscription struct {
 	payloads map[string]bool
 	bytes    int
 	missed   bool
-	since    *connection // that it hears by
+	since    *connection // connection on which the server listens for it
 }
 
-// Wait returns once there is something: a notification, or the news that some may have been missed.
+// Wait returns once there is a notification, or once notifications may have been missed. It returns ErrClosed after Close.
 func (s *Subscription) Wait(ctx context.Context) (Signal, error) {
 	for {
 		select {
@@ -60,7 +60,7 @@ func (s *Subscription) Close() {
 	})
 }
 
-// take may find nothing: what the token was for went with the take before.
+// take returns the news. It may be empty, because an earlier take may have returned the news of this token.
 func (s *Subscription) take() Signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Subscription) take() Signal {
 	return signal
 }
 
-// forget takes a new map: one that was large stays large.
+// forget makes a new map, because a map that was large never shrinks.
 func (s *Subscription) forget() {
 	s.payloads, s.bytes = map[string]bool{}, 0
 }
@@ -79,7 +79,7 @@ func (s *Subscription) gather(payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.missed || s.payloads[payload] {
-		return // it will look at everything, or has it
+		return // the subscriber gets Missed, and looks at everything anyway
 	}
 	if len(s.payloads) == maxPayloads || s.bytes+len(payload) > maxPayloadBytes {
 		s.forget()
@@ -99,7 +99,7 @@ func (s *Subscription) miss() {
 	s.signal()
 }
 
-// begin says once per connection that the server listens.
+// begin signals Missed, once per connection, when the server listens for the subscriber.
 func (s *Subscription) begin(by *connection) {
 	s.mu.Lock()
 	begun := s.since == by
