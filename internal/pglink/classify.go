@@ -13,25 +13,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Class is what an error means for the statement or transaction that got it.
+// Class is the meaning of an error for the statement or transaction that returned it.
 type Class int
 
-// What Classify answers.
+// The classes that Classify returns.
 const (
 	OK          Class = iota // no error
-	NotExecuted              // never reached a server that took it: send it again
-	Aborted                  // rolled back for a passing reason: run the transaction again
+	NotExecuted              // no server took the statement: send it again
+	Aborted                  // rolled back for a temporary reason: run the transaction again
 	SessionLost              // unknown: it may have been executed; read back before anything else
 	WrongNode                // refused by a read-only server: reconnect, then verify the claim
 	Degraded                 // the server is out of disk, memory or limits: shed load, logs first
-	Permanent                // it will fail again: stop
+	Permanent                // it fails again in the same way: stop
 )
 
 func (c Class) String() string {
 	return [...]string{"ok", "not executed", "aborted", "session lost", "wrong node", "degraded", "permanent"}[c]
 }
 
-// classes by SQLSTATE. Everything else that a server says is Permanent, unless it ended the session by it.
+// classes lists the classes by SQLSTATE. A server's error with any other SQLSTATE is Permanent, unless the error ended the
+// session.
 var classes = map[string]Class{
 	"57P03": NotExecuted, // cannot_connect_now
 	"53300": NotExecuted, // too_many_connections
@@ -41,7 +42,7 @@ var classes = map[string]Class{
 	"40P01": Aborted,     // deadlock_detected
 	"55P03": Aborted,     // lock_not_available
 	"57014": Aborted,     // query_canceled: a statement timeout
-	"0A000": Aborted,     // feature_not_supported: a cached plan met changed columns; Do tries this one once
+	"0A000": Aborted,     // feature_not_supported: a cached plan met changed columns; Do tries it again once
 	"57P01": SessionLost, // admin_shutdown
 	"57P02": SessionLost, // crash_shutdown
 	"57P05": SessionLost, // idle_session_timeout
@@ -55,7 +56,7 @@ var classes = map[string]Class{
 	"54000": Degraded,    // program_limit_exceeded
 }
 
-// Classify tells what err means for the statement that returned it. It does not ask the driver whether a retry is
+// Classify returns the meaning of err for the statement that returned it. It does not ask the driver whether a retry is
 // safe: see the package comment.
 func Classify(err error) Class {
 	var pg *pgconn.PgError
@@ -77,14 +78,14 @@ func Classify(err error) Class {
 	return Permanent
 }
 
-// isOutdated says whether a session still knows a type by a number that it had before it was made anew. Only a new
+// isOutdated reports whether a session uses the old number of a type that was dropped and created again. Only a new
 // connection helps.
 func isOutdated(pg *pgconn.PgError) bool {
 	return pg.Code == "XX000" && strings.HasPrefix(pg.Message, "cache lookup failed for ") || pg.Routine == "lookup_type_cache"
 }
 
-// closeOutdated has a connection of config close itself when it turns out to be of no more use. As a broken one it is then
-// replaced, by whoever uses it.
+// closeOutdated makes each connection of config close itself after an outdated error. A pool or its other owner then
+// replaces it like a broken connection.
 func closeOutdated(config *pgconn.Config) {
 	before := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -109,7 +110,8 @@ func classifyServer(pg *pgconn.PgError) Class {
 	return Permanent
 }
 
-// classifyConnect: without a connection nothing was executed. What remains is whether trying again can help.
+// classifyConnect classifies a failure to connect. Nothing was executed, so the class only depends on whether another try
+// can succeed.
 func classifyConnect(err *pgconn.ConnectError) Class {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -129,7 +131,8 @@ func classifyConnect(err *pgconn.ConnectError) Class {
 	return NotExecuted
 }
 
-// isPoolerRefusal tells what PgBouncer will say again from what passes: a server that is away, a queue that is long.
+// isPoolerRefusal reports whether PgBouncer will refuse the same client again. It returns false for temporary refusals: a
+// server that is down, or a long queue.
 func isPoolerRefusal(pg *pgconn.PgError) bool {
 	r := RefusalOf(pg)
 	return r != nil && r.Lasts
@@ -140,7 +143,7 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// isTransport recognises what a lost connection, or a deadline in the middle of a call, looks like.
+// isTransport reports whether an error means a lost connection, or a deadline in the middle of a call.
 func isTransport(err error) bool {
 	for _, lost := range []error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, pgconn.ErrConnClosed,
@@ -150,11 +153,12 @@ func isTransport(err error) bool {
 			return true
 		}
 	}
-	var fromDriver interface{ SafeToRetry() bool } // only the type counts: the driver's own connection errors have it
+	var fromDriver interface{ SafeToRetry() bool } // the method alone matters: the driver's own connection errors have it
 	return isNetwork(err) || errors.As(err, &fromDriver)
 }
 
-// isNetwork: a bare errno looks like a network error to Go, but is what files return. Those of sockets come wrapped.
+// isNetwork reports whether an error comes from a network connection. It excludes a bare errno, which comes from a file
+// although Go counts it as a network error: errors of sockets are wrapped.
 func isNetwork(err error) bool {
 	var network net.Error
 	if !errors.As(err, &network) {

@@ -68,7 +68,7 @@ func TestClassify_ByStateAndCause(t *testing.T) {
 		{state("", "ERROR"), pglink.Permanent},
 		{pgx.ErrNoRows, pglink.Permanent},
 		{errors.New("our own"), pglink.Permanent},
-		{&fs.PathError{Op: "write", Path: "spool", Err: syscall.ENOSPC}, pglink.Permanent}, // a file is no connection
+		{&fs.PathError{Op: "write", Path: "spool", Err: syscall.ENOSPC}, pglink.Permanent}, // a file is not a connection
 		{&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}, pglink.SessionLost},
 	}
 	for _, c := range cases {

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/tracelog"
 )
 
-// Parse reads a URL or keyword=value string by libpq's rules: PG* variables, ~/.pgpass and service files fill in what
-// it leaves out, and an empty one leaves out everything. Its errors never show the string's secrets.
-// It ignores a password file that others may read: see OpenPassfile.
+// Parse reads a URL or keyword=value string by libpq's rules. PG* variables, ~/.pgpass and service files fill in missing
+// settings, and all settings if the string is empty. Its errors never show the string's secrets. It ignores a password file
+// that other users may read: see OpenPassfile.
 func Parse(url string, o Options) (*pgx.ConnConfig, error) {
 	pool, err := parse(url, o)
 	if err != nil {
@@ -38,8 +38,8 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// parse goes through the pool's parser for single connections too: only that one takes pool_max_conns and its like
-// out of a URL that serves both.
+// parse uses the pool's parser for single connections too. Only that parser removes pool_max_conns and similar settings from
+// a URL that serves both.
 func parse(url string, o Options) (*pgxpool.Config, error) {
 	o = o.withDefaults()
 	if OpenPassfile(url) != "" {
@@ -92,7 +92,8 @@ func applyPool(c *pgxpool.Config, url string, o Options) {
 	c.MinConns = min(c.MinConns, c.MaxConns)
 }
 
-// dialer notices a peer that is gone: idle connections by probes, busy ones by unacknowledged data.
+// dialer returns a dialer with connections that detect a dead peer: idle connections by probes, busy connections by
+// unacknowledged data.
 func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{
 		Timeout:         timeout,

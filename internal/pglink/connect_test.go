@@ -196,7 +196,7 @@ func TestConnect_DoesNotTraceBelowDebug(t *testing.T) {
 	}
 }
 
-// socket is the TCP connection under a connection to the proxy.
+// socket returns the TCP connection below a connection to the proxy.
 func socket(t *testing.T, conn *pgx.Conn) *net.TCPConn {
 	t.Helper()
 	tcp, ok := conn.PgConn().Conn().(*net.TCPConn)
@@ -206,7 +206,7 @@ func socket(t *testing.T, conn *pgx.Conn) *net.TCPConn {
 	return tcp
 }
 
-// A connection that takes on another job has the parameters of that one, and of the first nothing that the other does not ask for.
+// A refitted connection has the parameters of its new job, and no parameter that only the former job set.
 func TestRefit_MakesAConnectionAsIfForTheOtherJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

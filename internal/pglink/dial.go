@@ -7,22 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Prepare may change a connection's settings just before it is made, as a pool's BeforeConnect does: a password that
-// expires, for one.
+// Prepare may change a connection's settings right before the connection is made, like a pool's BeforeConnect. It may set a
+// password that expires, for example.
 type Prepare = func(context.Context, *pgx.ConnConfig) error
 
-// Dial opens one connection of settings that Parse made. prepare may be nil.
+// Dial opens one connection with settings from Parse. prepare may be nil.
 //
-// Parameters of ours go with the start of the connection. A pooler may refuse or ignore them there: behind one that lends
-// by the session, Dial sets them once it is connected. Behind one that lends by the transaction it leaves them out, since
-// they would stay behind in a server connection that others use: there search_path is the role's own.
+// Dial sends this package's own parameters when the connection starts. A pooler may refuse or ignore them at that point.
+// Behind a pooler in session mode, Dial sets them after it has connected. Behind a pooler in transaction mode, Dial leaves
+// them out, because they would stay in a server connection that other clients use: such a connection has the search_path of
+// its role.
 func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
 	conn, _, err := dial(ctx, config, prepare, false)
 	return conn, err
 }
 
-// DialSession is Dial for a connection that must keep its session: ErrPooled where a pooler lends it by the transaction,
-// and a *WaitingError where that could not be found out.
+// DialSession is Dial for a connection that must keep its session. It returns ErrPooled if a pooler is in transaction mode,
+// and a *WaitingError if it could not detect the pooler's mode.
 func DialSession(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, Pooler, error) {
 	conn, found, err := dial(ctx, config, prepare, true)
 	if err == nil && found == TransactionPooler {
@@ -52,7 +53,8 @@ func dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare, session 
 	return conn, found, nil
 }
 
-// connect leaves out of config what the way is known to refuse, or turns out to.
+// connect opens a connection. It leaves out this package's parameters if a pooler is known to refuse them, or refuses them
+// now.
 func (w *way) connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	if w.refuses.Load() {
 		withoutOurs(config)

@@ -10,37 +10,37 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Bounds of Do: about four seconds of waiting in all, so that a restart of the server is survived and an outage is not
-// waited out.
+// Limits of Do. All pauses together last about four seconds: a call survives a restart of the server, but does not wait for
+// the end of an outage.
 const (
 	maxTries      = 8
 	firstPause    = 20 * time.Millisecond
 	longestPause  = 1500 * time.Millisecond
-	verifyTimeout = 5 * time.Second // of a call that has no deadline, or is over
+	verifyTimeout = 5 * time.Second // for a call without a deadline, or with one that has passed
 	longestVerify = 5 * time.Minute
 )
 
-// ErrUnknown marks that nobody knows whether a write happened: its reply was lost, and so was every attempt to read
-// back. Treat it as "maybe applied".
+// ErrUnknown means that a write may or may not have happened: its reply was lost, and every attempt to read the row back
+// failed. The caller must treat the write as possibly applied.
 var ErrUnknown = errors.New("outcome unknown")
 
-// Do runs a write and answers for its outcome, even when the reply is lost.
+// Do runs a write and finds out whether it happened, even if its reply is lost.
 //
-// op does the write, in one statement or one transaction. What is known not to have happened is tried again, a few
-// times, with growing pauses. When the connection dies or the deadline passes in the middle, nobody told whether the
-// write happened: verify reads it back by its natural key, on another connection, and says done or not. nil means
-// that the write is there; ErrUnknown that even reading back failed; any other error that it is not.
+// op does the write, in one statement or one transaction. Do tries op again, a few times and with growing pauses, if the
+// write certainly has not happened. If the connection dies or the deadline passes during op, the outcome is unknown. Do then
+// calls verify, which reads the write back by its natural key, on another connection, and reports whether it is there. Do
+// returns nil if the write is there, ErrUnknown if reading back failed too, and any other error if the write is not there.
 //
-// verify must answer "not done" only once the first copy can no longer land: because op does nothing when its row is
-// there already (ON CONFLICT DO NOTHING on the natural key), or because the old backend is seen gone. It has as long as
-// the deadline of ctx leaves, up to five minutes, since reading back may be as much work as the write. It is asked even
-// when ctx has ended, and goes on for five seconds then, so that a caller who gave up still learns what happened.
+// verify must return false only once the first write can no longer take effect. Either op does nothing if its row exists
+// already (ON CONFLICT DO NOTHING on the natural key), or verify has seen that the old backend is gone. verify has the time
+// until the deadline of ctx, up to five minutes, because reading back may be as much work as the write. Do calls verify even
+// after ctx has ended, and allows five more seconds then, so that a caller that gave up still learns the outcome.
 func Do(ctx context.Context, op func(context.Context) error, verify func(context.Context) (done bool, err error)) error {
 	w := write{op: op, verify: verify}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, w.try(ctx) },
 		backoff.WithBackOff(pauses()), backoff.WithMaxTries(maxTries))
 	if err != nil && w.last != nil && !errors.Is(err, w.last) {
-		return fmt.Errorf("%w: %w", err, w.last) // the context ended a pause: say what it was waiting for
+		return fmt.Errorf("%w: %w", err, w.last) // the context ended during a pause: add the error of the last try
 	}
 	return err
 }
@@ -54,14 +54,14 @@ func pauses() *backoff.ExponentialBackOff {
 type write struct {
 	op      func(context.Context) error
 	verify  func(context.Context) (bool, error)
-	last    error // why the last try failed, with what came of reading back
-	cause   error // why op failed, without
+	last    error // error of the last try, with the error of reading back
+	cause   error // error of op alone
 	replans int
-	unsure  bool // an earlier try may have landed
+	unsure  bool // an earlier try may have been applied
 }
 
-// try runs op once, or first settles what became of an earlier try. An error that backoff may retry is returned
-// bare, any other as permanent.
+// try runs op once. It first reads back the outcome of an earlier try if that is unknown. It returns an error that allows
+// another try as it is, and any other error as permanent.
 func (w *write) try(ctx context.Context) error {
 	if w.unsure {
 		if done, err := w.settle(ctx); done || err != nil {
@@ -88,7 +88,7 @@ func (w *write) try(ctx context.Context) error {
 	}
 }
 
-// settle reads back what became of the last try. It leaves unsure set while nobody knows.
+// settle reads back the outcome of the last try. unsure stays set if that fails.
 func (w *write) settle(ctx context.Context) (done bool, err error) {
 	bounded, cancel := outlasting(ctx)
 	defer cancel()
@@ -104,8 +104,8 @@ func (w *write) settle(ctx context.Context) (done bool, err error) {
 	return false, w.last
 }
 
-// outlasting is a context for reading back: it ends with the deadline of ctx, but not before verifyTimeout has passed,
-// and that long after ctx was canceled.
+// outlasting returns a context for reading back. It ends with the deadline of ctx, but not before verifyTimeout. If ctx is
+// canceled, it goes on for verifyTimeout.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	within := verifyTimeout
 	if deadline, has := ctx.Deadline(); has && ctx.Err() == nil {
@@ -114,14 +114,15 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outliving(ctx, within, verifyTimeout)
 }
 
-// outliving is a context that goes on for rest after the end of ctx, and for most in all.
+// outliving returns a context that goes on for rest after the end of ctx, but no longer than most in all.
 func outliving(ctx context.Context, most, rest time.Duration) (context.Context, context.CancelFunc) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	listening := context.AfterFunc(ctx, func() { time.AfterFunc(rest, cancel) })
 	return bounded, func() { listening(); cancel() }
 }
 
-// replan tries 0A000 once more: a cached plan is then made anew, a feature that is missing stays missing.
+// replan allows one more try after 0A000. The server then makes a new plan in place of an outdated one; a feature that is
+// missing stays missing.
 func (w *write) replan(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "0A000" {

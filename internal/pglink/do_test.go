@@ -77,7 +77,7 @@ func TestDo_TellsACallerWhoGaveUpWhatHappened(t *testing.T) {
 	}
 }
 
-// script answers each try of an operation, and each reading back, with the next of its lines.
+// script answers each try of an operation, and each call of verify, with its next line.
 type script struct {
 	op, verify []error // verify: nil = not done, errDone = done
 	tries      int
@@ -196,7 +196,7 @@ func TestDo_ReadingBackIsBounded(t *testing.T) {
 	})
 }
 
-// How long reading back may take is the caller's to say, who knows how large the write is.
+// The caller sets the time for reading back, because only the caller knows how large the write is.
 func TestDo_ReadingBackHasTheTimeOfTheCall(t *testing.T) {
 	t.Parallel()
 	never := context.Background()
@@ -233,7 +233,7 @@ func TestDo_ReadingBackHasTheTimeOfTheCall(t *testing.T) {
 	}
 }
 
-// canceledAfter is a context with a deadline far away, which somebody cancels.
+// canceledAfter returns a context with a deadline far away, and cancels it after a while.
 func canceledAfter(wait time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	timer := time.AfterFunc(wait, cancel)

@@ -1,14 +1,13 @@
-// Package pglink is how Oarlock talks to Postgres: it opens connections and pools by libpq's rules with the timeouts
-// the driver leaves out, tells what an error means for the statement that got it, and carries a write through a lost
-// reply.
+// Package pglink connects Oarlock to Postgres. It opens connections and pools by libpq's rules, with timeouts that the
+// driver lacks. It classifies the errors of statements, and it repeats a write safely after a lost reply.
 //
-// Callers set a deadline on every call, log what Redact has been over, and send every write that must not happen twice
-// through Do. Nothing here trusts the driver's SafeToRetry: a connection that dies after a statement without arguments,
-// COMMIT above all, reports "conn closed, safe to retry" although the row is committed.
+// Callers set a deadline on every call, log only text that went through Redact, and send every write that must not happen
+// twice through Do. Nothing here trusts the driver's SafeToRetry: a connection that dies after a statement without
+// arguments, above all after COMMIT, reports "conn closed, safe to retry" although the row is committed.
 //
-// A pooler may stand between. What this process has found out of one is kept for it, by where the connection leads: whether it
-// refuses parameters at the start, and how it lends. See Dial.
+// A pooler may stand between Oarlock and Postgres. The process remembers, for each database that it connects to, whether the
+// pooler refuses parameters at the start of a connection, and in which mode the pooler lends connections. See Dial.
 //
-// Connections belong to one goroutine at a time, pools to all; every function is safe for concurrent use. The package
-// knows no tables and no business rules.
+// A connection belongs to one goroutine at a time. A pool, and every function of this package, is safe for concurrent use.
+// The package knows no tables and no business rules.
 package pglink

@@ -11,8 +11,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// The tests in this file hold what the driver does today, not what anybody wants. When one of them fails after an
-// upgrade, the driver was mended: then the reason for Do changes, not the need for it.
+// The tests in this file record what the driver does today, not what it should do. If one fails after an upgrade, the driver
+// has been fixed: that changes the reason for Do, but not the need for it.
 
 func TestDriver_SaysSafeToRetryOfACommitThatHappened(t *testing.T) {
 	t.Parallel()

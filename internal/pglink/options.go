@@ -15,33 +15,35 @@ const (
 	DefaultPingTimeout    = 3 * time.Second
 )
 
-// Options say how connections are opened. The zero value is ready to use.
+// Options configure how connections are opened. The zero value is ready to use.
 type Options struct {
 	AppName        string        // application_name; "oarlock" unless the URL or PGAPPNAME names another
 	Log            *slog.Logger  // traces statements at debug level, without arguments; nil = no trace
-	ConnectTimeout time.Duration // one attempt at one host; connect_timeout in the URL wins
-	PingTimeout    time.Duration // proof of life of a pooled connection that idled
+	ConnectTimeout time.Duration // limit for one attempt at one host; connect_timeout in the URL wins
+	PingTimeout    time.Duration // limit for the ping of a pooled connection that was idle
 	MaxConns       int32         // pool_max_conns in the URL wins; 0 = the driver's default
 	MinConns       int32         // pool_min_conns in the URL wins
 
-	// Probe is asked of a new pool, and what it says fails NewPool. nil: a look at what stands between here and the server,
-	// which costs a ping where that is nothing.
+	// Probe checks a new pool; if it fails, NewPool fails. nil: NewPool detects a pooler, which costs one ping if there is
+	// none.
 	Probe func(context.Context, *pgxpool.Pool) error
 
-	// Unprepared has a pool keep no statements prepared, as if a pooler lent its connections by the transaction. It costs
-	// nothing where each statement is sent once.
+	// Unprepared makes a pool keep no prepared statements, as it does behind a pooler in transaction mode. It costs nothing
+	// for statements that are sent only once.
 	Unprepared bool
 
-	// PooledConns is MaxConns where a pooler lends by the session: each is then one of its few. 0: as MaxConns.
+	// PooledConns replaces MaxConns behind a pooler in session mode, because each connection occupies one of the pooler's
+	// few server connections. 0: as MaxConns.
 	PooledConns int32
 
-	// Writer asks the server to give up on a client that vanished half-way through a statement, within seconds:
-	// without it such a backend keeps its locks for hours, and no statement or idle timeout ends it.
+	// Writer asks the server to give up within seconds on a client that vanished during a statement. Otherwise the backend
+	// keeps its locks for hours, and no statement timeout or idle timeout ends it.
 	Writer bool
 
-	// AnyPath leaves search_path to the URL, the role and the database: for statements of other people. Ours find
-	// everything in pg_catalog or by its schema. Somebody who may create functions in a schema of the path could
-	// otherwise put one there that fits a call better than the system's own, and we would execute it.
+	// AnyPath leaves search_path to the URL, the role and the database, for statements that users write. Oarlock's own
+	// statements find everything in pg_catalog or by its schema. With another search_path, a user that may create functions
+	// in one of its schemas could create one that matches a call better than the system's function, and Oarlock would
+	// execute it.
 	AnyPath bool
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// ownParams are for our statements. They read little and by key, but where tables are large the server expects enough of them
-// to compile, which takes longer than they do.
+// ownParams are set for Oarlock's own statements. These statements read few rows, by key. With large tables the server would
+// estimate enough work to compile a statement, which takes longer than the statement itself.
 var ownParams = map[string]string{"search_path": "pg_catalog, pg_temp", "jit": "off"}
 
-// durableParams make what a connection commits durable, whatever the role or the database has as defaults. Its statements
-// see what is committed as they begin.
+// durableParams make every commit durable, whatever defaults the role or the database has. Each statement sees all data that
+// was committed when it began.
 var durableParams = map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
 
-// writerParams make the server notice a dead client: by probes, by unacknowledged data, and while it computes.
+// writerParams make the server detect a dead client: by probes, by unacknowledged data, and during a long computation.
 var writerParams = map[string]string{
 	"tcp_keepalives_idle":              "5",
 	"tcp_keepalives_interval":          "2",
@@ -28,20 +28,20 @@ var writerParams = map[string]string{
 	"client_connection_check_interval": "5s",
 }
 
-// plainParams keep the server from thinking: a statement is planned once, for any number of rows, and every table in it is
-// reached by its key. Planning takes ten times as long as a small flush does.
+// plainParams save planning time. The server plans a statement once, for any number of rows, and reaches every table by its
+// key. Planning would take ten times as long as a small flush.
 var plainParams = map[string]string{
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
 	"plan_cache_mode": "force_generic_plan",
 }
 
-// steadyParams come on top where a statement looks for little among much.
+// steadyParams are added to plainParams for statements that look for few rows among many.
 var steadyParams = map[string]string{"enable_sort": "off"}
 
-// flushParams bound how long one flush waits for locks.
+// flushParams limit how long one flush waits for locks.
 var flushParams = map[string]string{"lock_timeout": "250ms"}
 
-// ours are all the parameters that connections of ours ask for, beside what stands in a URL.
+// ours are all parameters that this package sets. Parameters from a URL are not among them.
 var ours = merged(ownParams, durableParams, writerParams, plainParams, steadyParams, flushParams)
 
 func merged(all ...map[string]string) map[string]string {
@@ -52,35 +52,36 @@ func merged(all ...map[string]string) map[string]string {
 	return sum
 }
 
-// AsOurs keeps to itself a connection whose settings somebody else made: see Options.AnyPath. It is durable, too.
+// AsOurs applies ownParams and durableParams to a connection that was configured elsewhere: see Options.AnyPath.
 func AsOurs(c *pgx.ConnConfig) {
 	closeOutdated(&c.Config)
 	maps.Copy(c.RuntimeParams, ownParams)
 	maps.Copy(c.RuntimeParams, durableParams)
 }
 
-// AsWriter names a connection and has its server give up on the client soon once that vanished: see Options.Writer.
+// AsWriter names a connection, and makes its server give up soon on a client that vanished: see Options.Writer.
 func AsWriter(c *pgx.ConnConfig, appName string) {
 	c.RuntimeParams["application_name"] = appName
 	maps.Copy(c.RuntimeParams, writerParams)
 }
 
-// AsPlain is for a connection that sends the same few statements again and again.
+// AsPlain configures a connection that sends the same few statements again and again.
 func AsPlain(c *pgx.ConnConfig) { maps.Copy(c.RuntimeParams, plainParams) }
 
-// AsSteady is AsPlain for statements whose plans must not depend on statistics.
+// AsSteady is AsPlain for statements with plans that must not depend on statistics.
 func AsSteady(c *pgx.ConnConfig) {
 	AsPlain(c)
 	maps.Copy(c.RuntimeParams, steadyParams)
 }
 
-// AsFlush is AsPlain for statements that do not wait long for locks.
+// AsFlush is AsPlain for statements that must not wait long for locks.
 func AsFlush(c *pgx.ConnConfig) {
 	AsPlain(c)
 	maps.Copy(c.RuntimeParams, flushParams)
 }
 
-// asked are the parameters of ours that a connection asks for. A value of the URL's own is not ours.
+// asked returns the parameters of this package that a connection asks for. It leaves out a parameter with another value,
+// which comes from the URL.
 func asked(c *pgx.ConnConfig) map[string]string {
 	params := map[string]string{}
 	for name, value := range c.RuntimeParams {
@@ -91,7 +92,7 @@ func asked(c *pgx.ConnConfig) map[string]string {
 	return params
 }
 
-// withoutOurs has a connection ask for nothing but what stands in its URL.
+// withoutOurs removes this package's parameters from a connection's settings. Parameters from the URL stay.
 func withoutOurs(c *pgx.ConnConfig) {
 	c.RuntimeParams = maps.Clone(c.RuntimeParams) // database/sql shares it between connections
 	for name := range asked(c) {
@@ -101,8 +102,8 @@ func withoutOurs(c *pgx.ConnConfig) {
 
 var refitParams = sql.Named("pglink/refit")
 
-// Refit gives a connection that was made for one job the parameters that another job asks for, where they differ in ours. What only
-// the former asked for becomes what the server has built in.
+// Refit changes the parameters of a connection from one job to those of another. It sets parameters of this package that
+// differ. A parameter that only the former job set gets the server's default.
 func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error {
 	values := map[string]*string{}
 	for name := range merged(asked(from), asked(to)) {

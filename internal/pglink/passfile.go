@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// OpenPassfile is the password file of a URL that others than its owner may read or write, "" if there is none. As psql does,
-// Parse ignores such a file: whoever may read it has the password, whoever may write it chooses where it goes.
+// OpenPassfile returns the password file of a URL if other users may read or write it, and "" otherwise. Parse ignores such
+// a file, as psql does: a user that can read the file has the password, and a user that can write it can direct the password
+// to another server.
 func OpenPassfile(database string) string {
 	path := passfileOf(database)
 	if info, err := os.Stat(path); path == "" || err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0 {
@@ -22,7 +23,7 @@ func OpenPassfile(database string) string {
 
 var passfileWord = regexp.MustCompile(`(?:^|\s)passfile\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-// passfileOf is what the URL names, or the variable, or the one in the home folder.
+// passfileOf returns the password file that the URL names, or PGPASSFILE, or the one in the home folder.
 func passfileOf(database string) (path string) {
 	if isURL(database) {
 		if u, err := url.Parse(database); err == nil {
@@ -38,8 +39,8 @@ func passfileOf(database string) (path string) {
 	return path
 }
 
-// withoutPassfile is the same database with an empty password file. Of a keyword that is given twice the last counts; a URL has it
-// once.
+// withoutPassfile returns the same database with an empty password file. In a keyword=value string the last value of a
+// keyword counts. A URL must have the key only once.
 func withoutPassfile(database string) string {
 	const none = "passfile=" + os.DevNull
 	if !isURL(database) {

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// A password file that others may read is not used, whoever names it, as psql has it.
+// Parse ignores a password file that other users may read, wherever it is named. psql does the same.
 func TestParse_IgnoresAPasswordFileThatOthersMayRead(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, ".pgpass")

@@ -27,7 +27,7 @@ func TestParse_OursFindTheSystemsOwnNames(t *testing.T) {
 	}
 }
 
-// picky is a pooler that refuses our parameters at the start, and says something else to a client that comes without them. It
+// picky starts a pooler that refuses our parameters at the start, and reports another error to a client without them. It
 // counts the clients that it refused.
 func picky(t *testing.T) (url string, refused *atomic.Int32) {
 	t.Helper()
@@ -60,7 +60,7 @@ func refuse(conn net.Conn, refused *atomic.Int32) {
 	}
 	answer := &pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "who are you"}
 	if m, ok := start.(*pgproto3.StartupMessage); ok {
-		for _, name := range []string{"search_path", "jit"} { // the last is named
+		for _, name := range []string{"search_path", "jit"} { // the error names the last one
 			if m.Parameters[name] != "" {
 				answer = &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + name}
 			}

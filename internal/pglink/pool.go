@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// NewPool makes a pool, and one connection to know that it can. What Dial says of parameters holds for a pool, too. Behind a
-// pooler that does not lend by the session it keeps no statements prepared.
+// NewPool makes a pool, and opens one connection to check that it can. The pool treats parameters like Dial. Behind a pooler
+// in transaction mode it keeps no prepared statements.
 func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	o = o.withDefaults()
 	config, err := parse(url, o)
@@ -27,7 +27,7 @@ func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) 
 	return pool, err
 }
 
-// builder makes pools, and their connections fit for the way to the server.
+// builder makes pools, and adapts each of their connections to the way to the server.
 type builder struct {
 	options Options
 	way     *way
@@ -88,7 +88,7 @@ func (b *builder) probe(ctx context.Context, pool *pgxpool.Pool) error {
 	defer cancel()
 	found, err := b.way.look(bounded, conn.Conn(), conn.Conn().Config(), false)
 	if found != NoPooler {
-		pool.Reset() // this one was made for a server
+		pool.Reset() // the connection was set up for a direct server
 	}
 	return err
 }

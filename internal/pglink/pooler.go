@@ -14,18 +14,18 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Pooler is how what stands between us and the server lends its connections.
+// Pooler is the mode in which a pooler lends its server connections, if there is a pooler.
 type Pooler int
 
-// What a look finds.
+// The modes of poolers.
 const (
 	NoPooler          Pooler = iota
-	SessionPooler            // each client has one for as long as it stays
-	TransactionPooler        // each transaction may get another: nothing that a session keeps is there in the next one
+	SessionPooler            // each client keeps one server connection until it leaves
+	TransactionPooler        // each transaction may get another server connection, without the session state of the last one
 )
 
-// backendSQL is sent as one unnamed statement: one that is prepared would be left behind in, or missed by, the servers
-// that a pooler lends.
+// backendSQL is sent as one unnamed statement. A prepared statement would stay in one of the pooler's server connections,
+// and be missing in the others.
 var backendSQL = sql.Named("pglink/backend")
 
 // querier is a connection or a transaction.
@@ -33,25 +33,27 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Backend asks which process of the server serves.
+// Backend returns the process ID of the server backend that serves q.
 func Backend(ctx context.Context, q querier) (pid uint32, err error) {
 	err = q.QueryRow(ctx, backendSQL, pgx.QueryExecModeExec).Scan(&pid)
 	return pid, err
 }
 
-// lookRounds is how often a backend is looked for that changed. Among other clients of a pooler one round may miss it.
+// lookRounds is how often changesBackend looks for a changed backend. With other clients of the pooler one round may miss a
+// change.
 const lookRounds = 3
 
-// changesBackend asks both connections by turns who serves them. In session mode each client keeps its own backend. In
-// transaction mode the next statement gets the backend that was used last, or longest ago: sooner or later one that served the
-// other connection, or was not seen before.
+// changesBackend asks two connections in turn for their backend, and reports whether a connection changed its backend. In
+// session mode each client keeps its own backend. In transaction mode the next statement gets the backend that was used
+// last, or the one that was unused longest. Sooner or later that is the other connection's former backend, or one that was
+// not seen before.
 func changesBackend(ctx context.Context, conn, other *pgx.Conn, before uint32) (bool, error) {
 	for range lookRounds {
 		served, err := Backend(ctx, other)
 		if err != nil || served == before {
 			return err == nil, err
 		}
-		for range 2 { // where two backends take turns, the second time is the other's turn
+		for range 2 { // if two backends alternate, the second statement gets the other one
 			if served, err = Backend(ctx, conn); err != nil || served != before {
 				return err == nil, err
 			}
@@ -60,10 +62,10 @@ func changesBackend(ctx context.Context, conn, other *pgx.Conn, before uint32) (
 	return false, nil
 }
 
-// Get gets one connection that the server has answered on, and says how it is given back.
+// Get opens a connection on which the server has answered, and returns a function that gives it back.
 type Get = func(context.Context) (giveBack func(), err error)
 
-// GetNew gets a connection of its own.
+// GetNew returns a Get that opens a new connection.
 func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
 	return func(ctx context.Context) (func(), error) {
 		conn, _, err := DialSession(ctx, config, prepare)
@@ -77,8 +79,9 @@ func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
 	}
 }
 
-// Lends gets all connections at once, holds them until the last is there or patience is over, and says how many were. Where one was
-// refused, refused says why, in the server's words if it has any. That a pool is too small, or that one came too late, is no reason.
+// Lends opens all connections at once, and holds them until the last one has come or patience is over. It returns how many
+// came. refused is the reason of a refused connection, in the server's words if there are any. It is nil if the pool was too
+// small, or if a connection was only late.
 func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -111,20 +114,21 @@ func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, 
 	return int(got.Load()), refused
 }
 
-// isShortage reports whether err says no more than that the pooler has no connection free.
+// isShortage reports whether err only means that the pooler has no free connection.
 func isShortage(err error) bool {
 	r := RefusalOf(err)
 	return r != nil && r.Pool || errors.Is(err, ErrWaiting)
 }
 
-// Bounds of HangUp and ClosePool.
+// Limits of HangUp and ClosePool.
 const (
 	hangUpTimeout = 2 * time.Second
-	hangUpRest    = 250 * time.Millisecond // once the context has ended: a live server needs far less
+	hangUpRest    = 250 * time.Millisecond // after the end of ctx: a live server needs far less
 )
 
-// HangUp closes a connection and waits until nothing of it is under way, but not for long. The driver cancels what was, on a
-// connection beside; PgBouncer 1.18 crashes where a process ends in the midst of that. After the end of ctx it hurries.
+// HangUp closes a connection and waits a short time until nothing of it is under way. The driver cancels a running statement
+// over a second connection, and PgBouncer 1.18 crashes if the process ends in the middle of that. After the end of ctx
+// HangUp waits only hangUpRest.
 func HangUp(ctx context.Context, conn *pgx.Conn) {
 	bounded, cancel := outliving(ctx, hangUpTimeout, hangUpRest)
 	defer cancel()
@@ -135,7 +139,8 @@ func HangUp(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// ClosePool closes a pool and waits for it, but not for long: a connection that was cut off in a lost network takes 15 s to close.
+// ClosePool closes a pool and waits a short time for it: a connection that was cut off in a lost network takes 15 s to
+// close.
 func ClosePool(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {

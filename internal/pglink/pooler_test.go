@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// asWorker is how a worker's connections are set up.
+// asWorker returns the settings of a worker's connections.
 func asWorker(t *testing.T, url string) *pgx.ConnConfig {
 	t.Helper()
 	config, err := pglink.Parse(url, pglink.Options{})
@@ -41,7 +41,7 @@ func setting(t *testing.T, q interface {
 	return value
 }
 
-// unusual are settings of a database that a worker must not have.
+// unusual makes a database with settings that a worker's connections must override.
 func unusual(t *testing.T) string {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -60,7 +60,7 @@ func TestDialSession_SetsWhatAPoolerRefusesOrIgnoresAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, pooler := range map[string]pgtest.Pooler{"refuses": {Size: 3, Sessions: true}, "ignores": {Size: 3, Sessions: true, Ignores: true}} {
 		config := asWorker(t, pooler.Start(t, unusual(t)))
-		for range 2 { // the second knows
+		for range 2 { // the second pass uses what the first has learned
 			conn, found, err := pglink.DialSession(t.Context(), config, nil)
 			if err != nil || found != pglink.SessionPooler {
 				t.Fatalf("%s: %v, %v", name, found, err)
@@ -168,7 +168,7 @@ func TestOpenDB_SetsWhatAPoolerRefuses(t *testing.T) {
 	}
 }
 
-// Without a pooler one question is asked, once: what each connection needs goes with its start.
+// Without a pooler Dial sends one statement for the whole process: all parameters go with the start of each connection.
 func TestDial_AsksAServerOnce(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
@@ -189,7 +189,8 @@ func TestDial_AsksAServerOnce(t *testing.T) {
 	}
 }
 
-// The second connection finds no server in a pool of one. That is no reason for a task to fail, and none to set anything.
+// With a pool of one the second connection finds no server connection. No task may fail for that reason, and no parameter is
+// set.
 func TestDial_MakesDoWithAPoolOfOne(t *testing.T) {
 	t.Parallel()
 	config := asWorker(t, pgtest.Pooler{Size: 1, Sessions: true}.Start(t, unusual(t)))

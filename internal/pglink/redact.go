@@ -12,8 +12,8 @@ import (
 
 const mask = "xxxxx"
 
-// secrets matches, leftmost first: a URL; a setting such as password=…, PGPASSWORD: … or "password": "…"; SQL that
-// says PASSWORD '…'. Unquoted values run to the next space: they may hold anything else.
+// secrets matches, leftmost first: a URL; a setting such as password=…, PGPASSWORD: … or "password": "…"; SQL with PASSWORD
+// '…'. An unquoted value extends to the next space, because it may hold any other character.
 var secrets = regexp.MustCompile("(?i)" +
 	`([a-z][a-z0-9+.-]*://[^\s"'<>` + "`" + `]+)` +
 	`|(password["']?\s*[=:]\s*)(?:'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|\S+)` +
@@ -21,8 +21,8 @@ var secrets = regexp.MustCompile("(?i)" +
 
 var quoted = regexp.MustCompile("(?s)\"[^\"]*\"|'[^']*'|`[^`]*`")
 
-// Redact hides the credentials in a text: a URL, a keyword=value string, a message that quotes either, a statement
-// that sets a password. Where a malformed URL leaves it open what is password and what is host, it hides both.
+// Redact hides the credentials in a text: in a URL, a keyword=value string, a message that quotes either, or a statement
+// that sets a password. If a malformed URL does not show where the password ends and the host begins, Redact hides both.
 func Redact(s string) string {
 	return secrets.ReplaceAllStringFunc(s, func(found string) string {
 		m := secrets.FindStringSubmatch(found)
@@ -47,8 +47,8 @@ func redactURL(s string) string {
 	return scheme + "://" + path + "?" + redactQuery(query)
 }
 
-// credentialsEnd finds the @ that ends user:password, or -1. A password may hold @ / ? # unescaped, so the last @
-// before the query counts; with none there, the last of all, unless what looks like a password is a port.
+// credentialsEnd returns the index of the @ that ends user:password, or -1. A password may hold @ / ? # unescaped, so the
+// last @ before the query counts. If there is none, the last @ of all counts, unless the text after the colon is a port.
 func credentialsEnd(rest string) int {
 	path, _, _ := strings.Cut(rest, "?")
 	if at := strings.LastIndexByte(path, '@'); at >= 0 {
@@ -62,7 +62,7 @@ func credentialsEnd(rest string) int {
 	return strings.LastIndexByte(rest, '@')
 }
 
-// redactQuery also finds keys that are spelled with percent signs.
+// redactQuery hides the values of keys that contain "password", percent-encoded keys included.
 func redactQuery(query string) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
@@ -74,8 +74,8 @@ func redactQuery(query string) string {
 	return strings.Join(pairs, "&")
 }
 
-// parseError keeps the driver's reason and drops what it quotes: a malformed string may hold its password anywhere.
-// The original is not wrapped, since it carries the whole string.
+// parseError keeps the driver's reason and drops the text that the reason quotes: a malformed string may hold its password
+// anywhere. It does not wrap the driver's error, which carries the whole string.
 func parseError(err error) error {
 	var parse *pgconn.ParseConfigError
 	if !errors.As(err, &parse) {

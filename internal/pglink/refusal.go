@@ -8,33 +8,33 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Refusal is why a pooler lets a client not in, or not go on.
+// Refusal is the reason why a pooler rejects a client, or ends its connection.
 type Refusal struct {
-	Param string // the parameter of the URL that it does not take; "": it is about something else
-	Login bool   // it is about the user or the password
-	Lasts bool   // the same client is refused again
+	Param string // the parameter of the URL that the pooler rejects; "": another reason
+	Login bool   // the user or the password is wrong
+	Lasts bool   // the pooler will refuse the same client again
 	Pool  bool   // all server connections of the pool are taken
-	Hint  string // what to write into its files; "": nothing that we know of
+	Hint  string // text for the pooler's files; "": no hint is known
 }
 
-// protocolViolation is the SQLSTATE of whatever PgBouncer itself says.
+// protocolViolation is the SQLSTATE of every error of PgBouncer itself.
 const protocolViolation = "08P01"
 
-// amplePool is twice the pool that PgBouncer has where no line says otherwise.
+// amplePool is twice PgBouncer's default pool size.
 const amplePool = 40
 
-// PoolHint says which lines of the pooler's file have it lend so many connections.
+// PoolHint returns the settings with which the pooler lends the given number of connections.
 func PoolHint(size int) string {
 	return fmt.Sprintf("set default_pool_size = %d in the pooler's file, and pool_size of the database's line, max_db_connections and "+
 		"max_user_connections to no less where they are set", size)
 }
 
-// WorkerPoolHint is PoolHint for a worker, which may also go past the pooler.
+// WorkerPoolHint is PoolHint for a worker, which may also bypass the pooler.
 func WorkerPoolHint(size int) string {
 	return PoolHint(size) + "; or direct_url to a URL that leads past the pooler; see PgBouncer in docs/operations.md"
 }
 
-// WaitHint is for a client that the pooler has no connection for.
+// WaitHint returns the hint for a client that gets no connection from the pooler.
 func WaitHint() string { return "try again; if it stays so, " + PoolHint(amplePool) }
 
 const (
@@ -46,8 +46,9 @@ const (
 		"of the pooler's file, and the user's password in its auth_file"
 )
 
-// refusals by how PgBouncer's message begins: it has one SQLSTATE for everything. … stands for a name, {database} and {user}
-// for those of the client. What a server said to PgBouncer comes with that SQLSTATE too. The first that fits counts.
+// refusals lists refusals by the beginning of PgBouncer's message, because all messages have one SQLSTATE. A server's error
+// that PgBouncer passes on has that SQLSTATE too. … stands for any name, {database} and {user} for those of the client. The
+// first match counts.
 var refusals = []struct {
 	words string
 	Refusal
@@ -73,7 +74,7 @@ var refusals = []struct {
 	{"client_login_timeout (server down)", Refusal{Hint: serverHint}},
 }
 
-// RefusalOf is what a pooler says in err; nil: err is not what a pooler says.
+// RefusalOf returns the refusal that err reports, or nil if err does not come from a pooler.
 func RefusalOf(err error) *Refusal {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != protocolViolation {
@@ -99,8 +100,8 @@ func RefusalOf(err error) *Refusal {
 	return nil
 }
 
-// CrowdedHint says what to do about a server that gives no more connections. Which of its limits that is has one SQLSTATE. Messages
-// are translated, so the function of the server that said it decides.
+// CrowdedHint returns a hint for a server that accepts no more connections. All limits share one SQLSTATE, and messages are
+// translated. So the hint depends on the server function that reported the error.
 func CrowdedHint(err error) string {
 	pg, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
@@ -112,7 +113,8 @@ func CrowdedHint(err error) string {
 	return "close connections, raise max_connections, or put a pooler in front"
 }
 
-// RefusedParameter is the parameter that a pooler does not take at the start of a connection, if err is about one.
+// RefusedParameter returns the parameter that a pooler rejected at the start of a connection. It reports whether err is such
+// a rejection.
 func RefusedParameter(err error) (name string, refused bool) {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != protocolViolation {
@@ -127,7 +129,7 @@ func RefusedParameter(err error) (name string, refused bool) {
 	return name, true
 }
 
-// iniName is a name as a file of PgBouncer has it: what is no plain word is quoted.
+// iniName formats a name for a file of PgBouncer. It quotes any name that is no plain word.
 func iniName(name string) string {
 	special := func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Words of PgBouncer that are hard to provoke, or of versions other than the installed one.
+// Messages of PgBouncer that are hard to provoke, or that only other versions send.
 func TestRefusalOf_KnowsTheWordsOfPgBouncer(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]struct {
@@ -57,7 +57,7 @@ func TestClassify_WaitsForNoPoolerThatRefusesTheLogin(t *testing.T) {
 	}
 }
 
-// The server itself says what it refuses by, so that its words need not be English.
+// The server reports which limit refused the connection, so its messages need not be in English.
 func TestCrowdedHint_NamesTheLimitThatIsReached(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

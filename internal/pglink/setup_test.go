@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// bundle is a ledger that takes a key as often as it is written, reached directly and through a proxy.
+// bundle is a ledger that accepts a key any number of times, reached directly and through a proxy.
 type bundle struct {
 	url, through string
 	proxy        *netfault.Proxy
@@ -22,7 +22,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{url: pgtest.Empty(t).URL}
 	b.proxy, b.through = netfault.Through(t, b.url)
-	_ = b.connect(t, b.through).Close(t.Context()) // what stands there is known: no fault is to hit that question
+	_ = b.connect(t, b.through).Close(t.Context()) // detects now that there is no pooler: a fault must not hit that statement
 	exec(t, b.connect(t, b.url), "CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL)")
 	return b
 }
@@ -52,7 +52,7 @@ func (b *bundle) rows(t *testing.T) (n int) {
 	return n
 }
 
-// do runs op by Do and counts how often it was tried.
+// do runs op by Do and counts the tries.
 func (b *bundle) do(t *testing.T, op func(context.Context) error) *int {
 	t.Helper()
 	calls := new(int)

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/tracelog"
 )
 
-// TraceLogger hands what pgx traces to log, at debug level: whoever gets the error of a statement reports it, here it
-// would be told twice. Arguments are left out, and so are the values that messages about bad data quote.
+// TraceLogger passes the trace of pgx to log, at debug level. An error level would report errors twice, because the caller
+// of a statement reports its error. TraceLogger leaves out arguments, and the values that messages about bad data quote.
 func TraceLogger(log *slog.Logger) tracelog.Logger {
 	return tracelog.LoggerFunc(func(ctx context.Context, level tracelog.LogLevel, msg string, data map[string]any) {
 		log.LogAttrs(ctx, traceLevel(level), "postgres: "+strings.ToLower(msg), traceAttrs(data)...)
 	})
 }
 
-// levelTrace is below debug: what pgx tells about its own inner workings.
+// levelTrace is below debug: for messages of pgx about its own internals.
 const levelTrace = slog.LevelDebug - 4
 
 func traceLevel(level tracelog.LogLevel) slog.Level {
@@ -47,7 +47,7 @@ func traceAttrs(data map[string]any) []slog.Attr {
 	return attrs
 }
 
-// errorText is what may be logged of an error. Class 22 is about bad data, and quotes it.
+// errorText returns the part of an error that may be logged. Errors of class 22 quote the bad data.
 func errorText(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
@@ -67,7 +67,7 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:maxLoggedBytes], "") + "…"
 }
 
-// traceKey: "time" is what slog calls the time of the record.
+// traceKey returns the key for a trace value. It renames "time", which slog uses for the time of the record.
 func traceKey(key string) string {
 	if key == tracelog.DefaultTraceLogConfig().TimeKey {
 		return "took"
@@ -75,8 +75,9 @@ func traceKey(key string) string {
 	return key
 }
 
-// Component is log for a library: its records say which component they come from, move by shift (a library's info is
-// our debug: slog.LevelDebug - slog.LevelInfo), and go through Redact. goose takes it by WithSlog, River in its Config.
+// Component adapts log for a library. Its records name the component, go through Redact, and have their level moved by
+// shift: a library's info is our debug with slog.LevelDebug - slog.LevelInfo. goose takes the result by WithSlog, River in
+// its Config.
 func Component(log *slog.Logger, name string, shift slog.Level) *slog.Logger {
 	return slog.New(component{Handler: log.Handler(), shift: shift, prefix: name + ": "})
 }

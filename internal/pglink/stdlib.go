@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OpenDB is Dial for libraries that want database/sql. It makes one connection to know that it can.
+// OpenDB is Dial for libraries that need database/sql. It opens one connection to check that it can.
 func OpenDB(ctx context.Context, config *pgx.ConnConfig) (*sql.DB, error) {
 	params, w := asked(config), wayOf(config)
 	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
@@ -29,8 +29,8 @@ func OpenDB(ctx context.Context, config *pgx.ConnConfig) (*sql.DB, error) {
 		err = db.PingContext(ctx)
 	}
 	if err != nil {
-		_ = db.Close()                      // it has no connection
-		if late := ctx.Err(); late != nil { // database/sql says nothing but that the connection is bad
+		_ = db.Close()                      // closes nothing: it has no connection
+		if late := ctx.Err(); late != nil { // database/sql only reports a bad connection, not the deadline
 			return nil, fmt.Errorf("connect: %w: %w", late, err)
 		}
 		return nil, fmt.Errorf("connect: %w", err)

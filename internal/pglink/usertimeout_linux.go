@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout bounds how long sent data may stay unacknowledged before the kernel ends the connection.
+// userTimeout limits how long sent data may stay unacknowledged before the kernel closes the connection.
 const userTimeout = 10 * time.Second
 
 func setUserTimeout(network, _ string, raw syscall.RawConn) error {

@@ -4,5 +4,5 @@ package pglink
 
 import "syscall"
 
-// setUserTimeout does nothing where there is no TCP_USER_TIMEOUT: keepalive probes remain.
+// setUserTimeout does nothing, because this system has no TCP_USER_TIMEOUT. Keepalive probes detect a dead peer instead.
 func setUserTimeout(_, _ string, _ syscall.RawConn) error { return nil }

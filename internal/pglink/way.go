@@ -16,36 +16,36 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// firstPatience bounds the first statements of a connection: a pooler takes as many connections as come, and lets those it
-// has no server for wait.
+// firstPatience limits the first statements of a connection. A pooler accepts any number of connections, and makes a
+// connection wait while there is no server connection for it.
 const firstPatience = 5 * time.Second
 
 var setParams = sql.Named("pglink/set")
 
 var (
-	// ErrPooled says that a pooler lends connections by the transaction, where they must keep their session.
+	// ErrPooled means that a pooler is in transaction mode although the connection must keep its session.
 	ErrPooled = errors.New("a pooler in transaction mode stands between the worker and the server, and its connections must keep their session")
-	// ErrWaiting says that a pooler took a connection, and has no server connection free for it.
+	// ErrWaiting means that a pooler accepted a connection, but has no free server connection for it.
 	ErrWaiting = errors.New("waiting for a connection of the pooler")
 )
 
-// WaitingError is ErrWaiting with how many connections the same attempt did get.
+// WaitingError is ErrWaiting, with the number of connections that the same attempt did get.
 type WaitingError struct{ Lent int }
 
 func (e *WaitingError) Error() string { return ErrWaiting.Error() }
 
-// Is makes errors.Is work.
+// Is makes errors.Is match ErrWaiting.
 func (e *WaitingError) Is(target error) bool { return target == ErrWaiting }
 
-// way keeps what this process found out about the connections to a database, so that it asks once.
+// way stores what this process has learned about the connections to a database, so that it looks only once.
 type way struct {
-	refuses atomic.Bool   // a pooler refuses our parameters at the start
-	found   atomic.Int32  // a Pooler and one; 0: nobody has looked
+	refuses atomic.Bool   // a pooler refuses this package's parameters at the start
+	found   atomic.Int32  // the Pooler plus 1; 0: not known yet
 	stale   atomic.Bool   // found is a guess, or old: a connection that must keep its session looks again
-	turn    chan struct{} // holds one token: one looks at a time, which takes two connections
+	turn    chan struct{} // holds one token: one goroutine looks at a time, because a look takes two connections
 }
 
-// ways by what leads there.
+// ways holds a way for each destination.
 var ways sync.Map
 
 func wayOf(c *pgx.ConnConfig) *way {
@@ -60,10 +60,11 @@ func wayOf(c *pgx.ConnConfig) *way {
 	return known.(*way) //nolint:forcetypeassert // nothing else is stored
 }
 
-// LookAgain has the next DialSession to where config leads look anew how a pooler lends: it may have been set up otherwise.
+// LookAgain makes the next DialSession to config's destination detect the pooler's mode again: its configuration may have
+// changed.
 func LookAgain(config *pgx.ConnConfig) { wayOf(config).stale.Store(true) }
 
-// IsPooled says whether this process has found a pooler in transaction mode where config leads.
+// IsPooled reports whether this process has found a pooler in transaction mode at config's destination.
 func IsPooled(config *pgx.ConnConfig) bool {
 	w := wayOf(config)
 	found, _ := w.known()
@@ -75,13 +76,13 @@ func (w *way) known() (Pooler, bool) {
 	return Pooler(max(n-1, 0)), n > 0
 }
 
-// knownFor is known, but a session is given nothing that is stale.
+// knownFor is known, except that a stale result is not valid for a session.
 func (w *way) knownFor(session bool) (Pooler, bool) {
 	found, known := w.known()
 	return found, known && !(session && w.stale.Load())
 }
 
-// learns says whether err is the news that our parameters are refused at the start.
+// learns reports whether err is a refusal of this package's parameters at the start, and remembers the refusal.
 func (w *way) learns(err error) bool {
 	name, refused := RefusedParameter(err)
 	if _, mine := ours[name]; !refused || !mine {
@@ -91,7 +92,8 @@ func (w *way) learns(err error) bool {
 	return true
 }
 
-// settle finds out how conn is lent, and sets params where the server did not get them at the start, or may not have.
+// settle detects the pooler's mode for conn. Behind a pooler in session mode it sets params, which the server may not have
+// got at the start.
 func (w *way) settle(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig, params map[string]string, session bool) (Pooler, error) {
 	bounded, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
@@ -102,7 +104,7 @@ func (w *way) settle(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig
 	return found, err
 }
 
-// set is one round trip.
+// set sets params in one round trip.
 func (w *way) set(ctx context.Context, conn *pgx.Conn, params map[string]string) error {
 	names := slices.Sorted(maps.Keys(params))
 	values := make([]string, len(names))
@@ -122,13 +124,13 @@ func (w *way) set(ctx context.Context, conn *pgx.Conn, params map[string]string)
 	return nil
 }
 
-// late says whether an error is that nothing was answered in time.
+// late reports whether an error means that no answer came in time.
 func late(ctx context.Context, err error) bool {
 	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// look finds out, once, what stands between conn and the server. Where a pooler has no second connection for that, the guess
-// is transaction mode, in which nothing is set. A session is given no guess.
+// look detects once whether there is a pooler, and its mode. If the pooler has no second connection for the detection, look
+// assumes transaction mode, in which nothing is set. For a session it returns the error instead of a guess.
 func (w *way) look(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig, session bool) (Pooler, error) {
 	if found, known := w.knownFor(session); known {
 		return found, nil
@@ -158,7 +160,8 @@ func (w *way) learn(found Pooler, stale bool) {
 	w.stale.Store(stale)
 }
 
-// find asks who serves conn: a server announces its process at connect, and a pooler made up another one.
+// find asks for the backend that serves conn. A server announces the backend's process ID at connect; a pooler announces a
+// made-up one.
 func (w *way) find(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) (Pooler, error) {
 	served, err := Backend(ctx, conn)
 	switch {
