@@ -110,7 +110,7 @@ func TestStart_KeepsItsPortWhileABackendOfAKilledServerLeaves(t *testing.T) {
 	must(t, err)
 	defer conn.Close(t.Context())
 	backend := int(conn.PgConn().PID())
-	must(t, syscall.Kill(backend, syscall.SIGSTOP)) // so it does not notice
+	must(t, syscall.Kill(backend, syscall.SIGSTOP)) // so that the backend does not notice
 	defer func() { _ = syscall.Kill(backend, syscall.SIGKILL) }()
 	must(t, syscall.Kill(s.PID(), syscall.SIGKILL))
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -150,7 +150,7 @@ func TestStart_TakesOverAServerThatLostItsSupervisor(t *testing.T) {
 	eventually(t, "both servers end", func() bool { return len(processesWith(t, dir)) == 0 })
 }
 
-// A pid file whose number belongs to somebody else by now: PostgreSQL alone would refuse to start.
+// A pid file with the number of another process: PostgreSQL alone would refuse to start.
 func TestStart_LeavesAForeignProcessAlone(t *testing.T) {
 	t.Parallel()
 	dir := madeDir(t)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// What can go wrong with a folder or a server; compare with errors.Is.
+// The kinds of errors of a folder or a server; compare with errors.Is.
 var (
 	ErrNotOurs      = errors.New("folder is not ours")
 	ErrOtherVersion = errors.New("data folder of another major version")
@@ -25,7 +25,7 @@ var (
 	errShmInUse  = errors.New("a backend of a killed server is still leaving")
 )
 
-// Error says what happened and what to do next.
+// Error is a failure and what to do next.
 type Error struct {
 	Kind  error // one of the Err values above
 	Msg   string
@@ -35,7 +35,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Msg }
 
-// Hint says what to do next.
+// Hint returns what to do next.
 func (e *Error) Hint() string { return e.ToDo }
 
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Cause} }
@@ -54,12 +54,12 @@ func (e *MissingError) Error() string {
 	return msg + "; install it: " + e.Command
 }
 
-// Hint says what to do next.
+// Hint returns what to do next.
 func (e *MissingError) Hint() string {
 	return "run: " + e.Command + "  (or name the folder of initdb and postgres in OARLOCK_PG_BIN)"
 }
 
-// symptoms maps what initdb and postgres say (LC_ALL=C) to what it means.
+// symptoms maps messages of initdb and postgres (LC_ALL=C) to kinds of errors.
 var symptoms = []struct {
 	text string
 	kind error
@@ -85,7 +85,7 @@ var advice = map[error]string{
 	ErrFailed:       "the log says more; nothing was deleted",
 }
 
-// diagnose turns the output of initdb or postgres into an error. what names the step, log the place to read on.
+// diagnose turns the output of initdb or postgres into an error. what names the step, and log the file with the full output.
 func diagnose(what, output, log string, cause error) error {
 	kind, mark := ErrFailed, ""
 	for _, s := range symptoms {
@@ -101,7 +101,7 @@ func diagnose(what, output, log string, cause error) error {
 	return &Error{Kind: kind, Msg: msg, ToDo: advice[kind], Cause: cause}
 }
 
-// telling picks the line that says why: the one with the mark, or else the worst.
+// telling picks the line of the output that gives the reason: the line with the mark, or else the most severe one.
 func telling(output, mark string, cause error) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, mark := range []string{cmp.Or(mark, "PANIC:"), "PANIC:", "FATAL:", "error:", "ERROR:"} {
@@ -117,10 +117,10 @@ func telling(output, mark string, cause error) string {
 	return fmt.Sprint(cause)
 }
 
-// severity is what stands before a message: time and process, program, FATAL.
+// severity matches the prefix of a message: time and process, program, FATAL.
 var severity = regexp.MustCompile(`^.*?\b(PANIC|FATAL|ERROR|LOG|HINT|error): +`)
 
-// explain gives errors of our own file operations the same answers.
+// explain turns an error of our own file operations into the same kinds of errors.
 func explain(op, dir string, err error) error {
 	switch {
 	case err == nil:

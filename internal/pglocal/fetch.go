@@ -26,7 +26,7 @@ func downloadDir() (string, error) {
 	return filepath.Join(base, "oarlock", "postgres-"+string(downloadVersion)), nil
 }
 
-// findOrFetch downloads PostgreSQL when none is installed.
+// findOrFetch finds PostgreSQL, and downloads it if it is not installed.
 func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	bin, err := Find(ctx)
 	if missing, ok := errors.AsType[*MissingError](err); ok {
@@ -35,13 +35,13 @@ func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	return bin, err
 }
 
-// download gets what is missing, after saying so; as root never.
+// download downloads PostgreSQL after it has told the user so. It never downloads as root.
 func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, error) {
 	if os.Geteuid() == 0 {
 		return Binaries{}, missing
 	}
 	dir, err := downloadDir()
-	if err != nil { // a user without a home
+	if err != nil { // a user without a home folder
 		return Binaries{}, &MissingError{Command: missing.Command, Why: err.Error()}
 	}
 	fetch := c.fetch
@@ -55,7 +55,7 @@ func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, 
 	return inspect(ctx, filepath.Join(dir, "bin"))
 }
 
-// fetchInto makes dir whole or not at all.
+// fetchInto fetches into dir. dir is complete afterwards, or does not exist.
 func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return explain("make a cache folder", dir, err)
@@ -65,7 +65,7 @@ func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 		return explain("make a cache folder", dir, err)
 	}
 	done := make(chan error, 1)
-	go func() { // the library takes no context: after Ctrl-C it ends with the process
+	go func() { // the library takes no context: after Ctrl-C the goroutine ends with the process
 		err := fetch(tmp)
 		if err == nil {
 			_, err = inspect(context.WithoutCancel(ctx), filepath.Join(tmp, "bin"))
@@ -83,9 +83,9 @@ func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	}
 }
 
-// embedded fetches with embedded-postgres, from repository or its default. The library can only start a whole
-// server, which would outlive us if we were killed: so it gets a data folder that looks initialized and is empty.
-// Then it downloads, unpacks, and fails to start.
+// embedded fetches with the embedded-postgres library, from repository or the library's default. The library can only start
+// a whole server, which would outlive this process if it were killed. So the library gets a data folder that looks
+// initialized and is empty: it downloads, unpacks, and then fails to start.
 func embedded(repository string) fetcher {
 	return func(dir string) error {
 		scratch, err := os.MkdirTemp("", "oarlock-download-")
@@ -113,7 +113,7 @@ func embedded(repository string) fetcher {
 		err = server.Start()
 		for log := range downloadLogs() {
 			if !before[log] {
-				_ = os.Remove(log) // it may be another user's, or gone
+				_ = os.Remove(log) // the file may belong to another user, or be gone
 			}
 		}
 		if err == nil {
@@ -126,8 +126,8 @@ func embedded(repository string) fetcher {
 	}
 }
 
-// downloadLogs are the files that the library leaves in the temp folder: it opens one at each start, and removes none. One that another
-// process opened meanwhile goes, too: its download is complete without.
+// downloadLogs returns the files that the library leaves in the temp folder. The library opens one at each start and removes
+// none. A file that another process opened meanwhile is removed too, but its download does not need it.
 func downloadLogs() map[string]bool {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*"))
 	logs := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// repository serves an archive of scripts, packed the way the real one is.
+// repository serves an archive of scripts, packed like the real one.
 func repository(t *testing.T) string {
 	t.Helper()
 	packed, err := os.ReadFile("testdata/postgres-fake.txz")

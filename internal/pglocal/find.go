@@ -24,14 +24,14 @@ type Binaries struct {
 	Version int // major
 }
 
-// Find looks for PostgreSQL in $OARLOCK_PG_BIN (and then nowhere else), on PATH, where pg_config points, and in the
-// versioned folders of Debian, Red Hat, Alpine and Homebrew, newest first; last where [Start] keeps its download.
-// It returns a *MissingError when there is none.
+// Find looks for PostgreSQL in $OARLOCK_PG_BIN, and only there if it is set. Otherwise it looks on PATH, where pg_config
+// points, in the versioned folders of Debian, Red Hat, Alpine and Homebrew, newest first, and last where [Start] keeps its
+// download. It returns a *MissingError if there is none.
 func Find(ctx context.Context) (Binaries, error) {
 	return find(ctx, func(Binaries) bool { return true })
 }
 
-// findMajor is Find for a data folder that needs this major version.
+// findMajor is Find for a data folder of the given major version.
 func findMajor(ctx context.Context, major int) (Binaries, error) {
 	return find(ctx, func(b Binaries) bool { return b.Version == major })
 }
@@ -93,7 +93,7 @@ var versionedPatterns = []string{
 
 var lastNumber = regexp.MustCompile(`(\d+)(?:\.\d+)?(?:/bin)?$`)
 
-// versioned lists the folders that packagers use, newest major first.
+// versioned lists the folders that packagers use, newest major version first.
 func versioned(root string) []string {
 	var dirs []string
 	for _, pattern := range versionedPatterns {
@@ -114,7 +114,7 @@ func versioned(root string) []string {
 
 var versionLine = regexp.MustCompile(`PostgreSQL\) (\d+)`)
 
-// inspect tells whether dir holds what we need.
+// inspect checks whether dir holds initdb and postgres, and reads their version.
 func inspect(ctx context.Context, dir string) (Binaries, error) {
 	if _, err := exec.LookPath(filepath.Join(dir, "initdb")); err != nil {
 		return Binaries{}, fmt.Errorf("no initdb in %s", dir)

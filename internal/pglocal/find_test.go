@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeBinaries are scripts that say a version.
+// fakeBinaries writes scripts that print a version.
 func fakeBinaries(t *testing.T, dir string, version string) string {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))
@@ -123,7 +123,7 @@ func TestStateDir_FollowsTheEnvironment(t *testing.T) {
 	}
 }
 
-// A machine without C.UTF-8, and a user whose own locale does not exist.
+// The machine has no C.UTF-8, and the user's own locale does not exist.
 func TestStart_DoesWithoutTheLocaleItWouldLike(t *testing.T) {
 	installed, err := Find(t.Context())
 	must(t, err)

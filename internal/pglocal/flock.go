@@ -11,10 +11,11 @@ import (
 
 const pollEvery = 10 * time.Millisecond
 
-// flock is an open lock file. A bare descriptor, not an os.File: the garbage collector must not let go of it.
+// flock is an open lock file. It is a bare descriptor and not an os.File, because the garbage collector must not close it.
 type flock int
 
-// openFlock does not follow links: as root, the folder may belong to the server's user.
+// openFlock opens a lock file. It does not follow links, because the folder may belong to the server's user while we are
+// root.
 func openFlock(path string) (flock, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -27,8 +28,8 @@ func (l flock) try(how int) bool { return unix.Flock(int(l), how|unix.LOCK_NB) =
 
 func (l flock) close() { _ = unix.Close(int(l)) }
 
-// lockFile waits for the exclusive lock on path. A file that was removed meanwhile (with its throw-away folder) is
-// no lock at all, so it looks again.
+// lockFile waits for the exclusive lock on path. It tries again if the file was removed meanwhile, with its throw-away
+// folder: a lock on a removed file protects nothing.
 func lockFile(ctx context.Context, path string) (flock, error) {
 	for {
 		l, err := openFlock(path)
@@ -57,7 +58,7 @@ var (
 	errVanished = errors.New("the throw-away folder was removed meanwhile")
 )
 
-// poll asks until done, an error, or the end of ctx.
+// poll calls done until it returns true or an error, or until ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

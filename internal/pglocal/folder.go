@@ -20,18 +20,18 @@ import (
 // maxSocketDir leaves room for "/.s.PGSQL.65535" in the 104 bytes of a socket path on macOS (Linux has 108).
 const maxSocketDir = 104 - 1 - len("/.s.PGSQL.65535")
 
-// superuser is not oarlock: "$user" comes first in search_path, and would put the schema of that name there.
+// superuser is not "oarlock", because search_path begins with "$user" and would put the schema of that name first.
 const superuser = "postgres"
 
-// state marks a folder as ours and is written once.
+// state marks a folder as Oarlock's. It is written once.
 type state struct {
 	Format   int    `json:"format"`
 	User     string `json:"user"`
 	Password string `json:"password"`
-	Port     int    `json:"port"` // preferred; another one is taken when it is in use
+	Port     int    `json:"port"` // preferred; the server takes another port if this one is in use
 }
 
-// folder is a state folder that we hold the lock of.
+// folder is a state folder, with its lock held.
 type folder struct {
 	dir       string // absolute, without links
 	throwaway bool
@@ -40,8 +40,8 @@ type folder struct {
 	lock      flock
 }
 
-// StateDir is where the private server lives when nobody says otherwise: $XDG_STATE_HOME/oarlock/pg, by default
-// below ~/.local/state, or below /var/lib for root, because the server's user may not enter root's home.
+// StateDir returns the default folder of the private server: $XDG_STATE_HOME/oarlock/pg, by default below ~/.local/state.
+// For root it is below /var/lib, because the server's user may not enter root's home.
 func StateDir() (string, error) {
 	if base := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "oarlock", "pg"), nil
@@ -56,8 +56,8 @@ func StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "oarlock", "pg"), nil
 }
 
-// TempDir is a folder for throw-away servers: the system's own, or /tmp when the server's user may not enter that
-// one or sockets could not be named in it.
+// TempDir returns a folder for throw-away servers: the system's own, or /tmp if the server's user may not enter the
+// system's, or if its path is too long for sockets.
 func TempDir() string {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	o, ownerErr := serverOwner()
@@ -67,7 +67,7 @@ func TempDir() string {
 	return dir
 }
 
-// openFolder makes or checks the folder and takes its lock.
+// openFolder creates or checks the folder and takes its lock.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
 	o, err := serverOwner()
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 func (f *folder) data() string            { return f.path("data") }
 func (f *folder) mark() string            { return f.path("run/leaving") }
 
-// make creates the folder and resolves links, so that a process's working folder can be compared with it.
+// make creates the folder and resolves links, so that the path can be compared with a process's working folder.
 func (f *folder) make(dir string) (string, error) {
 	var err error
 	switch {
@@ -117,7 +117,7 @@ func (f *folder) make(dir string) (string, error) {
 	}
 	mode := fs.FileMode(0o700)
 	if f.owner.drop && !f.throwaway {
-		mode = 0o711 // root's, but the server's user must get through to data and run
+		mode = 0o711 // the folder is root's, but the server's user must reach data and run
 	}
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", explain("make", dir, err)
@@ -126,7 +126,7 @@ func (f *folder) make(dir string) (string, error) {
 	return dir, explain("resolve", dir, err)
 }
 
-// check refuses a folder of somebody else, and one that holds other things.
+// check refuses a folder that belongs to another user or holds other things.
 func (f *folder) check() error {
 	refuse := func(why string) error {
 		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}
@@ -139,7 +139,7 @@ func (f *folder) check() error {
 		return refuse("belongs to another user")
 	}
 	if err := unix.Stat(f.data(), &st); err == nil && f.owner.drop && st.Uid != 0 {
-		f.owner.uid, f.owner.gid = int(st.Uid), int(st.Gid) // who it was yesterday
+		f.owner.uid, f.owner.gid = int(st.Uid), int(st.Gid) // the user that owned the data before
 	}
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -156,9 +156,9 @@ func (f *folder) check() error {
 	return nil
 }
 
-// prepare lays the folder out and loads its state; what is there already stays as it is.
+// prepare creates the contents of the folder and loads its state. It does not change existing contents.
 func (f *folder) prepare() error {
-	if f.throwaway { // removed by the supervisor, which runs as the owner
+	if f.throwaway { // the supervisor removes the folder, and runs as the owner
 		if err := f.owner.give(f.dir); err != nil {
 			return explain("hand over", f.dir, err)
 		}
@@ -202,7 +202,7 @@ func (f *folder) create() error {
 	return explain("write state", f.dir, writeAtomic(f.path("state.json"), b))
 }
 
-// makeOwned makes a folder for the server's user alone.
+// makeOwned makes a folder that only the server's user may enter.
 func (f *folder) makeOwned(name string) error {
 	if err := os.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain("make "+name, f.dir, err)
@@ -210,7 +210,8 @@ func (f *folder) makeOwned(name string) error {
 	return explain("hand over "+name, f.dir, f.owner.give(f.path(name)))
 }
 
-// socketDir is run/, or a short private folder when a socket could not be named in it; temp is then the same.
+// socketDir returns run/, or a short private folder if the path of run/ is too long for a socket. In that case temp is the
+// same folder.
 func (f *folder) socketDir() (dir, temp string, err error) {
 	if dir := f.path("run"); len(dir) <= maxSocketDir {
 		return dir, "", nil
@@ -222,7 +223,7 @@ func (f *folder) socketDir() (dir, temp string, err error) {
 	return dir, dir, explain("make a socket folder", "/tmp", err)
 }
 
-// newLog opens a fresh server.log and keeps the one before.
+// newLog opens a fresh server.log and keeps the previous one.
 func (f *folder) newLog() (*os.File, error) {
 	log := f.path("server.log")
 	if err := os.Rename(log, log+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +232,7 @@ func (f *folder) newLog() (*os.File, error) {
 	return os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// writeAtomic leaves the old file, or none, when the disk is full or the process dies.
+// writeAtomic writes a file. If the disk is full or the process dies, the old file stays, or none.
 func writeAtomic(path string, b []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".")
 	if err != nil {
@@ -248,8 +249,8 @@ func writeAtomic(path string, b []byte) error {
 	return nil
 }
 
-// freePort picks one below the range that systems hand out for outgoing connections, so that it is likely to be free
-// again at the next start.
+// freePort picks a free port below the range that systems use for outgoing connections, so that the port is likely to be
+// free again at the next start.
 func freePort() (int, error) {
 	for range 100 {
 		if port := 15000 + rand.N(15000); portFree(port) {
@@ -259,7 +260,7 @@ func freePort() (int, error) {
 	return 0, errors.New("find a free port: 100 tries in 15000-29999 found none")
 }
 
-// portFree reports whether a port can be had.
+// portFree reports whether a port is free.
 func portFree(port int) bool {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {

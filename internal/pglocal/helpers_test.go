@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// playUser starts the server, tells its process, and stays until its stdin ends.
+// playUser starts the server, prints its process ID, and stays until its stdin ends.
 func playUser(c Config) {
 	s, err := Start(context.Background(), c)
 	if err != nil {
@@ -87,7 +87,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newDir is an empty folder that the server's user may enter, which t.TempDir is not when we are root.
+// newDir returns an empty folder that the server's user may enter. As root it may not enter t.TempDir.
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(FastTempDir(), "oarlock-t-")
@@ -103,13 +103,13 @@ var template struct {
 	err  error
 }
 
-// madeDir is a state folder whose server has run before: a copy, since initdb is slow.
+// madeDir returns a state folder with a server that has run before. It is a copy, because initdb is slow.
 func madeDir(t *testing.T) string {
 	t.Helper()
 	return madeIn(t, newDir(t))
 }
 
-// madeIn puts such a folder into another one. It prefers a port that the other copies do not.
+// madeIn puts such a folder into another folder. It prefers a port that the other copies do not use.
 func madeIn(t *testing.T, parent string) string {
 	t.Helper()
 	template.once.Do(func() {
@@ -157,7 +157,7 @@ func stopServer(t *testing.T, s *Server) {
 	must(t, s.Stop(ctx))
 }
 
-// eventually waits for a condition that somebody else's process brings about.
+// eventually waits for a condition that another process brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -188,7 +188,7 @@ func execute(t *testing.T, url, sql string) {
 	must(t, err)
 }
 
-// processesWith lists the processes whose command line holds text.
+// processesWith lists the processes with a command line that contains text.
 func processesWith(t *testing.T, text string) map[int]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

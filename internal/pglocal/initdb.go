@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// ensureData makes the data folder when there is none, and returns binaries that fit the one there is.
+// ensureData creates the data folder if there is none, and returns binaries of its version.
 func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 	b, err := os.ReadFile(filepath.Join(f.data(), "PG_VERSION"))
 	if err == nil {
@@ -32,7 +32,7 @@ func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 	return bin, f.initdb(ctx, c, bin)
 }
 
-// matching finds binaries for an existing data folder; PostgreSQL never opens one of another major version.
+// matching finds binaries for an existing data folder. PostgreSQL never opens a data folder of another major version.
 func (f *folder) matching(ctx context.Context, version string) (Binaries, error) {
 	major, err := strconv.Atoi(version)
 	if err != nil {
@@ -53,15 +53,15 @@ func (f *folder) matching(ctx context.Context, version string) (Binaries, error)
 	}
 }
 
-// initdb fills a folder beside and renames it, so that data/ is complete or absent, whatever dies when.
+// initdb fills a new folder and then renames it, so that data/ is complete or absent whenever a process dies.
 func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 	fresh := f.data() + ".new"
-	if err := os.RemoveAll(fresh); err != nil { // the rest of an initdb that was killed: never held data
+	if err := os.RemoveAll(fresh); err != nil { // the rest of an initdb that was killed: it never held data
 		return explain("remove", fresh, err)
 	}
 	err := f.runInitdb(ctx, c, bin, fresh, "C.UTF-8")
 	if errors.Is(err, ErrLocale) {
-		err = f.runInitdb(ctx, c, bin, fresh, "C") // everywhere; the encoding stays UTF8
+		err = f.runInitdb(ctx, c, bin, fresh, "C") // "C" exists on every system; the encoding stays UTF8
 	}
 	if err != nil {
 		_ = os.RemoveAll(fresh) // the next start tries again
@@ -70,12 +70,12 @@ func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 	return explain("name the data folder", f.dir, os.Rename(fresh, f.data()))
 }
 
-// runInitdb lets the supervisor run it, like the server: it ends with us.
+// runInitdb runs initdb under the supervisor, like the server, so that initdb ends with this process.
 func (f *folder) runInitdb(ctx context.Context, c Config, bin Binaries, dir, locale string) error {
 	if err := f.makeOwned(filepath.Base(dir)); err != nil {
 		return err
 	}
-	pwfile := f.path("pwfile") // a file: arguments are everybody's to read
+	pwfile := f.path("pwfile") // in a file, because other users can read arguments
 	if err := cmp.Or(writeAtomic(pwfile, []byte(f.state.Password+"\n")), f.owner.give(pwfile)); err != nil {
 		return explain("write", pwfile, err)
 	}
@@ -96,7 +96,7 @@ func (f *folder) runInitdb(ctx context.Context, c Config, bin Binaries, dir, loc
 		return fmt.Errorf("create the data folder in %s: %w", f.dir, err)
 	}
 	out, err := os.ReadFile(f.path("server.log"))
-	if err != nil || !bytes.Contains(out, []byte("\nSuccess.")) { // a supervisor's exit status reaches nobody
+	if err != nil || !bytes.Contains(out, []byte("\nSuccess.")) { // the supervisor's exit status is not available
 		return diagnose("create the data folder in "+f.dir, string(out), "", err)
 	}
 	return nil

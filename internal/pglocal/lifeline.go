@@ -14,14 +14,15 @@ import (
 //go:embed supervise.sh
 var superviseScript []byte
 
-// errNobody: no supervisor reads the lifeline.
+// errNobody means that no supervisor reads the lifeline.
 var errNobody = errors.New("no supervisor")
 
-// lifeline is the write end of the named pipe. A bare descriptor, not an os.File: the garbage collector must not let
-// go of it.
+// lifeline is the write end of the named pipe. It is a bare descriptor and not an os.File, because the garbage collector
+// must not close it.
 type lifeline int
 
-// joinLifeline becomes a user of the server whose supervisor reads the pipe, or returns errNobody.
+// joinLifeline makes this process a user of the server with the supervisor that reads the pipe. It returns errNobody if
+// there is no supervisor.
 func joinLifeline(path string) (lifeline, error) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
@@ -33,7 +34,7 @@ func joinLifeline(path string) (lifeline, error) {
 	return lifeline(fd), nil
 }
 
-// newLifeline makes the pipe, if there is none yet, and returns both ends.
+// newLifeline makes the pipe if there is none yet, and returns both ends.
 func newLifeline(path string) (lifeline, *os.File, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, nil, fmt.Errorf("make %s: %w", path, err)
@@ -55,7 +56,7 @@ func newLifeline(path string) (lifeline, *os.File, error) {
 	return l, reader, nil
 }
 
-// hello tells the supervisor that somebody is here; false: it is gone. A full pipe is no reason to worry.
+// hello tells the supervisor that a user is here. It returns false if the supervisor is gone. A full pipe does not matter.
 func (l lifeline) hello() bool {
 	_, err := unix.Write(int(l), []byte("\n"))
 	return !errors.Is(err, unix.EPIPE)
@@ -63,8 +64,8 @@ func (l lifeline) hello() bool {
 
 func (l lifeline) close() { _ = unix.Close(int(l)) }
 
-// supervise starts script and server in a session of their own, and returns at once: an outer shell starts the
-// supervisor in the background and leaves, so that nobody has to wait for it.
+// supervise starts the supervisor and the server in a session of their own, and returns at once. An outer shell starts the
+// supervisor in the background and ends, so that no process has to wait for the supervisor.
 func (f *folder) supervise(host int, sockets string, server []string) (lifeline, error) {
 	script := f.path("supervise.sh")
 	if err := cmp.Or(writeAtomic(script, superviseScript), f.owner.give(script)); err != nil {

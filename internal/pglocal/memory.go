@@ -15,8 +15,8 @@ const (
 	wantMemory   = 4 << 30
 )
 
-// FastTempDir is TempDir, or a folder in memory when there is plenty and TMPDIR does not say otherwise: for servers
-// that make and drop databases all the time. ext4 gets slow at creating files next to lately deleted ones.
+// FastTempDir returns TempDir, or a folder in memory if there is plenty of memory and TMPDIR is not set. It is for servers
+// that create and drop databases all the time: ext4 gets slow at creating files next to recently deleted ones.
 func FastTempDir() string {
 	if os.Getenv("TMPDIR") == "" && roomy(memoryFolder) && freeMemory() >= wantMemory && memoryLimit() >= wantMemory {
 		return memoryFolder
@@ -30,7 +30,7 @@ func roomy(dir string) bool {
 	return err == nil && int64(st.Type) == tmpfsMagic && st.Bavail*uint64(st.Bsize) >= wantRoom
 }
 
-// freeMemory is what the kernel says can be had without swapping.
+// freeMemory returns the memory that is available without swapping, as the kernel estimates it.
 func freeMemory() uint64 {
 	b, _ := os.ReadFile("/proc/meminfo") // none: no bytes
 	_, rest, _ := bytes.Cut(b, []byte("MemAvailable:"))
@@ -38,7 +38,7 @@ func freeMemory() uint64 {
 	return number(line) << 10
 }
 
-// memoryLimit is the container's, or huge.
+// memoryLimit returns the container's limit, or a huge number.
 func memoryLimit() uint64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		if b, err := os.ReadFile(file); err == nil {

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// owner is the user that initdb, postgres and the supervisor run as.
+// owner is the user under which initdb, postgres and the supervisor run.
 type owner struct {
 	uid, gid int
 	name     string
-	drop     bool // we are root and step down
+	drop     bool // we are root and change to the owner
 }
 
 func serverOwner() (owner, error) {
@@ -33,7 +33,7 @@ func serverOwner() (owner, error) {
 	return owner{}, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody")
 }
 
-// attr puts a child into a session of its own, out of the terminal's reach, under the owner's uid.
+// attr makes a child run in a session of its own, out of the terminal's reach, under the owner's uid.
 func (o owner) attr() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if o.drop {
@@ -42,7 +42,7 @@ func (o owner) attr() *syscall.SysProcAttr {
 	return a
 }
 
-// give hands a path over to the owner.
+// give changes the owner of a path to the owner.
 func (o owner) give(path string) error {
 	if !o.drop {
 		return nil
@@ -50,7 +50,7 @@ func (o owner) give(path string) error {
 	return os.Lchown(path, o.uid, o.gid)
 }
 
-// canEnter reports whether the owner may enter dir: parents included, asked of the kernel rather than of mode bits.
+// canEnter reports whether the owner may enter dir and its parents. It asks the kernel instead of reading mode bits.
 func (o owner) canEnter(dir string) bool {
 	if !o.drop {
 		return true
@@ -71,8 +71,8 @@ func (o owner) mustEnter(dir string) error {
 	}
 }
 
-// environment is all that initdb and postgres get to see: nothing of PG*, so that no setting of the user's own
-// server leaks in, no secrets, and C messages, so that diagnose can read them.
+// environment returns the whole environment of initdb and postgres. It has no PG* variables, so that settings for the user's
+// own server do not leak in, and no secrets. Messages are in English, so that diagnose can read them.
 func environment() []string {
 	env := []string{"LC_ALL=C"}
 	for _, key := range []string{"PATH", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

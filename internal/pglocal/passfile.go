@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// PublicURL is URL for showing: the password is in a file that it names, which libpq and pgx read, and nobody but this user
-// can.
+// PublicURL returns a URL that may be shown. It names a file with the password instead of the password. libpq and pgx read
+// the file, and only this user can.
 func (s *Server) PublicURL(database string) (string, error) {
 	path := filepath.Join(s.folder.dir, "pgpass")
 	line := "*:*:*:" + s.folder.state.User + ":" + s.folder.state.Password + "\n"

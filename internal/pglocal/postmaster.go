@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// postmaster is what postmaster.pid says of a server; it may be stale.
+// postmaster is the content of postmaster.pid. It may be stale.
 type postmaster struct {
 	pid, port int
 	socketDir string
 	ready     bool
 }
 
-// readPostmaster reads the pid file; false: there is none, or it is not complete yet.
+// readPostmaster reads the pid file. It returns false if there is none, or if it is not complete yet.
 func readPostmaster(data string) (postmaster, bool) {
 	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
@@ -39,8 +39,8 @@ func readPostmaster(data string) (postmaster, bool) {
 	return p, true
 }
 
-// runs reports whether the process is alive and really the server of this data folder: a pid file may survive its
-// server, and the number may belong to somebody else by now.
+// runs reports whether the process is alive and is the server of this data folder. A pid file may survive its server, and
+// another process may have the number by now.
 func (p postmaster) runs(data string) bool {
 	if p.pid <= 1 || !alive(p.pid) {
 		return false

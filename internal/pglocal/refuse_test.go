@@ -21,7 +21,7 @@ func tryConnect(t *testing.T, url string) error {
 	return err
 }
 
-// wantError checks kind, hint, and that both the message and the hint say what they should.
+// wantError checks the kind of an error, and the text of its message and hint.
 func wantError(t *testing.T, err, kind error, msg, hint string) {
 	t.Helper()
 	var e *Error
@@ -136,7 +136,7 @@ func TestStart_OnAFullDiskSaysSo_AndLosesNothing(t *testing.T) {
 	execute(t, s.URL(""), "CREATE TABLE kept AS SELECT 'yes' AS answer")
 	stopServer(t, s)
 	filler := filepath.Join(dir, "filler")
-	_ = exec.Command("dd", "if=/dev/zero", "of="+filler, "bs=64k").Run() // until it is full
+	_ = exec.Command("dd", "if=/dev/zero", "of="+filler, "bs=64k").Run() // until the disk is full
 	_, err = Start(t.Context(), Config{Dir: dir + "/pg"})
 	wantError(t, err, ErrDiskFull, "", "nothing was deleted")
 	must(t, os.Remove(filler))

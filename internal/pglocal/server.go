@@ -24,20 +24,20 @@ import (
 
 const (
 	stopPatience = time.Minute     // a fast shutdown still writes a checkpoint
-	slowAfter    = 5 * time.Second // then people are told why it takes so long
-	launchTries  = 20              // for a port that was taken meanwhile, or backends that are still leaving
+	slowAfter    = 5 * time.Second // after this time the user gets a message about the delay
+	launchTries  = 20              // after a port was taken meanwhile, or while old backends are still leaving
 	retryEvery   = 250 * time.Millisecond
 )
 
-// Config says where the server lives and how. The zero value is the server in [StateDir].
+// Config configures the server and its folder. The zero value is the server in [StateDir].
 type Config struct {
 	Dir       string            // state folder; empty: StateDir, or a temp folder for a throw-away server
 	Throwaway bool              // the folder is removed when the last user stops
-	KeepFor   int               // a process that also counts as a user while it lives; 0: none
-	Port      int               // the only one that will do; 0: the folder's own, or another while that is in use
+	KeepFor   int               // process ID that also counts as a user while the process lives; 0: none
+	Port      int               // the only acceptable port; 0: the folder's own, or another if that is in use
 	Settings  map[string]string // extra settings of PostgreSQL
 	Log       *slog.Logger      // nil: silent
-	Say       func(string)      // progress for people; nil: silent
+	Say       func(string)      // progress messages for people; nil: silent
 
 	fetch fetcher // nil: embedded-postgres
 }
@@ -48,19 +48,19 @@ func (c Config) say(s string) {
 	}
 }
 
-// Server is a running private server that we are a user of.
+// Server is a running private server that this process is a user of.
 type Server struct {
 	folder   *folder
 	pm       postmaster
 	lifeline lifeline
 	users    flock
-	keep     bool // it may outlive its users
+	keep     bool // the server may outlive its users
 
 	left atomic.Bool
 }
 
-// Start starts the private server, or attaches to it when it runs already. It waits for the server to answer: after
-// a crash that may take a while, ctx is the only limit.
+// Start starts the private server, or attaches to it if it runs already. It waits for the server to answer. That may take a
+// while after a crash: only ctx limits it.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -96,7 +96,7 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// attach becomes a user of the server that runs in the folder; errNobody: none does.
+// attach makes this process a user of the server that runs in the folder. It returns errNobody if no server runs.
 func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
 	l, err := joinLifeline(f.path("lifeline"))
 	if err != nil {
@@ -105,13 +105,13 @@ func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
 	return f.await(ctx, c, l)
 }
 
-// launch starts a server that is not there. When that fails nothing runs, and of a throw-away folder nothing is left.
+// launch starts a server. If that fails, no process is left, and no throw-away folder either.
 func (f *folder) launch(ctx context.Context, c Config) (*Server, error) {
 	if err := f.clear(ctx); err != nil {
 		return nil, err
 	}
 	s, err := f.tryLaunch(ctx, c)
-	if err == nil || ctx.Err() != nil && c.KeepFor > 0 { // that process may still want the server
+	if err == nil || ctx.Err() != nil && c.KeepFor > 0 { // the process KeepFor may still need the server
 		return s, err
 	}
 	return nil, errors.Join(err, f.end(context.WithoutCancel(ctx), postmaster{}))
@@ -163,7 +163,7 @@ func (f *folder) launchOnce(ctx context.Context, c Config, bin Binaries, port in
 	return s, err
 }
 
-// command is the server's command line. What we need comes last, so that no setting can take it away.
+// command returns the server's command line. Settings that we need come last, so that no other setting can override them.
 func (f *folder) command(bin Binaries, settings map[string]string, port int, sockets string) []string {
 	args := []string{filepath.Join(bin.Dir, "postgres"), "-D", f.data()}
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -174,16 +174,16 @@ func (f *folder) command(bin Binaries, settings map[string]string, port int, soc
 		{"port", strconv.Itoa(port)},
 		{"unix_socket_directories", sockets},
 		{"unix_socket_permissions", "0700"},
-		{"logging_collector", "off"}, // server.log is ours
+		{"logging_collector", "off"}, // we rotate server.log
 		{"log_destination", "stderr"},
-		{"lc_messages", "C"}, // what diagnose reads
+		{"lc_messages", "C"}, // diagnose reads English messages
 	} {
 		args = append(args, "-c", kv[0]+"="+kv[1])
 	}
 	return args
 }
 
-// await waits until the server answers; errNobody: it has ended. It takes over the lifeline.
+// await waits until the server answers. It returns errNobody if the server has ended. It takes over the lifeline.
 func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, error) {
 	s := &Server{folder: f, lifeline: l, keep: c.KeepFor > 0}
 	begun, told := time.Now(), false
@@ -195,7 +195,7 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 			told = true
 			c.say("PostgreSQL is still starting; after a crash it recovers first (log: " + f.path("server.log") + ")")
 		}
-		if _, err := os.Lstat(f.mark()); err == nil { // the supervisor makes up its mind
+		if _, err := os.Lstat(f.mark()); err == nil { // the supervisor is deciding whether to stop
 			return false, nil
 		}
 		pm, ok := readPostmaster(f.data())
@@ -216,7 +216,8 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 	return s, nil
 }
 
-// unseen is about a server that says it is ready, but is no process here. That passes, unless it is in another container.
+// unseen returns an error for a server that is ready but is no process here. It returns nil at first, because that may pass.
+// It does not pass if the server is in another container.
 func (f *folder) unseen(pm postmaster, since time.Duration) error {
 	if since < stopPatience {
 		return nil
@@ -227,7 +228,8 @@ func (f *folder) unseen(pm postmaster, since time.Duration) error {
 	}
 }
 
-// greet logs in once: the server answers, and takes our password. False: it is coming up or going down.
+// greet logs in once, to check that the server answers and accepts our password. It returns false while the server starts up
+// or shuts down.
 func (s *Server) greet(ctx context.Context) (bool, error) {
 	conn, err := pgx.Connect(ctx, s.URL(""))
 	if err == nil {
@@ -240,8 +242,8 @@ func (s *Server) greet(ctx context.Context) (bool, error) {
 	return false, diagnose("log in to the server in "+s.folder.dir, refused.Message, s.folder.path("server.log"), err)
 }
 
-// clear stops a server that lost its supervisor, and removes a pid file that points at a stranger. A pid file that
-// points nowhere is PostgreSQL's own business.
+// clear stops a server that lost its supervisor, and removes a pid file with the number of a foreign process. PostgreSQL
+// itself handles a pid file with a number that no process has.
 func (f *folder) clear(ctx context.Context) error {
 	if err := os.Remove(f.mark()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return explain("clear", f.dir, err)
@@ -256,7 +258,7 @@ func (f *folder) clear(ctx context.Context) error {
 	return f.waitGone(ctx, pm)
 }
 
-// waitGone waits until neither supervisor nor server run. A server without supervisor it stops itself.
+// waitGone waits until neither supervisor nor server run. It stops a server without a supervisor.
 func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errPatience)
 	defer cancel()
@@ -280,7 +282,7 @@ func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	return nil
 }
 
-// end sees the server off, and a throw-away folder with it, should the supervisor not have got to that.
+// end waits for the end of the server, and removes a throw-away folder if the supervisor has not done so.
 func (f *folder) end(ctx context.Context, pm postmaster) error {
 	err := f.waitGone(ctx, pm)
 	if err == nil && f.throwaway {
@@ -289,13 +291,14 @@ func (f *folder) end(ctx context.Context, pm postmaster) error {
 	return err
 }
 
-// Stop leaves the server. The last user to leave stops it, and waits until it is gone. Called again it does nothing.
+// Stop ends this process's use of the server. The last user stops the server, and waits until it is gone. A second call does
+// nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.left.Swap(true) {
 		return nil
 	}
 	f := s.folder
-	lock, err := lockFile(ctx, f.path("lock")) // so that nobody joins between the question and the answer
+	lock, err := lockFile(ctx, f.path("lock")) // so that no user joins between the check and the stop
 	last := err == nil && s.users.try(unix.LOCK_EX)
 	s.lifeline.close()
 	s.users.close()
@@ -309,14 +312,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	return f.end(ctx, s.pm)
 }
 
-// URL is for TCP; an empty database means postgres.
+// URL returns the TCP URL of a database. "" means the database postgres.
 func (s *Server) URL(database string) string {
 	u := s.url(database, url.Values{"sslmode": {"disable"}})
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.pm.port))
 	return u.String()
 }
 
-// SocketURL is for the unix socket.
+// SocketURL returns the URL of a database over the unix socket.
 func (s *Server) SocketURL(database string) string {
 	u := s.url(database, url.Values{"host": {s.pm.socketDir}, "port": {strconv.Itoa(s.pm.port)}})
 	return u.String()
@@ -332,13 +335,13 @@ func (s *Server) url(database string, query url.Values) *url.URL {
 	}
 }
 
-// Port is the server's on 127.0.0.1.
+// Port returns the server's port on 127.0.0.1.
 func (s *Server) Port() int { return s.pm.port }
 
-// Dir is the state folder.
+// Dir returns the state folder.
 func (s *Server) Dir() string { return s.folder.dir }
 
-// PID is the server's process.
+// PID returns the process ID of the server.
 func (s *Server) PID() int { return s.pm.pid }
 
 func pause(ctx context.Context, d time.Duration) error {

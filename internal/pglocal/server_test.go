@@ -61,7 +61,7 @@ func TestStart_ShowsThePasswordToNobody(t *testing.T) {
 
 func TestServer_KeepsDataAndAddressOverARestart(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(newDir(t), "pg") // from nothing: the address is chosen then
+	dir := filepath.Join(newDir(t), "pg") // a new folder: its address is chosen now
 	s := startServer(t, Config{Dir: dir})
 	execute(t, s.URL(""), "CREATE TABLE kept AS SELECT 'yes' AS answer")
 	stopServer(t, s)
