@@ -35,7 +35,7 @@ func FuzzRenderers(f *testing.F) {
 	})
 }
 
-// anyView need not make sense: edges may be double, lead nowhere or in circles.
+// anyView makes a View that need not make sense: edges may be double, lead nowhere or in circles.
 func anyView(t *rapid.T) graphview.View {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"load", "a-b", "", `x\`, `"`, "end", "a;b", "#35;", "<b>", "]]>"}))
 	kinds := rapid.SampledFrom([]graphview.Kind{graphview.Step, graphview.Foreach, graphview.Handler, graphview.Replacement, "new"})
@@ -82,7 +82,7 @@ func twice(t rapid.TB, v graphview.View, draw func(graphview.View) string) strin
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// checkLines wants lines that fit, of valid text, in which nothing but our own colours controls the terminal.
+// checkLines checks that lines fit, are valid text, and hold no control sequences except our own colours.
 func checkLines(t rapid.TB, text string, width int) {
 	t.Helper()
 	for _, line := range strings.Split(sgr.ReplaceAllString(text, ""), "\n") {
@@ -98,7 +98,8 @@ func checkLines(t rapid.TB, text string, width int) {
 	}
 }
 
-// dotLine is all that a DOT drawing may consist of. Graphviz reads \" as a quote and leaves other characters alone.
+// dotLine matches the lines that a DOT drawing may consist of. Graphviz reads \" as a quote and leaves other characters
+// alone.
 var dotLine = func() *regexp.Regexp {
 	const quoted = `"(?:[^"\\]|\\[^\n])*"`
 	const value = `(?:` + quoted + `|[A-Za-z0-9.]+)`

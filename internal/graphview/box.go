@@ -2,15 +2,15 @@ package graphview
 
 import "strings"
 
-const boxBadges = 32 // columns of badges that stand in one line
+const boxBadges = 32 // columns of badges in one line of a box
 
 // box is a node as text in a frame.
 type box struct {
 	lines  []line
 	frame  frame
-	style  string // of the frame
+	style  string // SGR parameters of the frame
 	width  int
-	double bool // a second right border: there are more of these, one per item
+	double bool // a second right border, for a node with several items
 }
 
 type line struct {
@@ -49,7 +49,7 @@ func (t texter) box(n Node) box {
 	return b
 }
 
-// fit makes text fit for a box.
+// fit shortens text to the width of a box.
 func (t texter) fit(s string) string {
 	s = clean(s)
 	if t.o.ASCII {

@@ -2,7 +2,7 @@ package graphview
 
 import "strings"
 
-// Directions a line leaves a spot of the canvas in.
+// Directions in which a line leaves a spot of the canvas.
 const (
 	up = 1 << iota
 	right
@@ -10,7 +10,7 @@ const (
 	left
 )
 
-// canvas is a piece of a terminal under construction. It grows as it is drawn on.
+// canvas is a part of a terminal drawing. It grows as it is drawn on.
 type canvas struct {
 	rows [][]spot
 }
@@ -18,9 +18,9 @@ type canvas struct {
 type spot struct {
 	text  string // "" is blank
 	style string // SGR parameters
-	tail  bool   // second place of a wide character
-	dirs  int    // of a line
-	line  int    // which line; 0 = none
+	tail  bool   // second column of a wide character
+	dirs  int    // directions of a line
+	line  int    // number of the line; 0 = none
 }
 
 func (c *canvas) at(x, y int) *spot {
@@ -33,7 +33,7 @@ func (c *canvas) at(x, y int) *spot {
 	return &c.rows[y][x]
 }
 
-// write puts text and returns the place behind it. Text that reads from right to left is isolated.
+// write writes text and returns the column after it. It isolates text that reads from right to left.
 func (c *canvas) write(x, y int, s, style string) int {
 	start, end, _ := strings.Cut(Isolate(s), s)
 	gs := glyphs(s)
@@ -54,8 +54,8 @@ func (c *canvas) write(x, y int, s, style string) int {
 	return x
 }
 
-// draw adds a piece of a line. Where two lines cross the upright one stays whole, so that a crossing never looks like
-// a junction.
+// draw adds a piece of a line. If two lines cross, the vertical one stays whole, so that a crossing never looks like a
+// junction.
 func (c *canvas) draw(x, y, dirs, line int, p pen) {
 	s := c.at(x, y)
 	if s.line != 0 && s.line != line {
@@ -91,7 +91,7 @@ func (c *canvas) width() int {
 	return w
 }
 
-// lines renders the canvas, without blanks at the ends of lines.
+// lines returns the lines of the canvas, without trailing blanks.
 func (c *canvas) lines(colour bool) []string {
 	out := make([]string, len(c.rows))
 	for y, row := range c.rows {

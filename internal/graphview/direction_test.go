@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// seen is a line as a terminal shows it that knows about directions.
+// seen returns a line as a terminal with support for text directions shows it.
 func seen(t *testing.T, line string) string {
 	t.Helper()
 	var p bidi.Paragraph

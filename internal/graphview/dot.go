@@ -70,8 +70,8 @@ var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 func dotQuote(s string) string { return `"` + dotText(s) + `"` }
 
-// dotText escapes for a quoted string. Backslashes are doubled: in labels they would begin an escape, and at the end
-// they would eat the quote.
+// dotText escapes text for a quoted string. It doubles backslashes: in a label a backslash would begin an escape, and at the
+// end it would escape the quote.
 func dotText(s string) string {
 	return dotEscapes.Replace(clean(s))
 }

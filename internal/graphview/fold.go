@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Fold shows at most keep nodes of every fan (nodes of one kind with the same parents and the same children) and one
-// node "… n more" for the rest. What needs a person's eye stays: failed before running before succeeded.
+// Fold keeps at most keep nodes of every fan (nodes of one kind with the same parents and the same children), and replaces
+// the others by one node "… n more". It keeps the nodes that need attention most: failed before running before succeeded.
 func Fold(v View, keep int) View {
 	out, in := v.neighbours()
 	fans := map[string][]int{}
@@ -16,7 +16,7 @@ func Fold(v View, keep int) View {
 		key := v.fanKey(i, out[i], in[i])
 		fans[key] = append(fans[key], i)
 	}
-	hidden := map[int][]int{} // by the node that stands for them
+	hidden := map[int][]int{} // by the first of the hidden nodes, which stands for all of them
 	gone := make([]bool, len(v.Nodes))
 	for _, fan := range fans {
 		if len(fan) < keep+2 { // a fold of one node saves nothing
@@ -43,7 +43,7 @@ func (v View) fanKey(i int, out, in []int) string {
 	return string(v.Nodes[i].Kind) + strings.Join(ends, " ")
 }
 
-// leastUrgent is a fan less the nodes to keep, in its own order.
+// leastUrgent returns the nodes of a fan without the keep most urgent ones, in the order of the fan.
 func leastUrgent(v View, fan []int, keep int) []int {
 	order := slices.Clone(fan)
 	slices.SortStableFunc(order, func(a, b int) int {

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// A page draws a fragment under a policy that refuses styles and scripts, with names that anybody may choose.
+// A page draws a fragment under a policy that refuses styles and scripts. The names are any text from users.
 func TestFragment_LinksEachCard(t *testing.T) {
 	t.Parallel()
 	v := parse("<script>", "a -> b</title><script> c*\n@exit\na: failed; 2 slots\nb</title><script> = <img onerror=x>")

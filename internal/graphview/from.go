@@ -6,9 +6,9 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-const maxCondition = 34 // characters of a condition that a badge shows
+const maxCondition = 34 // longest condition in a badge, in characters
 
-// FromGraph is the view of a compiled graph, with ids for labels.
+// FromGraph returns the view of a compiled graph. Nodes have their ids as labels.
 func FromGraph(g *dagrun.Graph) View {
 	var v View
 	for i := range g.Len() {
@@ -31,7 +31,7 @@ func kindOf(s *dagrun.Step) Kind {
 	return Step
 }
 
-// badges say what sets a step apart, the most telling first.
+// badges describes the special properties of a step, the most important ones first.
 func badges(s *dagrun.Step) []string {
 	var list []string
 	add := func(when bool, format string, args ...any) {
@@ -65,17 +65,17 @@ func replaces(s *dagrun.Step) bool {
 	return false
 }
 
-// Task is what a run knows of one task, as far as a drawing shows it.
+// Task is the part of a task's state that a drawing shows.
 type Task struct {
 	Step  string // id of its step
 	Item  string // "" for the step itself
 	Alt   int    // number of the replacement, 0 = original
 	State string
-	Items int // of a foreach node: how many items it grew to
+	Items int // of a foreach node: number of its items
 }
 
-// With is the view with the states of a run: replacements stand below what they replace and take over its children,
-// items are counted at their node. A step without a task is pending.
+// With returns the view with the states of a run. A replacement stands below the node that it replaces and takes over its
+// children. A foreach node shows how many of its items have ended. A step without a task is pending.
 func (v View) With(tasks []Task) View {
 	w := View{Name: v.Name, Nodes: append([]Node(nil), v.Nodes...)}
 	at := make(map[string]int, len(w.Nodes))
@@ -106,11 +106,11 @@ func (v View) With(tasks []Task) View {
 	return w
 }
 
-// tally says how far each item of a foreach node is.
+// tally holds the progress of each item of a foreach node.
 type tally map[string]int
 
 const (
-	itemReplaced = iota // nothing known of its replacement yet
+	itemReplaced = iota // the replacement is not known yet
 	itemEnded
 	itemOpen
 )
@@ -139,7 +139,7 @@ func (c tally) done() int {
 	return n
 }
 
-// rewire leads the children of replaced nodes to the replacements.
+// rewire moves the children of replaced nodes to the replacements.
 func rewire(edges []Edge, instead map[int][]int, nodes int) []Edge {
 	var out []Edge
 	for i := range nodes {

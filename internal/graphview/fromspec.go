@@ -5,8 +5,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// FromSpec is the view of a checked file, whose graph it is given: steps carry the names that people gave them, and the
-// actions that the graph knows nothing of.
+// FromSpec returns the view of a checked file and its graph. Steps have the names from the file, and the actions, which the
+// graph does not hold.
 func FromSpec(s *dagspec.Spec, g *dagrun.Graph) View {
 	v := FromGraph(g)
 	v.Name = s.Name

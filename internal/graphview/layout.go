@@ -2,41 +2,42 @@ package graphview
 
 import "slices"
 
-// Bounds of the layout's work. Once long edges have passed maxBends layers, further ones go straight through.
+// Limits of the layout's work. Once long edges have maxBends bends in all, further long edges are not bent.
 const (
 	maxBends  = 20_000
 	maxSweeps = 8
 	sweepWork = 4_000_000 // cells and links visited by all sweeps together
 )
 
-// sketch is a connected part of a view on its way to a drawing: cells in layers, and links from each layer to deeper ones.
+// sketch is the layout of a connected part of a view: cells in layers, and links from each layer to deeper ones.
 type sketch struct {
 	cells  []cell
 	links  []link
 	layers [][]int // cells, from left to right
-	routes [][]int // for every edge of the view the links it takes; nil for an edge that closes a cycle
+	routes [][]int // for every edge of the view the links along it; nil for an edge that closes a cycle
 }
 
 // cell is a node, or the bend of a long edge.
 type cell struct {
 	node     int // -1 for a bend
 	layer    int
-	pos      int // in its layer
+	pos      int // position in its layer
 	size     float64
-	x        float64 // of its centre
+	x        float64 // of the cell's centre
 	down, up []int   // links
 }
 
 func (c cell) bend() bool { return c.node < 0 }
 
-// link is a piece of an edge. Edges of one kind that leave one node share their pieces as far as they go together.
+// link is a piece of an edge. Edges of one manner from the same node share their pieces as long as they run together.
 type link struct {
 	from, to int
 	manner   manner
 	weight   float64
 }
 
-// newSketch layers and orders a connected view. The caller gives the cells of nodes their sizes and then calls place.
+// newSketch assigns the nodes of a connected view to layers and orders them. The caller then sets the sizes of the cells and
+// calls place.
 func newSketch(v View) *sketch {
 	layer, forward := layering(v)
 	s := &sketch{cells: make([]cell, len(v.Nodes)), routes: make([][]int, len(v.Edges))}
@@ -63,8 +64,8 @@ func (s *sketch) renumber() {
 	}
 }
 
-// layering puts every node below its parents, and a node without parents just above its first child. An edge that
-// closes a cycle is not forward and does not count.
+// layering puts every node below its parents, and a node without parents right above its first child. An edge that closes a
+// cycle is not forward and is ignored.
 func layering(v View) (layer []int, forward []bool) {
 	out, in := v.neighbours()
 	order, forward := topological(v, out, in)
@@ -95,7 +96,7 @@ func lowest(v View, out, layer []int, forward []bool) int {
 	return max(best, 0)
 }
 
-// topological orders the nodes, parents first; of a cycle the first node in file order goes first.
+// topological orders the nodes with parents first. In a cycle the node that comes first in the file goes first.
 func topological(v View, out, in [][]int) (order []int, forward []bool) {
 	missing := make([]int, len(v.Nodes))
 	done := make([]bool, len(v.Nodes))
@@ -122,7 +123,7 @@ func topological(v View, out, in [][]int) (order []int, forward []bool) {
 			visit(i)
 		}
 	}
-	for i := range v.Nodes { // only what lies on or behind a cycle is left
+	for i := range v.Nodes { // only nodes on a cycle or behind one are left
 		if !done[i] {
 			visit(i)
 		}
@@ -172,7 +173,7 @@ func (s *sketch) bend(v View, forward []bool) {
 	}
 }
 
-// connect adds a link. Inside a long edge links weigh most: these are the ones to keep straight.
+// connect adds a link. Links inside a long edge have the largest weight, because they should be straight.
 func (s *sketch) connect(from, to int, m manner) {
 	w := 4.0
 	if a, b := s.cells[from].bend(), s.cells[to].bend(); a && b {
@@ -185,7 +186,7 @@ func (s *sketch) connect(from, to int, m manner) {
 	s.links = append(s.links, link{from, to, m, w})
 }
 
-// components gives the connected parts of a view, each in file order, ordered by their first nodes.
+// components returns the connected parts of a view, each in file order, ordered by their first nodes.
 func components(v View) []View {
 	out, in := v.neighbours()
 	part, place := make([]int, len(v.Nodes)), make([]int, len(v.Nodes))
@@ -215,7 +216,7 @@ func components(v View) []View {
 	return parts
 }
 
-// spread marks all that hangs together with a node.
+// spread marks all nodes that are connected to a node.
 func (v View) spread(from, mark int, part []int, out, in [][]int) {
 	part[from] = mark
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {

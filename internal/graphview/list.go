@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	maxIndent   = 12 // levels; deeper graphs become a flat list
+	maxIndent   = 12 // levels; a deeper graph becomes a flat list
 	listLabel   = 40
-	minLabel    = 16 // room that a tree must leave for a label
-	listParents = 12 // parents named in a line
+	minLabel    = 16 // columns that a tree must leave for a label
+	listParents = 12 // most parents named in a line
 )
 
-// list shows a view without lines between the nodes: a tree where it is shallow, each node below its last parent, else
-// flat, parents first. A node with several parents names them all.
+// list draws a view without lines between the nodes. A shallow graph becomes a tree, with each node below its last parent. A
+// deeper graph becomes a flat list, parents first. A node with several parents names them all.
 func (t texter) list(page *canvas, v View) {
 	out, in := v.neighbours()
 	layer, forward := layering(v)
@@ -58,7 +58,7 @@ type lister struct {
 	children [][]int
 }
 
-// tree recurses as deep as the graph, which list has found to be shallow.
+// tree writes a node and the nodes below it. It recurses as deep as the graph, which is shallow.
 func (l lister) tree(page *canvas, i int, branch, rails string) {
 	l.line(page, i, branch, 1)
 	for n, child := range l.children[i] {
@@ -70,7 +70,7 @@ func (l lister) tree(page *canvas, i int, branch, rails string) {
 	}
 }
 
-// line writes one node; its parents are named when there are more than the tree shows.
+// line writes one node. It names the node's parents if there are more than the tree shows.
 func (l lister) line(page *canvas, i int, branch string, shown int) {
 	n, y := l.v.Nodes[i], len(page.rows)
 	page.at(0, y)
@@ -98,7 +98,7 @@ func (l lister) line(page *canvas, i int, branch string, shown int) {
 	}
 }
 
-// parents names the parents of a node, once each.
+// parents returns the names of a node's parents, once each.
 func (l lister) parents(i int) (names []string) {
 	for _, e := range l.in[i] {
 		edge := l.v.Edges[e]

@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// Mermaid writes a view as a Mermaid flowchart. Nodes are called n0, n1, … since ids such as end or a-- are not safe there.
+// Mermaid writes a view as a Mermaid flowchart. Nodes are called n0, n1, …, because ids such as end or a-- are not safe in
+// Mermaid.
 func Mermaid(v View) string {
 	var b strings.Builder
 	b.WriteString("flowchart TB\n")
@@ -39,7 +40,7 @@ func Mermaid(v View) string {
 }
 
 func mermaidShape(n Node) string {
-	text := cmp.Or(mermaidText(n.title()), " ") // an empty string is no label there
+	text := cmp.Or(mermaidText(n.title()), " ") // Mermaid does not accept an empty label
 	for _, rest := range pack(n.remarks(), " · ", lineOfRemarks) {
 		text += "<br/>" + mermaidText(rest)
 	}
@@ -85,7 +86,8 @@ func mermaidClasses(b *strings.Builder, classes map[string][]string) {
 	}
 }
 
-// mermaidText escapes for a quoted label: whatever could be syntax, markup or Markdown becomes an entity code.
+// mermaidText escapes text for a quoted label. It writes every character that could be syntax, markup or Markdown as an
+// entity code.
 func mermaidText(s string) string {
 	var b strings.Builder
 	for i, r := range clean(s) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// order sorts every layer so that few links cross: sweeps down and up, each cell to the mean place of its neighbours
-// in the layer before, keeping the best result. Ties keep the order of the file.
+// order sorts every layer so that few links cross. It sweeps down and up, moves each cell to the mean place of its
+// neighbours in the layer before, and keeps the best result. Ties keep the order of the file.
 func (s *sketch) order() {
 	best, crossings := s.copyLayers(), s.crossings()
 	for sweep := 0; sweep < s.sweeps() && crossings > 0; sweep++ {
@@ -20,7 +20,7 @@ func (s *sketch) order() {
 	s.swapNeighbours()
 }
 
-// sweeps bounds the work of a layout, large graphs get fewer.
+// sweeps returns the number of sweeps. A large graph gets fewer, which limits the work.
 func (s *sketch) sweeps() int {
 	return min(maxSweeps, max(1, sweepWork/(len(s.cells)+len(s.links)+1)))
 }
@@ -50,8 +50,8 @@ func (s *sketch) sweepOrder(down bool) {
 	}
 }
 
-// meanPos is the mean place of the neighbours above (or below), as a share of their layers, which differ in length
-// when a long edge goes straight; without neighbours the cell stays where it is.
+// meanPos returns the mean place of the neighbours above (or below), as a share of the length of their layer. Layers may
+// differ in length because a long edge may skip layers without bends. A cell without neighbours keeps its place.
 func (s *sketch) meanPos(c int, above bool) float64 {
 	links := s.cells[c].down
 	if above {
@@ -75,7 +75,7 @@ func (s *sketch) share(c int) float64 {
 	return (float64(s.cells[c].pos) + 0.5) / float64(len(s.layers[s.cells[c].layer]))
 }
 
-// crossings counts pairs of links between adjacent layers that cross.
+// crossings returns how many pairs of links between adjacent layers cross.
 func (s *sketch) crossings() int {
 	total := 0
 	for i := range len(s.layers) - 1 {
@@ -94,7 +94,7 @@ func (s *sketch) crossings() int {
 	return total
 }
 
-// inversions counts pairs out of order, with a Fenwick tree over values below n.
+// inversions returns how many pairs of values are out of order. It uses a Fenwick tree over values below n.
 func inversions(values []int, n int) int {
 	tree := make([]int, n+1)
 	total := 0
@@ -111,9 +111,9 @@ func inversions(values []int, n int) int {
 	return total
 }
 
-const swapCells = 400 // larger sketches are left as the sweeps made them
+const swapCells = 400 // larger sketches keep the order that the sweeps gave them
 
-// swapNeighbours swaps cells side by side as long as that takes crossings away.
+// swapNeighbours swaps adjacent cells as long as that reduces crossings.
 func (s *sketch) swapNeighbours() {
 	if len(s.cells) > swapCells {
 		return
@@ -134,7 +134,7 @@ func (s *sketch) swapNeighbours() {
 	}
 }
 
-// crossed counts the crossings among the links of two cells of a layer when left stands left of right.
+// crossed returns the number of crossings among the links of two cells of a layer if left stands left of right.
 func (s *sketch) crossed(left, right int) int {
 	n := 0
 	for _, a := range s.cells[left].up {

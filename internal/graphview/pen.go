@@ -2,7 +2,7 @@ package graphview
 
 import "github.com/oarlock-dev/oarlock/dagrun"
 
-// SGR parameters of what is no state.
+// SGR parameters of text that shows no state.
 const (
 	styleTitle = "1"
 	styleEdge  = "90"
@@ -10,7 +10,7 @@ const (
 	stylePlain = ""
 )
 
-// charset is the set of characters a text drawing is made of.
+// charset is the set of characters of a text drawing.
 type charset struct {
 	junctions [16]string // by directions
 	pens      map[manner]pen
@@ -32,7 +32,7 @@ type pen struct {
 	junctions      *[16]string
 	across, upward string // straight pieces
 	head           string // enters a box
-	means          string // for the legend; "" needs none
+	means          string // text for the legend; "" = no entry
 }
 
 func (p pen) glyph(dirs int) string {
@@ -52,7 +52,7 @@ var manners = []manner{
 	{replaces: true},
 }
 
-// means says in words when an edge lets its child go; the default goes without saying.
+// means describes when an edge lets its child start. It returns "" for the default.
 func (m manner) means() string {
 	switch {
 	case m.replaces:

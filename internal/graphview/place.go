@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// place gives every cell its x, in whole units: each layer in turn is moved as near to its neighbours as order and
-// gaps allow, down and up a few times. A limit > 0 is the widest a layer may get; place says whether that was possible.
+// place gives every cell its x, in whole units. It goes down and up a few times, and moves the cells of each layer as near
+// to their neighbours as order and gaps allow. A limit > 0 is the largest allowed width of a layer. place reports whether
+// all layers keep to it.
 func (s *sketch) place(gap, limit float64) bool {
 	for _, row := range s.layers {
 		x := 0.0
@@ -44,8 +45,8 @@ func (s *sketch) settle(row []int, gap, limit float64, above, below bool) {
 	s.spread(row, want, weight, gap, limit)
 }
 
-// pull is where a cell's neighbours would have it, and how strongly: their weighted median, so that of an odd number
-// the middle one is met straight.
+// pull returns the place that a cell's neighbours pull it to, and the strength. The place is their weighted median: with an
+// odd number of neighbours the link to the middle one is straight.
 func (s *sketch) pull(c int, above, below bool) (x, weight float64) {
 	type neighbour struct{ x, weight float64 }
 	var all []neighbour
@@ -80,8 +81,8 @@ func (s *sketch) pull(c int, above, below bool) (x, weight float64) {
 	return all[len(all)-1].x, weight
 }
 
-// spread gives a layer the places nearest to the wanted ones (least weighted squares) that keep order and gaps: with
-// the gaps taken out that is isotonic regression, by pooling adjacent violators.
+// spread gives the cells of a layer the places nearest to the wanted ones (least weighted squares) that keep order and gaps.
+// Without the gaps this is isotonic regression, which spread computes by pooling adjacent violators.
 func (s *sketch) spread(row []int, want, weight []float64, gap, limit float64) {
 	offset := make([]float64, len(row))
 	for i := 1; i < len(row); i++ {
@@ -112,7 +113,7 @@ func (s *sketch) spread(row []int, want, weight []float64, gap, limit float64) {
 	}
 }
 
-// bounds is where the centre of the first cell may stand.
+// bounds returns the range for the centre of the first cell.
 func (s *sketch) bounds(row []int, offset []float64, limit float64) (lo, hi float64) {
 	if limit <= 0 || len(row) == 0 {
 		return math.Inf(-1), math.Inf(1)
@@ -121,8 +122,8 @@ func (s *sketch) bounds(row []int, offset []float64, limit float64) (lo, hi floa
 	return s.cells[row[0]].size / 2, limit - s.cells[row[last]].size/2 - offset[last]
 }
 
-// align moves everything to the left edge and onto whole units. Distances within a layer are whole already when sizes
-// and gaps are, so rounding keeps them.
+// align moves everything to the left edge and onto whole units. With whole sizes and gaps the distances within a layer are
+// whole already, so rounding keeps them.
 func (s *sketch) align(gap float64) {
 	left := math.Inf(1)
 	for _, c := range s.cells {
@@ -139,8 +140,8 @@ func (s *sketch) align(gap float64) {
 	}
 }
 
-// straightenBends puts the bends of an edge below one another where their neighbours leave room: first each below the
-// one before it, then above the one behind it.
+// straightenBends lines up the bends of an edge where their neighbours leave room: first each bend with the bend above it,
+// then with the bend below it.
 func (s *sketch) straightenBends(gap float64) {
 	for _, row := range s.layers {
 		for i, at := range row {
@@ -160,7 +161,7 @@ func (s *sketch) straightenBends(gap float64) {
 	}
 }
 
-// nudge moves a bend in line with another, if there is room between its neighbours.
+// nudge lines a bend up with another bend if there is room between its neighbours.
 func (s *sketch) nudge(row []int, i, other int, gap float64) {
 	if !s.cells[other].bend() {
 		return
@@ -175,12 +176,12 @@ func (s *sketch) nudge(row []int, i, other int, gap float64) {
 	s.cells[row[i]].x = x
 }
 
-// apart is what is left between two cells whose centres are that far apart.
+// apart returns the space between two cells with centres at the given distance.
 func (s *sketch) apart(a, b int, distance float64) float64 {
 	return distance - (s.cells[a].size+s.cells[b].size)/2
 }
 
-// width is what the sketch takes up.
+// width returns the width of the sketch.
 func (s *sketch) width() float64 {
 	w := 0.0
 	for _, c := range s.cells {

@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// What must hold of every drawing holds of every example; how drawings look stands in testdata, of five graphs.
+// Every example must keep the rules for all drawings. The files in testdata show the looks of five graphs.
 func TestRenderers_DrawAllExamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../examples/*/*.yaml")
@@ -58,7 +58,7 @@ func TestSVG_CardsStandApartAndLinesReachThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { checkCards(t, smallGraph(t)) })
 }
 
-// drawing is what an SVG shows, as far as it matters here.
+// drawing is the part of an SVG that the test looks at.
 type drawing struct {
 	Cards []struct {
 		Class string `xml:"class,attr"`
@@ -82,7 +82,7 @@ var (
 	pathPoint = regexp.MustCompile(`(?:C\d+ \d+ \d+ \d+ (\d+) |V)(\d+)`)
 )
 
-// ends are the first and the last point of a path.
+// ends returns the first and the last point of a path.
 func ends(t rapid.TB, d string) (start, end [2]int) {
 	t.Helper()
 	first, rest := pathStart.FindStringSubmatch(d), pathPoint.FindAllStringSubmatch(d, -1)
@@ -101,8 +101,9 @@ func ends(t rapid.TB, d string) (start, end [2]int) {
 	return start, end
 }
 
-// checkCards wants no two cards of the picture in one place, a line into each card that has a parent, and one out of each
-// that has a child. Views must have at most eight nodes alike, lest they are folded, and each title once.
+// checkCards checks that no two cards of the picture overlap, that a line enters each card with a parent, and that a line
+// leaves each card with a child. A view must have at most eight nodes alike, because more are folded, and each title only
+// once.
 func checkCards(t rapid.TB, v graphview.View) {
 	t.Helper()
 	svg := graphview.SVG(v)

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// bus carries every link of one manner between cells of one layer that have exactly the same children in the next:
-// so whoever follows it from any parent to any child follows an edge.
+// bus carries every link of one manner between cells of one layer and their children, if the cells have exactly the same
+// children in the next layer. So a reader that follows the bus from any parent to any child follows an edge.
 type bus struct {
 	manner  manner
 	from    []int // cells
 	to      []int
-	out, in []int // the columns of their ports
+	out, in []int // columns of the ports
 	lo, hi  int   // columns from end to end
 	track   int   // row in the gap between the layers; a straight bus needs none
 }
@@ -24,7 +24,7 @@ func (b *bus) measure() {
 	b.lo, b.hi = slices.Min(ends), slices.Max(ends)
 }
 
-// buses groups the links below each layer.
+// buses groups the links below each layer into buses.
 func (s *sketch) buses() [][]*bus {
 	all := make([][]*bus, len(s.layers))
 	for i, row := range s.layers {
@@ -48,7 +48,7 @@ func (s *sketch) buses() [][]*bus {
 	return all
 }
 
-// children lists the cells below c by manner, from left to right.
+// children returns the cells below c by manner, from left to right.
 func (s *sketch) children(c int) [4][]int {
 	var to [4][]int
 	for _, l := range s.cells[c].down {
@@ -61,13 +61,14 @@ func (s *sketch) children(c int) [4][]int {
 	return to
 }
 
-// port is where a bus meets a cell.
+// port is the place where a bus meets a cell.
 type port struct {
 	column *int // in bus.out or bus.in
 	others float64
 }
 
-// ports gives every bus of a gap its columns: spread around the middle of a box, in the order of where they lead.
+// ports sets the columns of every bus of a gap. The ports of a box are spread around its middle, in the order of the cells
+// at their other ends.
 func (s *sketch) ports(gap []*bus) {
 	outs, ins := map[int][]port{}, map[int][]port{}
 	for _, b := range gap {
@@ -104,7 +105,7 @@ func (s *sketch) middle(cells []int) float64 {
 func (c cell) edge() int   { return int(c.x - c.size/2) }
 func (c cell) centre() int { return c.edge() + int(c.size)/2 }
 
-// interior is where ports of a cell may be.
+// interior returns the columns in which a cell may have ports.
 func (c cell) interior() (lo, hi int) {
 	if c.bend() {
 		return c.edge(), c.edge()
@@ -112,8 +113,8 @@ func (c cell) interior() (lo, hi int) {
 	return c.edge() + 1, c.edge() + int(c.size) - 2
 }
 
-// straighten moves ports by a little, or as far as the box goes for a link between two boxes alone, so that links run
-// straight down.
+// straighten moves ports a little so that links run straight down. The port of a link between two boxes alone may move as
+// far as the box allows.
 func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
 	for _, b := range gap {
 		reach := 1
@@ -135,7 +136,7 @@ func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
 	}
 }
 
-// meet looks for a column that both ends can move to.
+// meet moves both ends of a link to a common column, if there is one.
 func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
 	lo1, hi1 := s.cells[from].interior()
 	lo2, hi2 := s.cells[to].interior()
@@ -147,7 +148,8 @@ func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
 	*out, *in = column, column
 }
 
-// move puts a port of a cell at a column, if it stays inside the box and clear of the cell's other ports.
+// move puts a port of a cell at a column, if the column is inside the box and clear of the cell's other ports. It reports
+// whether it did.
 func (s *sketch) move(c int, ports []port, p *int, column int) bool {
 	lo, hi := s.cells[c].interior()
 	if column < lo || column > hi {
@@ -188,8 +190,8 @@ func (s *sketch) separate(gap []*bus, ins map[int][]port) {
 	}
 }
 
-// tracks gives each bus that is not straight a row, and says how many rows there are. It fails where two buses
-// would each have to be above the other.
+// tracks assigns a row to each bus that is not straight, and returns the number of rows. It reports false if two buses would
+// each have to be above the other.
 func tracks(gap []*bus) (rows int, ok bool) {
 	order, ok := stack(gap)
 	for i, b := range order {
@@ -204,8 +206,7 @@ func tracks(gap []*bus) (rows int, ok bool) {
 	return rows, ok
 }
 
-// stack orders the buses from the top so that few of them cross: next comes always the one that crosses the rest
-// least by being above it.
+// stack orders the buses from the top so that few of them cross. The next bus is always the one with the lowest costAbove.
 func stack(gap []*bus) (order []*bus, ok bool) {
 	var rest []*bus
 	for _, b := range gap {
@@ -230,8 +231,8 @@ func stack(gap []*bus) (order []*bus, ok bool) {
 	return order, true
 }
 
-// costAbove is how many more crossings b makes above the others than below them. It is not allowed above a bus that
-// comes down where b has a child.
+// costAbove returns how many more crossings b makes above the other buses than below them. b may not be above a bus that
+// comes down in a column where b has a child.
 func (b *bus) costAbove(others []*bus) (cost int, allowed bool) {
 	for _, o := range others {
 		if o == b {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a large graph costs is bounded by counts, not by a clock.
+// Counts, and not a clock, limit the cost of a large graph.
 func TestLayout_BoundsItsWorkOnLargeGraphs(t *testing.T) {
 	t.Parallel()
 	drawn := largeViews(1000)
@@ -36,7 +36,7 @@ func TestLayout_BoundsItsWorkOnLargeGraphs(t *testing.T) {
 	}
 }
 
-// largeViews have n nodes each, which a hundred divides.
+// largeViews returns views of n nodes each; n must be a multiple of a hundred.
 func largeViews(n int) map[string]View {
 	chain, fan, comb, ladder, mesh, pairs := nodes(n), nodes(n), nodes(n), nodes(n), nodes(n), nodes(n)
 	for i := 1; i < n; i++ {

@@ -1,10 +1,10 @@
 package graphview
 
-// Sign is how a state of a task is shown in text: a sign, and the SGR parameters of its colour.
+// Sign returns the sign of a task's state for text, and the SGR parameters of its colour.
 func Sign(state string) (glyph, sgr string) {
 	l := lookFor(state)
 	return l.glyph, l.ansi
 }
 
-// Urgency is lower for what people want to see first: what failed before what runs, what runs before what is done.
+// Urgency returns a lower number for states that people want to see first: failed before running before ended.
 func Urgency(state string) int { return lookFor(state).urgency }

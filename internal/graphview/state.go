@@ -1,13 +1,13 @@
 package graphview
 
-// look is how a state of a task is shown. Colour never stands alone: the glyph or the word says it too.
+// look is the appearance of a task's state. The glyph or the word shows the state too, for readers that see no colour.
 type look struct {
 	state   string
 	glyph   string
 	ascii   string
 	ansi    string // SGR parameters
 	class   string // of style.css: neutral, active, waiting, good, bad or faint
-	urgency int    // what is kept when others are folded: lower first
+	urgency int    // nodes with a lower number are kept when others are folded
 }
 
 var looks = []look{
@@ -34,7 +34,7 @@ var lookOf = func() map[string]look {
 	return m
 }()
 
-// lookFor is the look of a state; a word nobody knows yet is shown plainly.
+// lookFor returns the look of a state. An unknown state has a plain look.
 func lookFor(state string) look {
 	if l, ok := lookOf[state]; ok {
 		return l

@@ -17,21 +17,21 @@ const (
 	svgGap      = 28 // between cards side by side, at least
 	svgRise     = 44 // between layers
 	svgPadding  = 16
-	svgCard     = 38 // height with one line
+	svgCard     = 38 // height of a card with one line
 	svgLine     = 14 // height of a further line
 	svgMinCard  = 88
 	svgMinWidth = 240
 	svgFan      = 8  // wider fans are folded
-	svgLabel    = 44 // characters of a line
+	svgLabel    = 44 // longest line, in characters
 	svgStory    = 200
-	svgSlack    = 16 // a line between cards that are nearly in line goes straight
+	svgSlack    = 16 // a line between cards that are nearly aligned goes straight
 )
 
 const svgTip = `<defs><marker id="oarlock-tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" ` +
 	`markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 1 10 5 0 9 2.5 5z"/></marker></defs>
 `
 
-// SVG draws a view as a self-contained picture that follows the reader's light or dark scheme.
+// SVG draws a view as a self-contained picture. It follows the reader's light or dark colour scheme.
 func SVG(v View) string {
 	p := picture{right: svgMinWidth, y: svgMargin}
 	if name := clip(clean(v.Name), svgLabel, "…"); name != "" {
@@ -50,11 +50,11 @@ func SVG(v View) string {
 `, p.right+svgMargin, p.y+svgMargin, escape(titleOf(v)), escape(story(v)), styleCSS, svgTip, p.body.String())
 }
 
-// Link says where the card of a node leads, and whether it is the one that is being looked at.
+// Link returns the address that the card of a node leads to, and whether the node is the selected one.
 type Link func(Node) (href string, selected bool)
 
-// Fragment draws a view as a part of a page, which brings the styles: without a style sheet, a page colour and a name. Each
-// card is a link.
+// Fragment draws a view as a part of a page. The page has the styles, so the fragment has no style sheet, page colour or
+// name. Each card is a link.
 func Fragment(v View, link Link) string {
 	p := picture{right: svgMinWidth, y: svgMargin, link: link}
 	p.draw(v)
@@ -70,7 +70,7 @@ func titleOf(v View) string {
 	return "Graph of " + v.Name
 }
 
-// story tells the graph in words, for those who do not see it.
+// story describes the graph in words, for readers that do not see the picture.
 func story(v View) string {
 	_, in := v.neighbours()
 	lines := []string{fmt.Sprintf("%d steps and handlers, %d dependencies.", len(v.Nodes), len(v.Edges))}
@@ -111,7 +111,7 @@ type picture struct {
 	body  strings.Builder
 	right int
 	y     int
-	link  Link // nil: cards lead nowhere
+	link  Link // nil: cards are no links
 }
 
 func (p *picture) draw(v View) {
@@ -125,7 +125,7 @@ func (p *picture) text(class string, x, y int, s string) {
 	fmt.Fprintf(&p.body, "<text class=%q x=\"%d\" y=\"%d\">%s</text>\n", class, x, y, escape(s))
 }
 
-// shelve lays the connected parts out and sets them side by side in rows of about the width that makes a page.
+// shelve places the connected parts side by side, in rows of about the width of a page.
 func (p *picture) shelve(steps View) {
 	var parts []*svgGraph
 	widest, area := svgMinWidth, 0.0
@@ -150,7 +150,7 @@ func (p *picture) shelve(steps View) {
 	p.y = y + height
 }
 
-// lane shows the handlers below the steps.
+// lane draws the handlers below the steps.
 func (p *picture) lane(handlers []Node) {
 	if len(handlers) == 0 {
 		return
@@ -196,7 +196,7 @@ func (p *picture) legend(v View) {
 	}
 }
 
-// escape makes text safe inside XML; clean has taken what XML cannot hold.
+// escape escapes text for XML. clean has removed the characters that XML cannot hold.
 func escape(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// svgGraph is a connected view as cards and curves.
+// svgGraph is a connected view drawn as cards and curves.
 type svgGraph struct {
 	*sketch
 	v      View
@@ -44,7 +44,7 @@ func newSVGGraph(v View) *svgGraph {
 
 type size struct{ w, h int }
 
-// cardText is what a card says: its name, and below it the remarks.
+// cardText returns the text of a card: its name, and the remarks below it.
 func cardText(n Node) (name string, more []string) {
 	for _, l := range pack(n.remarks(), " · ", lineOfRemarks) {
 		more = append(more, clip(clean(l), svgLabel, "…"))
@@ -52,7 +52,7 @@ func cardText(n Node) (name string, more []string) {
 	return clip(clean(n.title()), svgLabel, "…"), more
 }
 
-// cardSize has an even width, so that middles are whole pixels.
+// cardSize returns the size of a card. The width is even, so that the middle is a whole pixel.
 func cardSize(n Node) size {
 	name, more := cardText(n)
 	w := textPixels(name, 13)
@@ -62,7 +62,7 @@ func cardSize(n Node) size {
 	return size{(max(w+2*svgPadding, svgMinCard) + 1) &^ 1, svgCard + svgLine*len(more)}
 }
 
-// textPixels guesses how wide text is in a proportional font; rather too wide than too narrow.
+// textPixels estimates the width of text in a proportional font. The estimate is rather too large than too small.
 func textPixels(s string, size float64) int {
 	em := 0.0
 	for _, g := range glyphs(s) {
@@ -97,7 +97,7 @@ func (g *svgGraph) draw(p *picture, x, y int) {
 	}
 }
 
-// edge draws what of an edge no earlier edge has drawn.
+// edge draws the pieces of an edge that no earlier edge has drawn.
 func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
 	var path strings.Builder
 	for _, l := range g.routes[i] {
@@ -113,7 +113,7 @@ func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
 	}
 }
 
-// piece is a curve through the gap between layers, and straight on through the layer of a bend.
+// piece draws a curve through the gap between layers, and a straight line through the layer of a bend.
 func (g *svgGraph) piece(path *strings.Builder, l link, x, y int) {
 	from, to := g.cells[l.from], g.cells[l.to]
 	x1, x2 := x+int(from.x), x+int(to.x)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TextOptions say what a terminal can show.
+// TextOptions describe the terminal.
 type TextOptions struct {
 	Width  int  // columns; 0 counts as 80
 	Colour bool // ANSI colours
@@ -15,12 +15,12 @@ type TextOptions struct {
 const (
 	defaultWidth = 80
 	minWidth     = 20
-	maxBoxes     = 40 // larger graphs become a list
+	maxBoxes     = 40 // largest graph that is drawn as boxes
 	maxPortCells = 4000
-	listFan      = 5 // what is left of a fan in a list
+	listFan      = 5 // nodes of a fan that a list keeps
 )
 
-// Text draws a view for a terminal: boxes in layers with lines between them where that fits the width, else a list.
+// Text draws a view for a terminal: boxes in layers with lines between them if they fit the width, or else a list.
 func Text(v View, o TextOptions) string {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
@@ -55,7 +55,8 @@ func (t texter) heading(page *canvas, name string) {
 	}
 }
 
-// boxes tries ever narrower drawings: first fans are folded, then labels cut.
+// boxes draws boxes, in ever narrower versions until one fits: first it folds fans, then it cuts labels. It reports whether
+// a version fits.
 func (t texter) boxes(page *canvas, steps View) bool {
 	if len(steps.Nodes) == 0 {
 		return true
@@ -89,7 +90,7 @@ func (t texter) drawAll(v View) ([]*canvas, bool) {
 	return blocks, true
 }
 
-// shelve sets blocks side by side as far as the width goes, then in a next row.
+// shelve places blocks side by side up to the width, then in a next row.
 func (t texter) shelve(page *canvas, blocks []*canvas) {
 	const gap = 3
 	x, y, height := 0, len(page.rows), 0
@@ -103,7 +104,7 @@ func (t texter) shelve(page *canvas, blocks []*canvas) {
 	}
 }
 
-// lane shows the handlers below the steps: they are no part of the graph.
+// lane draws the handlers below the steps, because they are no part of the graph.
 func (t texter) lane(page *canvas, handlers []Node) {
 	if len(handlers) == 0 {
 		return
@@ -126,7 +127,7 @@ func (t texter) lane(page *canvas, handlers []Node) {
 	t.shelve(page, blocks)
 }
 
-// legend explains what the drawing uses: signs of states, with counts, and edges that are not the default.
+// legend explains the signs of states, with counts, and the edges that are not the default.
 func (t texter) legend(page *canvas, v View) {
 	var words []string
 	count := map[string]int{}

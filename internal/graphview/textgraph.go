@@ -1,17 +1,17 @@
 package graphview
 
-// textGraph is a connected view as boxes and lines.
+// textGraph is a connected view drawn as boxes and lines.
 type textGraph struct {
 	*sketch
 	t     texter
 	boxes []box    // by node
 	gaps  [][]*bus // below each layer
-	top   []int    // row of each layer
+	top   []int    // first row of each layer
 	under []int    // row below each layer's highest box
-	lines int      // drawn so far
+	lines int      // number of lines drawn so far
 }
 
-// draw lays a connected view out within the width; it fails where that cannot be.
+// draw draws a connected view within the width. It reports false if that is impossible.
 func (t texter) draw(v View) (*canvas, bool) {
 	g := textGraph{t: t}
 	for _, n := range v.Nodes {
@@ -41,7 +41,7 @@ func (t texter) draw(v View) (*canvas, bool) {
 	return &c, true
 }
 
-// measure gives cells their widths: of the text, and of the ports side by side.
+// measure sets the widths of cells: enough for the text, and for the ports side by side.
 func (g *textGraph) measure() {
 	outs, ins := make([]int, len(g.cells)), make([]int, len(g.cells))
 	for _, gap := range g.gaps {
@@ -65,7 +65,7 @@ func (g *textGraph) measure() {
 	}
 }
 
-// rows gives layers and buses their rows.
+// rows assigns rows to layers and buses. It reports false if the buses of a gap cannot be ordered.
 func (g *textGraph) rows() bool {
 	y := 0
 	for i, row := range g.layers {
@@ -99,7 +99,7 @@ func (g *textGraph) drawCell(c *canvas, i int) {
 	g.boxes[at.node].draw(c, at.edge(), g.top[at.layer])
 }
 
-// drawBus draws the lines of a bus, and its ports on the boxes it joins.
+// drawBus draws the lines of a bus, and its ports on the boxes that it joins.
 func (g *textGraph) drawBus(c *canvas, b *bus, layer int) {
 	g.lines++
 	pen := g.t.set.pen(b.manner)
@@ -139,7 +139,7 @@ func (g *textGraph) drawBus(c *canvas, b *bus, layer int) {
 	}
 }
 
-// leave draws the port below a box, and the line past what is higher than the box in its layer.
+// leave draws the port below a box, and the line past higher boxes in its layer.
 func (g *textGraph) leave(c *canvas, from, x int, p pen) {
 	at := g.cells[from]
 	if at.bend() {

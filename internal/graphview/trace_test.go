@@ -13,8 +13,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// A reader follows a line from a box: down from its port, along and down at junctions, never up, straight on where
-// lines cross. Whatever boxes that reads must be the box's children, by the right manner of edge, and no others.
+// The test follows a line from a box as a reader does: down from its port, along and down at junctions, never up, straight
+// on where lines cross. It must reach all children of the box, by the right manner of edge, and no other boxes.
 func TestText_LinesLeadToTheChildrenAndNowhereElse(t *testing.T) {
 	t.Parallel()
 	drawn, all := 0, 0
@@ -24,7 +24,7 @@ func TestText_LinesLeadToTheChildrenAndNowhereElse(t *testing.T) {
 			drawn++
 		}
 	}
-	for range 5 { // rare tangles want more graphs than one check makes
+	for range 5 { // rare tangles need more graphs than one check makes
 		rapid.Check(t, check)
 	}
 	if drawn*10 < all*9 {
@@ -32,8 +32,8 @@ func TestText_LinesLeadToTheChildrenAndNowhereElse(t *testing.T) {
 	}
 }
 
-// checkTrace reports whether the view became a drawing and not a list, as it does when two lines get in each other's way.
-// The view's edges must not replace, and its nodes have no state.
+// checkTrace reports whether the view became a drawing. It becomes a list if two lines get in each other's way. The view
+// must have no edges that replace, and no states.
 func checkTrace(t rapid.TB, v graphview.View) bool {
 	t.Helper()
 	text := graphview.Text(v, graphview.TextOptions{Width: 300})
@@ -85,7 +85,7 @@ func smallGraph(t *rapid.T) graphview.View {
 	return v
 }
 
-// reader reads a drawing without knowing how it was made.
+// reader reads a drawing without knowledge of its layout.
 type reader struct {
 	rows [][]rune
 	read map[string]bool
@@ -122,7 +122,8 @@ func (r *reader) readAll() {
 	}
 }
 
-// boxAbove is the name in the box whose lower border has a port at x, y; "" when that ┬ is no border of a box.
+// boxAbove returns the name in the box with a lower border that has a port at x, y. It returns "" if the ┬ there is no
+// border of a box.
 func (r *reader) boxAbove(x, y int) string {
 	for strings.ContainsRune("─┬", r.at(x, y)) {
 		x--
@@ -145,7 +146,7 @@ func (r *reader) boxAbove(x, y int) string {
 	return r.name(x, y)
 }
 
-// name is the first line of the box with that corner.
+// name returns the first line of the box with that corner.
 func (r *reader) name(x, y int) string {
 	name := ""
 	for x++; r.at(x, y+1) != '│' && x < len(r.rows[y+1]); x++ {
@@ -156,7 +157,7 @@ func (r *reader) name(x, y int) string {
 
 const crossable = "│╎┊"
 
-// exits are the ways out of a junction, as dx dy; up is none.
+// exits are the ways out of a junction, as dx dy, without the way up.
 var exits = map[rune][][2]int{
 	'╰': {{1, 0}}, '╯': {{-1, 0}}, '╭': {{0, 1}, {1, 0}}, '╮': {{0, 1}, {-1, 0}},
 	'├': {{1, 0}, {0, 1}}, '┤': {{-1, 0}, {0, 1}}, '┬': {{1, 0}, {-1, 0}, {0, 1}}, '┴': {{1, 0}, {-1, 0}},

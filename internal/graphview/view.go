@@ -14,19 +14,19 @@ type View struct {
 	Edges []Edge
 }
 
-const lineOfRemarks = 36 // characters, where a drawing has no width of its own
+const lineOfRemarks = 36 // characters in a line of remarks, in a drawing without a width of its own
 
-// Kind says what a node is.
+// Kind is the kind of a Node.
 type Kind string
 
-// Kinds, in the words of `status -o json`.
+// The kinds of nodes, in the words of `status -o json`.
 const (
 	Step        Kind = "step"
 	Foreach     Kind = "foreach"
 	Handler     Kind = "handler"
 	Replacement Kind = "replacement"
 
-	Folded Kind = "folded" // stands for nodes that Fold took away
+	Folded Kind = "folded" // stands for nodes that Fold removed
 )
 
 // Node is a step, a handler or a replacement.
@@ -45,7 +45,7 @@ type Edge struct {
 	Replaces bool // To took the place of From
 }
 
-// manner is what tells edges between the same nodes apart.
+// manner distinguishes edges between the same nodes.
 type manner struct {
 	state    dagrun.EdgeState
 	replaces bool
@@ -60,7 +60,7 @@ func (n Node) title() string {
 	return n.ID
 }
 
-// remarks are the state and the badges of a node.
+// remarks returns the state and the badges of a node.
 func (n Node) remarks() []string {
 	if n.State == "" {
 		return n.Badges
@@ -68,7 +68,7 @@ func (n Node) remarks() []string {
 	return append([]string{n.State}, n.Badges...)
 }
 
-// pack joins parts to as few lines as take them in order; a part longer than a line gets one of its own.
+// pack joins parts, in order, to as few lines as possible. A part longer than a line gets a line of its own.
 func pack(parts []string, between string, limit int) []string {
 	var lines []string
 	for _, p := range parts {
@@ -87,7 +87,7 @@ func (e Edge) within(v View) bool {
 	return e.From >= 0 && e.To >= 0 && e.From < n && e.To < n && e.From != e.To
 }
 
-// split gives the view without its handlers, and the handlers.
+// split returns the view without its handlers, and the handlers.
 func (v View) split() (steps View, handlers []Node) {
 	keep := make([]int, 0, len(v.Nodes))
 	for i, n := range v.Nodes {
@@ -100,7 +100,7 @@ func (v View) split() (steps View, handlers []Node) {
 	return v.pick(keep), handlers
 }
 
-// pick is the view with these nodes alone, in this order, and the edges among them.
+// pick returns a view of these nodes alone, in this order, and the edges among them.
 func (v View) pick(keep []int) View {
 	at := make(map[int]int, len(keep))
 	part := View{Name: v.Name, Nodes: make([]Node, len(keep))}
@@ -119,8 +119,8 @@ func (v View) pick(keep []int) View {
 	return part
 }
 
-// neighbours lists the edges out of and into every node, by index in Edges; edges to nowhere and to themselves are
-// left out.
+// neighbours returns the edges out of and into every node, by index in Edges. It leaves out edges to nowhere and from a node
+// to itself.
 func (v View) neighbours() (out, in [][]int) {
 	out, in = make([][]int, len(v.Nodes)), make([][]int, len(v.Nodes))
 	for i, e := range v.Edges {
@@ -132,8 +132,8 @@ func (v View) neighbours() (out, in [][]int) {
 	return out, in
 }
 
-// Around is the part of a view within so many edges of a node, parents and children alike; all of it where there is no such
-// node.
+// Around returns the part of a view within a number of edges of a node, in both directions. It returns the whole view if
+// there is no such node.
 func (v View) Around(id string, edges int) View {
 	out, in := v.neighbours()
 	near := map[int]bool{}
@@ -155,7 +155,7 @@ func (v View) Around(id string, edges int) View {
 	return v.pick(keep)
 }
 
-// step is the nodes at the other ends of these edges.
+// step returns the nodes at the other ends of these edges.
 func (v View) step(from map[int]bool, edges [][]int) map[int]bool {
 	next := map[int]bool{}
 	for i := range from {

@@ -16,13 +16,13 @@ const (
 	isolateEnd      = "\u2069" // pop directional isolate
 )
 
-// glyph is what one place of a terminal shows: a character with the marks that combine with it.
+// glyph is the content of one place on a terminal: a character and the marks that combine with it.
 type glyph struct {
 	text  string
 	width int // 1 or 2
 }
 
-// glyphs cuts clean text into what a terminal shows.
+// glyphs splits clean text into glyphs.
 func glyphs(s string) []glyph {
 	var out []glyph
 	joined, flag := false, false
@@ -39,7 +39,7 @@ func glyphs(s string) []glyph {
 			continue
 		}
 		if mark {
-			continue // a mark without a character to sit on
+			continue // a mark without a character before it
 		}
 		out = append(out, glyph{string(r), runeWidth(r)})
 		flag = regional(r)
@@ -49,7 +49,7 @@ func glyphs(s string) []glyph {
 
 func regional(r rune) bool { return r >= 0x1f1e6 && r <= 0x1f1ff }
 
-// joins says whether r takes no place of its own: combining marks, joiners, variation selectors, skin tones, and the
+// joins reports whether r takes no place of its own: combining marks, joiners, variation selectors, skin tones, and the
 // vowels and finals of Hangul syllables.
 func joins(r rune) bool {
 	switch {
@@ -69,7 +69,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Columns is the width of a line on a terminal: wide characters take two columns, combining marks none.
+// Columns returns the width of a line on a terminal: a wide character takes two columns, a combining mark none.
 func Columns(s string) int { return textWidth(s) }
 
 func textWidth(s string) int {
@@ -80,8 +80,8 @@ func textWidth(s string) int {
 	return n
 }
 
-// clean makes free text fit for one line of anything: no control characters (a terminal obeys them), no bidirectional
-// overrides (they reorder what follows), no bad UTF-8, blanks joined.
+// clean makes free text safe for one line of any output. It removes control characters, which a terminal obeys,
+// bidirectional overrides, which reorder the text after them, and bad UTF-8. It joins blanks.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -97,7 +97,7 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// clip shortens clean text to a width, with an ellipsis where something is missing.
+// clip shortens clean text to a width, with an ellipsis at the cut.
 func clip(s string, limit int, ellipsis string) string {
 	if textWidth(s) <= limit {
 		return s
@@ -113,9 +113,10 @@ func clip(s string, limit int, ellipsis string) string {
 	return strings.TrimRight(b.String(), " ") + ellipsis
 }
 
-// First is the longest beginning of clean text that fits in so many columns; a character and its marks stay together.
+// First returns the longest beginning of clean text that fits in a number of columns. A character and its marks stay
+// together.
 func First(s string, columns int) string {
-	n := len(s) - len(strings.TrimLeftFunc(s, joins)) // marks without a character to sit on
+	n := len(s) - len(strings.TrimLeftFunc(s, joins)) // marks without a character before them
 	for _, g := range glyphs(s) {
 		if columns -= g.width; columns < 0 {
 			break
@@ -125,7 +126,7 @@ func First(s string, columns int) string {
 	return s[:n]
 }
 
-// Last is the longest end of clean text that fits in so many columns; a character and its marks stay together.
+// Last returns the longest end of clean text that fits in a number of columns. A character and its marks stay together.
 func Last(s string, columns int) string {
 	n := 0
 	for _, g := range slices.Backward(glyphs(s)) {
@@ -137,8 +138,8 @@ func Last(s string, columns int) string {
 	return s[len(s)-n:]
 }
 
-// Isolate marks clean text that reads from right to left, so that what stands beside it keeps its order on terminals that
-// know about directions. The marks take no columns.
+// Isolate puts marks around clean text that reads from right to left. On terminals that support text directions, the text
+// beside it then keeps its order. The marks take no columns.
 func Isolate(s string) string {
 	if rightToLeft(s) {
 		return isolateStart + s + isolateEnd
@@ -146,7 +147,7 @@ func Isolate(s string) string {
 	return s
 }
 
-// rightToLeft says whether text would reorder what stands around it.
+// rightToLeft reports whether text would reorder the text around it.
 func rightToLeft(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		p, _ := bidi.LookupRune(r)
