@@ -7,9 +7,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const promptLinesMax = 12 // of one prompt; a last line says how many more there are
+const promptLinesMax = 12 // of one prompt; a last line gives the number of the others
 
-// QuestionLines returns what an approval asks: the lines of its prompt, then its inputs.
+// QuestionLines returns the question of an approval: the lines of its prompt, then its inputs.
 func QuestionLines(q *queue.Question) []string {
 	lines := PromptLines(q)
 	if text := inputsText(q.Inputs); text != "" {
@@ -18,7 +18,7 @@ func QuestionLines(q *queue.Question) []string {
 	return lines
 }
 
-// PromptLines returns what an approval asks without its inputs: they stand where fields take them.
+// PromptLines returns the question of an approval without its inputs, for a form that has fields for them.
 func PromptLines(q *queue.Question) []string {
 	var lines []string
 	if prompt := strings.TrimSpace(q.Prompt); prompt != "" {
@@ -35,7 +35,7 @@ func PromptLines(q *queue.Question) []string {
 	return lines
 }
 
-// inputsText lists inputs: ticket (required), note.
+// inputsText lists inputs, such as "ticket (required), note".
 func inputsText(inputs []queue.Input) string {
 	names := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -47,7 +47,8 @@ func inputsText(inputs []queue.Input) string {
 	return strings.Join(names, ", ")
 }
 
-// Deciders names the people who may decide an approval: its approvers, else those who may control the run. The submitter may be "".
+// Deciders names the people that may decide an approval: its approvers, or else the users that may control the run.
+// submitter may be "".
 func Deciders(approvers []string, submitter string) string {
 	if len(approvers) > 0 {
 		return anyOf(approvers)
@@ -58,7 +59,7 @@ func Deciders(approvers []string, submitter string) string {
 	return InlineText(submitter) + " or an administrator"
 }
 
-// anyOf lists names of which one is enough.
+// anyOf joins names as alternatives: "a, b or c".
 func anyOf(names []string) string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -70,8 +71,8 @@ func anyOf(names []string) string {
 	return strings.Join(all, "")
 }
 
-// approvalOf returns the approval that a step or handler of a spec is, nil for any other. What a replacement asks is not known
-// from its name.
+// approvalOf returns the approval of a step or handler of a spec, and nil for any other step. It returns nil for a
+// replacement too, because the name of a replacement does not lead to its question.
 func approvalOf(spec *dagspec.Spec, step string) *dagspec.Approval {
 	if named := spec.Named(step); named != nil {
 		return named.Approval()

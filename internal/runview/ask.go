@@ -9,10 +9,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// UnfinishedStates are those of runs that have not ended.
+// UnfinishedStates are the states of runs that have not ended.
 var UnfinishedStates = []string{"scheduled", "queued", "running", "waiting", "paused"}
 
-// AskCommand returns the command that asks a run for the same.
+// AskCommand returns the command that makes the same request of a run.
 func AskCommand(a *queue.Ask) string {
 	command := fmt.Sprintf("oarlock %s %d", a.Verb, a.Run)
 	task := TaskName(a.Step, a.Item)
@@ -45,7 +45,8 @@ func AskCommand(a *queue.Ask) string {
 	return command
 }
 
-// pairFlags gives each value of an object by a flag: NAME=VALUE for a text. All else is JSON, by the flag with -json behind it.
+// pairFlags writes each value of an object as a flag: NAME=VALUE for a text. Any other value is JSON, with -json after the
+// name of the flag.
 func pairFlags(flag string, values any) string {
 	raw, err := json.Marshal(values)
 	if err != nil {
@@ -67,8 +68,8 @@ func pairFlags(flag string, values any) string {
 	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
 }
 
-// CancelWaits says what an accepted cancel waits for, "" of all else: cancel accepted, ends when a worker takes it (none is live):
-// @exit is to run first. The run is as it was read after the answer.
+// CancelWaits returns what an accepted cancel waits for, and "" for any other request: cancel accepted, ends when a worker
+// takes it (none is live): @exit is to run first. The caller has read the run after the answer.
 func CancelWaits(c *queue.Control, run *queue.Run) string {
 	if c.Verb != dagrun.VerbCancel || c.Outcome != dagrun.Accepted || c.Message == "" || run.State != "queued" {
 		return ""
@@ -77,13 +78,13 @@ func CancelWaits(c *queue.Control, run *queue.Run) string {
 	return Printable(run.Reason + ": " + needs)
 }
 
-// Outcome says what became of a request: a word for it, and what follows that word.
+// Outcome describes the outcome of a request: one word, and the text after that word.
 func Outcome(c *queue.Control) (word, rest string) {
 	if c.Outcome == dagrun.Refused {
 		return "refused", ", " + Printable(c.Message)
 	}
 	state := ""
-	if c.State != "" { // of the run
+	if c.State != "" { // state of the run
 		state = " (" + c.State + ")"
 	}
 	if c.Outcome == "" {

@@ -13,16 +13,16 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Difference is one thing that is not the same in two runs: what it was in the one, and what it is in the other. An empty text says
-// that a run has none.
+// Difference is one thing that differs between two runs: its value in the one, and its value in the other. "" means that a
+// run has no value.
 type Difference struct {
 	Name    string
 	Was, Is string
-	Change  string // of a duration: +12s; "": there is no measure
+	Change  string // of a duration: +12s; "": there is no number
 }
 
-// RunDifferences returns the facts in which two runs of a DAG differ, params left out, and the names of those that are the same. The
-// drivers are as DriverOf returns them.
+// RunDifferences returns the facts in which two runs of a DAG differ, without params, and the names of the facts that are
+// the same. The drivers come from DriverOf.
 func RunDifferences(was, is *queue.Run, wasDriver, isDriver string, now time.Time) (differ []Difference, same []string) {
 	before, after := comparedFacts(was, wasDriver), comparedFacts(is, isDriver)
 	for i, f := range before {
@@ -49,7 +49,7 @@ func RunDifferences(was, is *queue.Run, wasDriver, isDriver string, now time.Tim
 	return differ, same
 }
 
-// timeDifference compares two durations, of which either may not be known.
+// timeDifference compares two durations, of which either may be unknown.
 func timeDifference(name string, was, is time.Duration, hasWas, hasIs bool) Difference {
 	d := Difference{Name: name}
 	if hasWas {
@@ -64,7 +64,7 @@ func timeDifference(name string, was, is time.Duration, hasWas, hasIs bool) Diff
 	return d
 }
 
-// comparedFacts are what can be told of each run, in one order.
+// comparedFacts returns the facts of a run that RunDifferences compares, always in the same order.
 func comparedFacts(r *queue.Run, driver string) []Fact {
 	fact := func(name, value string) Fact { return Fact{Name: name, Value: Text{words(value)}} }
 	queued := Printable(r.Queue)
@@ -86,7 +86,7 @@ func comparedFacts(r *queue.Run, driver string) []Fact {
 	}
 }
 
-// SpanChange returns by how much a duration is another: +12s, −3.1s, ±0ms.
+// SpanChange formats the difference between two durations: +12s, −3.1s, ±0ms.
 func SpanChange(d time.Duration) string {
 	switch {
 	case d >= time.Millisecond:
@@ -97,8 +97,8 @@ func SpanChange(d time.Duration) string {
 	return "±0ms"
 }
 
-// ValueDifferences appends where two JSON values differ, by path, until there are so many as limit, and returns how many more do. A
-// value is nil where a run has none.
+// ValueDifferences appends the differences between two JSON values to all, by path, until there are limit of them. It
+// returns how many more there are. A value is nil if a run has none.
 func ValueDifferences(all []Difference, path string, was, is json.RawMessage, limit int) ([]Difference, int, error) {
 	c := valueComparison{found: all, limit: limit}
 	a, err := readValue(was)
@@ -113,7 +113,7 @@ func ValueDifferences(all []Difference, path string, was, is json.RawMessage, li
 	return c.found, c.more, nil
 }
 
-// noValue stands where a run has no value; null is one.
+// noValue stands for a missing value. A null is a value.
 type noValue struct{}
 
 func readValue(raw json.RawMessage) (value any, err error) {
@@ -126,7 +126,7 @@ func readValue(raw json.RawMessage) (value any, err error) {
 	return value, err
 }
 
-// valueComparison gathers places at which two values differ.
+// valueComparison collects the places at which two values differ.
 type valueComparison struct {
 	found       []Difference
 	limit, more int
@@ -190,10 +190,10 @@ func valueText(v any) string {
 
 const (
 	comparedRunesMax = 200 // of a value that differs
-	alikeRunesMax    = 40  // of these, before the place where it begins to differ
+	alikeRunesMax    = 40  // of the common beginning of two long values
 )
 
-// cutAlike shortens two texts so that the place is left where they begin to differ.
+// cutAlike shortens two texts. It keeps the place where they begin to differ.
 func cutAlike(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	if len(x) <= comparedRunesMax && len(y) <= comparedRunesMax {

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ReadUpcoming is ReadTime for times to come: it also takes how long from now, as in +10m.
+// ReadUpcoming is ReadTime for times in the future: it also reads a span from now, as in +10m.
 func ReadUpcoming(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
 		return at, ok, err
@@ -27,8 +27,8 @@ func ReadUpcoming(text string, now time.Time, zone *time.Location) (at time.Time
 	return time.Time{}, false, nil
 }
 
-// LooseParams are texts for a DAG whose definition the login may not read: the database takes texts for numbers and booleans,
-// and lists and objects are known by their brackets.
+// LooseParams converts texts to params for a DAG with a definition that the login may not read. The database reads texts as
+// numbers and booleans where needed. LooseParams recognises lists and objects by their brackets.
 func LooseParams(given map[string]string) map[string]any {
 	params := make(map[string]any, len(given))
 	for name, text := range given {
@@ -42,8 +42,8 @@ func LooseParams(given map[string]string) map[string]any {
 	return params
 }
 
-// TypedParams reads texts by the types that the DAG declares, all others being left out. Of a run that is made again the others
-// are there already, so none of them is required.
+// TypedParams converts texts by the types that the DAG declares. The result holds only the given params. With again the
+// params are for a rerun: the run has the others already, so none of them is required.
 func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[string]any, error) {
 	asked := *spec
 	asked.ParamDefs = slices.Clone(spec.ParamDefs)
@@ -64,7 +64,7 @@ func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[s
 	return typed, nil
 }
 
-// EnqueueCommand returns the command that makes a request with these params.
+// EnqueueCommand returns the command for a request with these params.
 func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params, exactWord)
 	if r.Key != "" {
@@ -82,8 +82,8 @@ func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	return command + textFlags("-l", r.Labels, exactWord)
 }
 
-// RerunCommand returns the command that makes a new run of one that has ended, "" where there is none: a retry that changes
-// neither version nor params is of the same run.
+// RerunCommand returns the command that makes a new run from one that has ended. It returns "" if neither version nor params
+// change, because such a retry is of the same run.
 func RerunCommand(run queue.RunID, params map[string]string, latest bool) string {
 	if !latest && len(params) == 0 {
 		return ""
@@ -95,7 +95,7 @@ func RerunCommand(run queue.RunID, params map[string]string, latest bool) string
 	return command + textFlags("-p", params, exactWord)
 }
 
-// textFlags gives each text by a flag: NAME=VALUE, quoted.
+// textFlags writes each text as a flag with NAME=VALUE, quoted.
 func textFlags(flag string, texts map[string]string, quote func(string) string) (flags string) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		flags += " " + flag + " " + quote(name+"="+texts[name])
@@ -103,7 +103,8 @@ func textFlags(flag string, texts map[string]string, quote func(string) string) 
 	return flags
 }
 
-// exactWord is ShellWord for texts that must not change: what cannot be printed is written as bash and zsh read it.
+// exactWord is ShellWord for texts that must not change: it writes characters that cannot be printed as escapes for bash and
+// zsh.
 func exactWord(word string) string {
 	if word != "" && Printable(word) == word {
 		return ShellWord(word)
@@ -128,7 +129,7 @@ func exactWord(word string) string {
 	return "$'" + b.String() + "'"
 }
 
-// EnqueueStatement returns the statement that makes a request.
+// EnqueueStatement returns the SQL statement for a request.
 func EnqueueStatement(r *queue.Request) string {
 	args := []string{sqlText(r.DAG)}
 	if params := sqlJSON(r.Params); params != "'{}'" {
@@ -152,7 +153,7 @@ func EnqueueStatement(r *queue.Request) string {
 	return "SELECT oarlock.enqueue(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
 }
 
-// RerunStatement returns the statement that makes a new run of one that has ended.
+// RerunStatement returns the SQL statement that makes a new run from one that has ended.
 func RerunStatement(run queue.RunID, params map[string]any, latest bool) string {
 	args := []string{strconv.FormatInt(int64(run), 10)}
 	if len(params) > 0 {
@@ -164,7 +165,7 @@ func RerunStatement(run queue.RunID, params map[string]any, latest bool) string 
 	return "SELECT oarlock.rerun(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
 }
 
-// sqlText is a literal of a text, whatever is in it.
+// sqlText returns an SQL literal of any text.
 func sqlText(text string) string {
 	quoted := strings.ReplaceAll(text, "'", "''")
 	if Printable(text) == text {
@@ -173,7 +174,7 @@ func sqlText(text string) string {
 	return "U&'" + escapeUnprintable(strings.ReplaceAll(quoted, `\`, `\\`), `\%04x`) + "'"
 }
 
-// sqlJSON is a literal of a value as JSON.
+// sqlJSON returns an SQL literal of a value as JSON.
 func sqlJSON(v any) string {
 	if v == nil {
 		return "'{}'"
@@ -182,7 +183,8 @@ func sqlJSON(v any) string {
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// escapeUnprintable writes characters that a terminal would obey by their number. All of them have four digits at most.
+// escapeUnprintable replaces characters that a terminal would obey by an escape with their number. All of them have at most
+// four digits.
 func escapeUnprintable(text, form string) string {
 	var b strings.Builder
 	for _, r := range text {

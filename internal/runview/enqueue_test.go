@@ -33,7 +33,7 @@ SELECT oarlock.rerun(41, '{"n":7}', latest => true);`
 	}
 }
 
-// What cannot be printed reaches the other side all the same.
+// A text reaches the other side unchanged, even with bytes that cannot be printed.
 func TestExactWord_KeepsEveryByte(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "a", "it's \\ $HOME `id`", "two\nlines\ttab", "\u202e\x1b[2J'\\", "\xff\u00a0é😀"} {

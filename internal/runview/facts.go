@@ -12,22 +12,22 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// RunDetail is what Facts tells of. All but Run may be missing.
+// RunDetail is the input of Facts. All fields but Run may be missing.
 type RunDetail struct {
 	Run      *queue.Run
-	Spec     *dagspec.Spec   // of the run's version; nil: not known, so the defaults of params are left out
-	Schedule *queue.Schedule // that made the run; nil: none did, it is gone, or the user may not see it
-	Driver   string          // of the run, as DriverOf returns it
+	Spec     *dagspec.Spec   // of the run's version; nil: unknown, so the defaults of params are left out
+	Schedule *queue.Schedule // schedule that made the run; nil: no schedule made it, it is gone, or the user may not see it
+	Driver   string          // driver of the run, from DriverOf
 	Lost     []LostDriver    // oldest first
 }
 
-// LostDriver is a worker that was lost while it drove a run.
+// LostDriver is a worker that was lost while it drove the run.
 type LostDriver struct {
 	Worker string // "": not known
 	At     time.Time
 }
 
-// LostDrivers returns the workers that a run's own log calls lost.
+// LostDrivers returns the workers that the run's own log reports as lost.
 func LostDrivers(events []queue.Event) []LostDriver {
 	var lost []LostDriver
 	for i := range events {
@@ -38,14 +38,14 @@ func LostDrivers(events []queue.Event) []LostDriver {
 	return lost
 }
 
-// Fact is one thing that is known about a run.
+// Fact is one thing to know about a run.
 type Fact struct {
 	Name  string
 	Value Text
-	Aside string // less important than the value, after which it is shown; "" for most facts
+	Aside string // less important text after the value; "" for most facts
 }
 
-// Text is a line in pieces, so that a page can show the times in it in the zone of its reader.
+// Text is a line in pieces, so that a page can show the times in it in the reader's time zone.
 type Text []Piece
 
 // Piece is a part of a line.
@@ -67,7 +67,7 @@ func words(text string) Piece { return Piece{Words: text} }
 
 func moment(t time.Time) Piece { return Piece{Words: LocalTime(t), Time: t} }
 
-// Facts returns what is known about a run, and leaves out what is not, or what is as usual.
+// Facts returns the facts about a run. It leaves out facts that are unknown or as usual.
 func Facts(d RunDetail) (facts []Fact) {
 	r := d.Run
 	add := func(name string, value ...Piece) {
@@ -107,7 +107,7 @@ func Facts(d RunDetail) (facts []Fact) {
 	return facts
 }
 
-// Params lists the params that a run was given, and the defaults of the others as far as spec, which may be nil, has some.
+// Params lists the params that a run was given, and the defaults of the other params. spec may be nil.
 func Params(r *queue.Run, spec *dagspec.Spec) (given, byDefault string) {
 	given = ParamText(r.Params)
 	var values map[string]json.RawMessage
@@ -124,7 +124,7 @@ func Params(r *queue.Run, spec *dagspec.Spec) (given, byDefault string) {
 	return given, ParamText(json.RawMessage(CompactJSON(defaults)))
 }
 
-// queueText names the queue of a run, unless both queue and priority are the usual ones.
+// queueText returns the queue of a run, and "" if both queue and priority are the usual ones.
 func queueText(r *queue.Run) string {
 	switch {
 	case r.Priority != 0:
@@ -135,8 +135,9 @@ func queueText(r *queue.Run) string {
 	return ""
 }
 
-// scheduleText says which schedule made a run, and for when: nightly, for 2026-11-20 03:30 Europe/Paris, late by 2.0s. The
-// clocks of the schedule's zone are what its owner thinks in, so the time is no piece of its own unless the zone is unknown.
+// scheduleText returns the schedule that made a run, and the time that the run is for: nightly, for 2026-11-20 03:30
+// Europe/Paris, late by 2.0s. It gives the time in the schedule's zone, which is the zone that its owner thinks in. Only if
+// the zone is unknown, the time is a piece of its own.
 func scheduleText(r *queue.Run, s *queue.Schedule) Text {
 	if r.Schedule == "" {
 		return nil
@@ -146,7 +147,7 @@ func scheduleText(r *queue.Run, s *queue.Schedule) Text {
 		return Text{words(text), moment(r.LogicalAt)}
 	}
 	text += WallTime(r.LogicalAt, s.Timezone) + " " + s.Timezone
-	due := r.LogicalAt.Add(s.Jitter.Std()) // at the latest
+	due := r.LogicalAt.Add(s.Jitter.Std()) // latest time, jitter included
 	if late := r.CreatedAt.Sub(due); late >= time.Second && r.Trigger == "schedule" {
 		text += ", late by " + Span(late)
 	}
@@ -167,7 +168,8 @@ func startedText(r *queue.Run) Text {
 	return text
 }
 
-// runWait is how long a run waited for a worker, from when it could begin. That is not known of one that has not begun, or was retried.
+// runWait returns how long a run waited for a worker, from the time when it could begin. The wait is not known for a run
+// that has not begun or was retried.
 func runWait(r *queue.Run) (waited time.Duration, known bool) {
 	ready := r.CreatedAt
 	if r.RunAt.After(ready) {
@@ -176,7 +178,7 @@ func runWait(r *queue.Run) (waited time.Duration, known bool) {
 	return max(r.StartedAt.Sub(ready), 0), !r.StartedAt.IsZero() && r.Generation <= 1
 }
 
-// drivenText says which worker drives a run, or drove it, and which workers were lost with it.
+// drivenText names the worker that drives a run, or drove it, and the workers that were lost with it.
 func drivenText(d *RunDetail) Text {
 	var text Text
 	add := func(pieces ...Piece) {
@@ -201,21 +203,21 @@ func drivenText(d *RunDetail) Text {
 	return text
 }
 
-// Runs that the commands run and exec make have this label, and ask a worker for it. No worker has it: the command names its run
-// to the worker that it starts, which then needs no label.
+// The commands run and exec give their runs this label, and require it of a worker. No worker has the label: the command
+// passes the ID of its run to the worker that it starts, and that worker needs no label.
 const (
 	HereLabel = "oarlock"
 	HereValue = "here"
 )
 
-// IsHere reports whether a run was made by run or exec. The worker of such a run is gone when the command is.
+// IsHere reports whether the command run or exec made a run. The worker of such a run ends with the command.
 func IsHere(r *queue.Run) bool { return r.Labels[HereLabel] == HereValue }
 
-// Took says how long a run took, or has taken so far; "" for a run that has not begun.
+// Took returns how long a run took, or has taken so far. It returns "" for a run that has not begun.
 func Took(r *queue.Run, now time.Time) string { return elapsed(r.StartedAt, r.FinishedAt, now) }
 
-// RunNote says in a line what a person wants to know of a run among others: its reason, failures that it tolerated, its schedule
-// or its labels, whichever it has first.
+// RunNote returns one line about a run in a list: its reason, or else the failures that it tolerated, its schedule or its
+// labels.
 func RunNote(r *queue.Run) string {
 	note := InlineText(r.Reason)
 	if note == "" && r.Tolerated > 0 {
@@ -227,7 +229,7 @@ func RunNote(r *queue.Run) string {
 	return cmp.Or(note, LabelText(r.Labels))
 }
 
-// DriverOf returns the worker that drives a run, or that drove it last; "" where none is known.
+// DriverOf returns the worker that drives a run or drove it last, or "" if none is known.
 func DriverOf(r *queue.Run, tasks []queue.Task) string {
 	if r.Worker != "" {
 		return r.Worker

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// noon is so many seconds after noon, wherever this runs.
+// noon returns a time, in seconds after noon, in the local zone.
 func noon(seconds int) time.Time {
 	return time.Date(2026, 11, 22, 12, 0, seconds, 0, time.Local)
 }
@@ -77,7 +77,7 @@ func TestFacts_SayWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A page shows times in the zone of its reader, which it can only where they are pieces of their own.
+// A page shows times in its reader's zone. For that the times must be pieces of their own.
 func TestFacts_KeepTimesApart(t *testing.T) {
 	t.Parallel()
 	r := &queue.Run{SubmittedBy: "app", CreatedAt: noon(0), StartedAt: noon(1), FinishedAt: noon(2), Schedule: "gone", LogicalAt: noon(3)}

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// RunJSON is a run as programs get it. Fields may be added, never renamed.
+// RunJSON is the JSON of a run. Fields may be added, never renamed.
 type RunJSON struct {
 	ID          int64             `json:"id"`
 	UID         string            `json:"uid"`
@@ -36,28 +36,28 @@ type RunJSON struct {
 	StartedAt   *time.Time        `json:"started_at"`
 	FinishedAt  *time.Time        `json:"finished_at"`
 
-	Schedule          *string    `json:"schedule"` // that made it
+	Schedule          *string    `json:"schedule"` // schedule that made the run
 	PreviousLogicalAt *time.Time `json:"previous_logical_at"`
 
-	Actor *string `json:"actor"` // for whom submitted_by asked, where that login signs people in
+	Actor *string `json:"actor"` // user for whom submitted_by made the request, if that login signs users in
 }
 
-// StatusJSON is a run with its tasks.
+// StatusJSON is the JSON of a run with its tasks.
 type StatusJSON struct {
 	RunJSON
 
 	Tasks      []TaskJSON      `json:"tasks"`
-	ItemCounts []ItemCountJSON `json:"item_counts"` // of foreach steps whose list is known and not empty
+	ItemCounts []ItemCountJSON `json:"item_counts"` // of foreach steps with a known list that is not empty
 }
 
 // ItemCountJSON counts the items of a foreach step.
 type ItemCountJSON struct {
 	Step   string         `json:"step"`
-	Total  int            `json:"total"`  // of its list
-	States map[string]int `json:"states"` // how many are in each state, replaced ones as what replaced them; they add up to Total
+	Total  int            `json:"total"`  // items of the list
+	States map[string]int `json:"states"` // items by state; a replaced item has the state of its replacement. The sum is Total
 }
 
-// TaskJSON is a task as programs get it.
+// TaskJSON is the JSON of a task.
 type TaskJSON struct {
 	Step          string          `json:"step"`
 	Item          *string         `json:"item"`
@@ -76,17 +76,17 @@ type TaskJSON struct {
 	Approval      *QuestionJSON   `json:"approval"` // while it waits for approval
 }
 
-// QuestionJSON is what an approval asks of people.
+// QuestionJSON is the JSON of the question that an approval asks.
 type QuestionJSON struct {
 	Prompt    *string       `json:"prompt"`
 	Inputs    []queue.Input `json:"inputs"`
-	Approvers []string      `json:"approvers"` // null: whoever may control the run
+	Approvers []string      `json:"approvers"` // null: every user with the right to control the run
 	MayDecide bool          `json:"may_decide"`
 	Since     *time.Time    `json:"since"`
 	Deadline  *time.Time    `json:"deadline"`
 }
 
-// NewRunJSON returns a run as programs get it.
+// NewRunJSON returns the JSON of a run.
 func NewRunJSON(r *queue.Run) RunJSON {
 	j := RunJSON{
 		ID: int64(r.ID), UID: r.UID.String(), DAG: r.DAG, Version: r.Version, Generation: r.Generation, State: r.State, Reason: TextOrNull(r.Reason),
@@ -102,7 +102,7 @@ func NewRunJSON(r *queue.Run) RunJSON {
 	return j
 }
 
-// NewTaskJSON returns a task as programs get it.
+// NewTaskJSON returns the JSON of a task.
 func NewTaskJSON(t *queue.Task) TaskJSON {
 	j := TaskJSON{
 		Step: t.Step, Item: TextOrNull(t.Item), Kind: t.Kind, State: t.State, Reason: TextOrNull(t.Reason), FailureKind: TextOrNull(t.FailureKind),
@@ -116,8 +116,8 @@ func NewTaskJSON(t *queue.Task) TaskJSON {
 	return j
 }
 
-// NewStatusJSON returns a run with its tasks, and with what Store.CountItems counted. Its worker is the one that drove the run
-// last, where none does.
+// NewStatusJSON returns the JSON of a run with its tasks and the result of Store.CountItems. If no worker drives the run,
+// its worker is the one that drove it last.
 func NewStatusJSON(r *queue.Run, tasks []queue.Task, counted []queue.StepSummary) StatusJSON {
 	j := StatusJSON{RunJSON: NewRunJSON(r), Tasks: make([]TaskJSON, len(tasks)), ItemCounts: newItemCounts(counted)}
 	j.Worker = TextOrNull(DriverOf(r, tasks))
@@ -127,12 +127,12 @@ func NewStatusJSON(r *queue.Run, tasks []queue.Task, counted []queue.StepSummary
 	return j
 }
 
-// NewLargeStatusJSON returns a run that has more tasks than go into one answer: without them.
+// NewLargeStatusJSON returns the JSON of a run without its tasks, because they are too many for one answer.
 func NewLargeStatusJSON(r *queue.Run, counted []queue.StepSummary) StatusJSON {
 	return StatusJSON{RunJSON: NewRunJSON(r), ItemCounts: newItemCounts(counted)}
 }
 
-// newItemCounts returns the counts as programs get them.
+// newItemCounts returns the JSON of the counts.
 func newItemCounts(counted []queue.StepSummary) []ItemCountJSON {
 	items := make([]ItemCountJSON, len(counted))
 	for i := range counted {
@@ -141,7 +141,7 @@ func newItemCounts(counted []queue.StepSummary) []ItemCountJSON {
 	return items
 }
 
-// NewQuestionJSON returns what an approval asks as programs get it.
+// NewQuestionJSON returns the JSON of the question that an approval asks.
 func NewQuestionJSON(q *queue.Question) QuestionJSON {
 	inputs := q.Inputs
 	if inputs == nil {
@@ -153,7 +153,7 @@ func NewQuestionJSON(q *queue.Question) QuestionJSON {
 	}
 }
 
-// orEmpty returns a JSON object, one without fields for no text and for null.
+// orEmpty returns a JSON object. It returns {} for an empty text and for null.
 func orEmpty(text json.RawMessage) json.RawMessage {
 	if len(text) == 0 || string(text) == "null" {
 		return json.RawMessage("{}")
@@ -187,8 +187,8 @@ func RunOrNull(id queue.RunID) *int64 {
 	return &n
 }
 
-// CompactJSON returns the JSON of a value on one line, as InertJSON and with <, > and & as they are, so that a hint in it can
-// be typed. It panics for a value that has no JSON form, which none made by this program is.
+// CompactJSON returns the JSON of a value on one line. It escapes characters like InertJSON. It leaves <, > and & unescaped,
+// so that a hint in the JSON can be typed. It panics for a value without a JSON form; this program makes none.
 func CompactJSON(v any) string {
 	var text strings.Builder
 	e := json.NewEncoder(&text)
@@ -199,8 +199,8 @@ func CompactJSON(v any) string {
 	return InertJSON(strings.TrimSuffix(text.String(), "\n"))
 }
 
-// InertJSON returns the same JSON without characters that would command a terminal, or turn the order of what it shows: texts of
-// a submitter may hold these. Outside of texts JSON has no such characters.
+// InertJSON returns the same JSON without characters that would control a terminal or change the order of its text. A
+// submitter's texts may hold such characters. JSON has none outside of texts.
 func InertJSON(text string) string {
 	if !strings.ContainsFunc(text, commandsTerminal) {
 		return text

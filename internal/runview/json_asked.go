@@ -11,16 +11,17 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ErrorJSON is an error as programs get it, below the key error.
+// ErrorJSON is the JSON of an error, under the key error.
 type ErrorJSON struct {
 	Code    string  `json:"code"` // a word of the table in docs/cli.md
 	Message string  `json:"message"`
 	Hint    *string `json:"hint"`
 }
 
-// ControlJSON is a request to a run and what became of it. No outcome: the run's driver has not decided yet.
+// ControlJSON is the JSON of a request to a run and its outcome. It has no outcome while the run's driver has not decided
+// the request.
 type ControlJSON struct {
-	ID        *int64     `json:"id"` // null: a new run was made, nothing was asked of an old one
+	ID        *int64     `json:"id"` // null: a new run was made, and the old run got no request
 	Run       int64      `json:"run"`
 	Step      *string    `json:"step"`
 	Item      *string    `json:"item"`
@@ -34,7 +35,7 @@ type ControlJSON struct {
 	RetryOf   *int64     `json:"retry_of"`
 }
 
-// NewControlJSON returns a request as programs get it. retryOf is the run of which the request made a new one; 0: it made none.
+// NewControlJSON returns the JSON of a request. retryOf is the run from which the request made a new run, or 0.
 func NewControlJSON(c *queue.Control, retryOf queue.RunID) ControlJSON {
 	return ControlJSON{
 		RunOrNull(queue.RunID(c.ID)), int64(c.Run), TextOrNull(c.Step), TextOrNull(c.Item), c.Verb.String(), TextOrNull(c.By), TimeOrNull(c.At),
@@ -42,7 +43,7 @@ func NewControlJSON(c *queue.Control, retryOf queue.RunID) ControlJSON {
 	}
 }
 
-// MadeControl returns the answer to a retry that made a new run, which needs no decision.
+// MadeControl returns the answer to a retry that made a new run: it needs no decision of a driver.
 func MadeControl(made *queue.Run) queue.Control {
 	return queue.Control{
 		Run: made.ID, Verb: dagrun.VerbRetry, By: made.SubmittedBy, At: made.CreatedAt, DecidedAt: made.CreatedAt,
@@ -50,7 +51,7 @@ func MadeControl(made *queue.Run) queue.Control {
 	}
 }
 
-// AskedOf names the run that a request is about, with its step: run 41, or run 41 load.
+// AskedOf names the run of a request, with its step: run 41, or run 41 load.
 func AskedOf(c *queue.Control) string {
 	if c.Step == "" {
 		return fmt.Sprintf("run %d", c.Run)
@@ -58,7 +59,7 @@ func AskedOf(c *queue.Control) string {
 	return fmt.Sprintf("run %d %s", c.Run, Printable(TaskName(c.Step, c.Item)))
 }
 
-// RefusalText says why a run refused a request.
+// RefusalText returns the reason why a run refused a request.
 func RefusalText(c *queue.Control) string {
 	message := Printable(c.Message)
 	if strings.HasPrefix(message, "run ") {
@@ -67,30 +68,30 @@ func RefusalText(c *queue.Control) string {
 	return AskedOf(c) + ": " + message
 }
 
-// RefusalHint says what a refused request leaves to do.
+// RefusalHint returns what to do after a refused request.
 func RefusalHint(c *queue.Control) string {
 	return fmt.Sprintf("`oarlock status %d` shows where it is", c.Run)
 }
 
-// StreamNames are the names of streams by their number; what Oarlock itself says comes from oarlock.
+// StreamNames are the names of streams by their number. Oarlock's own messages have the stream oarlock.
 var StreamNames = []string{"oarlock", "stdout", "stderr"}
 
-// ChunkJSON is a stored piece of a log as programs get it.
+// ChunkJSON is the JSON of a stored chunk of a log.
 type ChunkJSON struct {
 	Seq     int        `json:"seq"`
 	Stream  string     `json:"stream"`
 	At      *time.Time `json:"at"`
 	Attempt int        `json:"attempt"`
 	Text    *string    `json:"text,omitempty"`
-	Base64  *string    `json:"base64,omitempty"` // of what is no UTF-8
+	Base64  *string    `json:"base64,omitempty"` // bytes that are not UTF-8
 	Final   bool       `json:"final"`
 	Dropped int64      `json:"dropped_bytes"`
 	Reason  *string    `json:"reason"`
-	Step    *string    `json:"step"` // null: the one that was asked for
+	Step    *string    `json:"step"` // null: the step that was asked for
 	Item    *string    `json:"item"`
 }
 
-// NewChunkJSON returns a piece of a log as programs get it: bytes that are no UTF-8 as base64.
+// NewChunkJSON returns the JSON of a chunk of a log. Bytes that are not UTF-8 become base64.
 func NewChunkJSON(c *queue.Chunk) ChunkJSON {
 	j := ChunkJSON{
 		Seq: c.Seq, Stream: StreamNames[c.Stream], At: TimeOrNull(c.At), Attempt: c.Attempt, Final: c.Final, Dropped: c.Dropped,

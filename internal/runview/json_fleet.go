@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// QueueJSON is a queue as programs get it.
+// QueueJSON is the JSON of a queue.
 type QueueJSON struct {
 	Name       string  `json:"name"`
 	Paused     bool    `json:"paused"`
@@ -18,7 +18,7 @@ type QueueJSON struct {
 	MaxQueued  int     `json:"max_queued"`
 }
 
-// NewQueueJSON returns a queue as programs get it.
+// NewQueueJSON returns the JSON of a queue.
 func NewQueueJSON(q *queue.Queue) QueueJSON {
 	j := QueueJSON{
 		Name: q.Name, Paused: q.PausedBy != "", PausedBy: TextOrNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
@@ -30,7 +30,7 @@ func NewQueueJSON(q *queue.Queue) QueueJSON {
 	return j
 }
 
-// WorkerJSON is a worker as programs get it.
+// WorkerJSON is the JSON of a worker.
 type WorkerJSON struct {
 	Name        string            `json:"name"`
 	ID          string            `json:"id"`
@@ -44,19 +44,19 @@ type WorkerJSON struct {
 	Slots       int               `json:"slots"`
 	Busy        int               `json:"busy"`    // slots in use
 	Waiting     int               `json:"waiting"` // tasks that wait for a slot
-	Runs        int               `json:"runs"`    // that it holds
-	Unfit       string            `json:"unfit"`   // why it claims nothing; empty: it claims
+	Runs        int               `json:"runs"`    // runs that it holds
+	Unfit       string            `json:"unfit"`   // why it claims no runs; "": it claims runs
 	UnfitSince  *time.Time        `json:"unfit_since"`
 	BeatAgeMs   int64             `json:"beat_age_ms"`
 	Silent      bool              `json:"silent"` // no sign of life for longer than its lease
-	Quiet       bool              `json:"quiet"`  // none for longer than two renewals; one that is silent is quiet, too
+	Quiet       bool              `json:"quiet"`  // no sign of life for longer than two renewals; a silent worker is quiet too
 	Containment string            `json:"containment"`
 	Version     string            `json:"version"`
 	StartedAt   *time.Time        `json:"started_at"`
 	EndedAt     *time.Time        `json:"ended_at"`
 }
 
-// NewWorkerJSON returns a worker as programs get it.
+// NewWorkerJSON returns the JSON of a worker.
 func NewWorkerJSON(w *queue.WorkerInfo) WorkerJSON {
 	j := WorkerJSON{
 		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
@@ -71,7 +71,7 @@ func NewWorkerJSON(w *queue.WorkerInfo) WorkerJSON {
 	return j
 }
 
-// DAGJSON is a version of a DAG as programs get it.
+// DAGJSON is the JSON of a version of a DAG.
 type DAGJSON struct {
 	Name          string     `json:"name"`
 	Version       int        `json:"version"`
@@ -84,19 +84,19 @@ type DAGJSON struct {
 	AppliedBy     string     `json:"applied_by"`
 }
 
-// ListedDAGJSON is a DAG in the list of all, in its current version.
+// ListedDAGJSON is the JSON of a DAG in the list of all DAGs, in its current version.
 type ListedDAGJSON struct {
 	DAGJSON
 
-	NextAt *time.Time `json:"next_at"` // of its schedules; null: none fires
+	NextAt *time.Time `json:"next_at"` // next time of its schedules; null: no schedule fires
 }
 
-// NewListedDAGJSON returns a DAG as the list of all has it.
+// NewListedDAGJSON returns the JSON of a DAG in the list of all DAGs.
 func NewListedDAGJSON(d *queue.DAG) ListedDAGJSON {
 	return ListedDAGJSON{NewDAGJSON(d), TimeOrNull(d.NextAt)}
 }
 
-// NewDAGJSON returns a version of a DAG as programs get it.
+// NewDAGJSON returns the JSON of a version of a DAG.
 func NewDAGJSON(d *queue.DAG) DAGJSON {
 	return DAGJSON{
 		d.Name, d.Version, d.Queue, d.MaxActive, TextOrNull(d.PausedBy), TimeOrNull(d.RemovedAt), TimeOrNull(d.CreatedAt),
@@ -104,13 +104,13 @@ func NewDAGJSON(d *queue.DAG) DAGJSON {
 	}
 }
 
-// StatsJSON counts runs since a time.
+// StatsJSON is the number of runs since a time.
 type StatsJSON struct {
 	Since *time.Time     `json:"since"`
 	DAGs  []DAGStatsJSON `json:"dags"`
 }
 
-// DAGStatsJSON counts the runs of one DAG.
+// DAGStatsJSON is the number of runs of one DAG.
 type DAGStatsJSON struct {
 	DAG       string `json:"dag"`
 	Scheduled int64  `json:"scheduled"`
@@ -121,13 +121,13 @@ type DAGStatsJSON struct {
 	Succeeded int64  `json:"succeeded"`
 	Failed    int64  `json:"failed"`
 	Canceled  int64  `json:"canceled"`
-	P50       *int64 `json:"p50_ms"` // null: none ended
+	P50       *int64 `json:"p50_ms"` // null: no run ended
 	P95       *int64 `json:"p95_ms"`
 	Max       *int64 `json:"max_ms"`
-	Capped    bool   `json:"capped"` // there are older ones that were not counted
+	Capped    bool   `json:"capped"` // there are older runs that were not counted
 }
 
-// NewStatsJSON returns counts of runs as programs get them.
+// NewStatsJSON returns the JSON of the numbers of runs.
 func NewStatsJSON(stats []queue.DAGStats, since time.Time) StatsJSON {
 	j := StatsJSON{Since: TimeOrNull(since), DAGs: []DAGStatsJSON{}}
 	for i := range stats {

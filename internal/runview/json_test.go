@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Programs look into params, labels and outputs without asking whether there are any.
+// Programs read params, labels and outputs without a check whether there are any.
 func TestStatusJSON_HasObjectsForNothing(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.FixedZone("", 3600))

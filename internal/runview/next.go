@@ -8,28 +8,28 @@ import (
 
 const (
 	approvalHintsMax = 5 // commands that approve
-	taskHintsMax     = 3 // commands about tasks, beyond which only approvals add more
+	taskHintsMax     = 3 // commands about tasks; only approvals add more
 )
 
-// Command is something to type next.
+// Command is a command to type next.
 type Command struct {
 	Text string // as a shell takes it: oarlock logs 41 load
-	Why  string // what it is good for: See what load wrote
+	Why  string // purpose of the command: See what load wrote
 }
 
-// Around is what Next goes by besides a run and its tasks.
+// Around is the input of Next besides a run and its tasks.
 type Around struct {
-	Current int  // the newest version of the DAG; 0: not known
-	Watched bool // the person follows the run already, and need neither be told how nor start the worker that it waits for
-	Admin   bool // the person may steer queues and DAGs
-	Part    bool // the person sees no more of the run than an approver does, and may do nothing but decide
+	Current int  // newest version of the DAG; 0: unknown
+	Watched bool // the person follows the run already: Next leaves out the command for that, and the one that starts a worker
+	Admin   bool // the person may control queues and DAGs
+	Part    bool // the person sees only the part of the run that an approver sees, and may only decide approvals
 
-	Obstacles queue.Obstacles // of a queued run; zero: not known
-	IsCopy    bool            // no worker claims here, so none is to be started
+	Obstacles queue.Obstacles // of a queued run; zero: unknown
+	IsCopy    bool            // this database is a copy, in which no worker claims runs: Next suggests starting none
 }
 
-// Next returns the commands that a person may want to type about a run now. The tasks need not
-// be all tasks of the run; where some are missing, commands about them are.
+// Next returns the commands that a person may want to type about a run now. tasks need not hold all tasks of the run:
+// commands about missing tasks are then missing too.
 func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	next := taskCommands(r, tasks, around.Part)
 	if around.Part {
@@ -63,7 +63,7 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	return next
 }
 
-// clearCommands clear the way of a queued run. A pause is in the way only of one that has not begun.
+// clearCommands returns the commands that let a queued run start. A pause only holds back a run that has not begun.
 func clearCommands(r *queue.Run, around Around) (next []Command) {
 	add := func(isSo bool, why, format string, args ...any) {
 		if isSo {
@@ -107,7 +107,7 @@ func taskCommands(r *queue.Run, tasks []queue.Task, part bool) (next []Command) 
 	return next
 }
 
-// ApproveCommand returns the command that approves, with each input that has to be given. The task is named as TaskName does.
+// ApproveCommand returns the command that approves a task, with each required input. task is named as by TaskName.
 func ApproveCommand(run queue.RunID, task string, q *queue.Question) string {
 	command := fmt.Sprintf("oarlock approve %d %s", run, ShellWord(task))
 	for _, in := range q.Inputs {

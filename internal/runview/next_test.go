@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// nextCase is a run, and what is offered to a person who looks at it.
+// nextCase is a run, and the commands that a person gets for it.
 type nextCase struct {
 	run    queue.Run
 	tasks  []queue.Task
@@ -34,7 +34,7 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{Step: "load", Kind: "step", State: "failed", Attempt: 3},
 			{Step: "resize", Kind: "foreach", State: "failed", Attempt: 1}, // has no log
 			{Step: "resize", Item: "a b", Kind: "foreach", State: "failed", Attempt: 1},
-			{Step: "report", Kind: "step", State: "failed"}, // never began
+			{Step: "report", Kind: "step", State: "failed"}, // it never began
 			{Step: "release", Kind: "step", State: "failed", FailureKind: "rejected", Attempt: 1},
 		}, Around{}, []Command{
 			{"oarlock logs 41 load", "See what load wrote"},

@@ -7,11 +7,11 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// IdleQueuesMax bounds how many idle queues a list shows one by one.
+// IdleQueuesMax is the largest number of idle queues that a list shows one by one.
 const IdleQueuesMax = 10
 
-// SplitQueues takes the queues apart where something waits or runs, or that are paused, and keeps the order of each part. It reports
-// whether a line should stand for the idle ones.
+// SplitQueues separates busy queues from idle ones. A busy queue has waiting or running runs, or is paused. Each part keeps
+// its order. SplitQueues reports whether one line should stand for all idle queues.
 func SplitQueues(queues []queue.Queue) (busy, idle []queue.Queue, folds bool) {
 	for i := range queues {
 		if q := &queues[i]; q.Queued > 0 || q.Running > 0 || q.PausedBy != "" {
@@ -23,7 +23,8 @@ func SplitQueues(queues []queue.Queue) (busy, idle []queue.Queue, folds bool) {
 	return busy, idle, len(idle) > IdleQueuesMax
 }
 
-// QueueNote says of a queue that is not paused why what waits there does not start; "" where something may, or nothing waits.
+// QueueNote returns the reason why the waiting runs of a queue do not start. It returns "" if a run may start, or if none
+// waits. The queue must not be paused.
 func QueueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	serves := func(w queue.WorkerInfo) bool {
 		return GivesSigns(&w) && w.State == queue.WorkerLive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))

@@ -10,16 +10,16 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What is said of schedules that do not fire.
+// States of schedules that do not fire.
 const (
 	NeverFires = "never fires from now on"
 	DAGRemoved = "DAG removed"
 )
 
-// ReprocessWords say which times of a backfill fire.
+// ReprocessWords are the values that select which times of a backfill fire.
 var ReprocessWords = []string{"missing", "failed", "all"}
 
-// TimingText says when a schedule fires, as its file would.
+// TimingText returns the timing of a schedule in the words of its file.
 func TimingText(s *dagspec.Schedule) string {
 	switch {
 	case s.Cron != "":
@@ -30,7 +30,8 @@ func TimingText(s *dagspec.Schedule) string {
 	return "every " + s.Every.String()
 }
 
-// ScheduleState is why a schedule does not fire, else active: removed, paused, failed, over or refused.
+// ScheduleState returns the reason why a schedule does not fire: removed, paused, failed, over or refused. It returns active
+// for a schedule that fires.
 func ScheduleState(s *queue.Schedule) string {
 	switch {
 	case s.Removed:
@@ -47,12 +48,12 @@ func ScheduleState(s *queue.Schedule) string {
 	return "active"
 }
 
-// WaitsSince is about a schedule that something holds back.
+// WaitsSince returns since when a schedule is held back.
 func WaitsSince(s *queue.Schedule) string {
 	return "waits since " + WallTime(s.HeldFrom, s.Timezone)
 }
 
-// FromNow says how long it is until a moment, as in 14h07m. A moment that has passed is due: a worker has yet to attend to it.
+// FromNow returns the time until a moment, as in 14h07m. A moment that has passed is due, until a worker attends to it.
 func FromNow(t, now time.Time) string {
 	if t.After(now) {
 		return "in " + Span(t.Sub(now))
@@ -60,7 +61,7 @@ func FromNow(t, now time.Time) string {
 	return "due"
 }
 
-// FiresNext says when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
+// FiresNext returns when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
 func FiresNext(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
@@ -79,7 +80,7 @@ func FiresNext(s *queue.Schedule, now time.Time) string {
 	return fmt.Sprintf("fires next %s %s, %s", WallTime(s.NextAt, s.Timezone), s.Timezone, FromNow(s.NextAt, now))
 }
 
-// GoesOnFrom says where a backfill goes on.
+// GoesOnFrom returns where a backfill continues.
 func GoesOnFrom(s *queue.Schedule) string {
 	b := s.Backfill
 	verb, at := "goes on after", b.DecidedAt
@@ -94,7 +95,7 @@ func GoesOnFrom(s *queue.Schedule) string {
 	return fmt.Sprintf("%s %s %s", verb, WallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
 }
 
-// DecidedShare is how much of a backfill's span is decided, from 0 to 1.
+// DecidedShare returns the share of a backfill's span that is decided, from 0 to 1.
 func DecidedShare(b *queue.BackfillState) float64 {
 	decided := b.DecidedAt.Sub(b.From)
 	if b.NewestFirst {
@@ -103,7 +104,7 @@ func DecidedShare(b *queue.BackfillState) float64 {
 	return min(1, max(0, decided.Seconds()/b.Until.Sub(b.From).Seconds()))
 }
 
-// OverlapText says what the schedule does with a time while runs of it are unfinished.
+// OverlapText describes what the schedule does at a fire time while runs of it are unfinished.
 func OverlapText(s *queue.Schedule) string {
 	if s.OverlapPolicy == "allow" {
 		return "allow"
@@ -111,7 +112,7 @@ func OverlapText(s *queue.Schedule) string {
 	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
 }
 
-// CatchupText says what becomes of times that no worker attended to.
+// CatchupText describes what happens to times that no worker attended to.
 func CatchupText(s *queue.Schedule) string {
 	if !s.Catchup {
 		return "no: a time up to a minute late fires, and the newest up to 10 minutes; others are dropped"
@@ -123,7 +124,7 @@ func CatchupText(s *queue.Schedule) string {
 	return text
 }
 
-// OwnerWord says who has the schedule.
+// OwnerWord names the owner of the schedule.
 func OwnerWord(s *queue.Schedule) string {
 	if s.Owner == "" {
 		return "the DAG's file"

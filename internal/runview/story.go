@@ -11,8 +11,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// StoryEvent is one thing that happened to a run. Its texts are as they were stored, so a caller that shows them passes them
-// through InlineText or escapes them. Fields may be added to its JSON, never renamed.
+// StoryEvent is one event of a run. Its texts are as they were stored: a caller that shows them passes them through
+// InlineText or escapes them. Fields may be added to its JSON, never renamed.
 type StoryEvent struct {
 	Run     int64           `json:"run"`
 	At      time.Time       `json:"at"`
@@ -26,7 +26,7 @@ type StoryEvent struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// About names the task that an event is about, "run" for the run itself.
+// About returns the name of the event's task, or "run" for an event of the run itself.
 func (e *StoryEvent) About() string {
 	if e.Step == nil {
 		return "run"
@@ -38,10 +38,10 @@ func (e *StoryEvent) About() string {
 	return InlineText(TaskName(*e.Step, item))
 }
 
-// Story tells what happened to a run, oldest first, from where it is kept: the run, its tasks and their attempts, requests, and
-// the run's own log. Spec is of the run's version; where it is nil, approvals that wait are told like other tasks.
+// Story returns the events of a run, oldest first. They come from several places: the run, its tasks and their attempts,
+// requests, and the run's own log. spec is of the run's version. Without it, waiting approvals look like other tasks.
 //
-// What comes first in Story does so where times are equal: one commit ends a task and starts its children.
+// Events of the same time keep the order in which Story adds them, because one commit ends a task and starts its children.
 func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
 	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls), children: map[taskKey]string{}}
 	starts := startsOf(tasks, attempts)
@@ -59,7 +59,7 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 	}
 	for i := range controls {
 		if c := &controls[i]; c.Verb == dagrun.VerbChildEnded && c.Outcome == dagrun.Applied {
-			s.children[taskKey{c.Step, c.Item}] = c.By // the end of its step tells of it
+			s.children[taskKey{c.Step, c.Item}] = c.By // the end of the step reports the end of the child run
 		} else {
 			s.addControl(c)
 		}
@@ -81,19 +81,19 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 	return s.events
 }
 
-// storyBuilder gathers the events of one run.
+// storyBuilder collects the events of one run.
 type storyBuilder struct {
 	run    *queue.Run
 	spec   *dagspec.Spec
 	events []StoryEvent
 
-	approved map[string]bool    // tasks that somebody approved, by name
-	children map[taskKey]string // the child run that ended last for a task: run 13
+	approved map[string]bool    // names of tasks that a person approved
+	children map[taskKey]string // the child run that ended last for a task, as in "run 13"
 }
 
 type taskKey struct{ step, item string }
 
-// add leaves out an event that has not happened, whose time is zero.
+// add adds an event. It leaves out an event with a zero time, which has not happened.
 func (s *storyBuilder) add(at time.Time, e StoryEvent) {
 	if at.IsZero() {
 		return
@@ -122,7 +122,7 @@ func (s *storyBuilder) addEnd() {
 	s.add(r.FinishedAt, StoryEvent{Kind: "run_ended", Message: message})
 }
 
-// approval returns the approval that a task is; nil for any other task, and for the node of a foreach.
+// approval returns the approval of a task. It returns nil for any other task, and for the node of a foreach step.
 func (s *storyBuilder) approval(t *queue.Task) *dagspec.Approval {
 	if s.spec == nil || !HasLog(t) {
 		return nil
@@ -150,7 +150,7 @@ func (s *storyBuilder) addTaskEnd(t *queue.Task) {
 	s.add(t.FinishedAt, event)
 }
 
-// Approved returns the tasks that controls approved, by their names: see TaskName.
+// Approved returns the names of the tasks that the controls approved: see TaskName.
 func Approved(controls []queue.Control) map[string]bool {
 	approved := map[string]bool{}
 	for i := range controls {
@@ -166,7 +166,7 @@ type attemptKey struct {
 	attempt    int
 }
 
-// lostAttempts returns the attempts whose loss the run's own log tells of. The story has each loss once.
+// lostAttempts returns the attempts that the run's own log reports as lost, so that the story has each loss only once.
 func lostAttempts(events []queue.Event) map[attemptKey]bool {
 	lost := map[attemptKey]bool{}
 	for i := range events {

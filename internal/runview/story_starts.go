@@ -8,17 +8,17 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// attemptStart is the beginning of an attempt.
+// attemptStart is the start of an attempt.
 type attemptStart struct {
 	key     taskKey
 	at      time.Time
 	worker  string      // "": not known
-	attempt int         // its number; 0: not known, which is so for the first one of a task alone
-	task    *queue.Task // that began with this attempt; nil: it had begun before
-	ended   bool        // in the same moment, so that the start has to be told first
+	attempt int         // its number; 0: unknown, which is possible only for the first attempt of a task
+	task    *queue.Task // task that began with this attempt; nil: the task had begun before
+	ended   bool        // the attempt ended at the same time, so the start must come first
 }
 
-// startsOf returns when each task began, and each further attempt of it. A task has its last attempt in its own row.
+// startsOf returns the start of each task, and of each further attempt of it. The row of a task holds its last attempt.
 func startsOf(tasks []queue.Task, attempts []queue.Attempt) (starts []attemptStart) {
 	began := map[taskKey]*attemptStart{}
 	for i := range tasks {
@@ -78,8 +78,8 @@ func (s *storyBuilder) addStart(a *attemptStart) {
 	s.add(a.at, StoryEvent{Kind: kind, Worker: TextOrNull(a.worker), Step: &a.key.step, Item: TextOrNull(a.key.item), Message: message})
 }
 
-// addTakeover tells, of the loss of a worker in events[0], which worker drove the run next: the one that the rest of the run's own
-// log or an attempt names first. Nothing records a claim by itself.
+// addTakeover adds, after the loss of a worker in events[0], which worker drove the run next. No record holds a claim alone,
+// so that is the first worker that the rest of the run's log, or an attempt, names.
 func (s *storyBuilder) addTakeover(events []queue.Event, starts []attemptStart) {
 	lost := &events[0]
 	if lost.Kind != "lost" || lost.Step != "" {

@@ -72,7 +72,7 @@ func TestStory_KeepsCauseBeforeEffect(t *testing.T) {
 	}
 }
 
-// storyCase is what happened in a run, and what is told of it.
+// storyCase is the history of a run, and the story that it makes.
 type storyCase struct {
 	tasks    []queue.Task
 	attempts []queue.Attempt
@@ -91,7 +91,7 @@ func (c *storyCase) check(t *testing.T) {
 	}
 }
 
-// Each attempt has the worker that began it.
+// The story names the worker that began each attempt.
 func TestStory_NamesTheWorkersOfAttempts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]storyCase{
@@ -110,7 +110,7 @@ func TestStory_NamesTheWorkersOfAttempts(t *testing.T) {
 			nil,
 			[]string{"a started on w1", "a attempt 1 failed"},
 		},
-		"RetriedByHand": { // what began before belongs to an earlier generation
+		"RetriedByHand": { // an attempt that began before belongs to an earlier generation
 			[]queue.Task{{Step: "a", State: "running", Attempt: 2, Worker: "w2", StartedAt: noon(5), AttemptAt: noon(5)}},
 			[]queue.Attempt{{Step: "a", Attempt: 1, State: "failed", Worker: "w1", StartedAt: noon(1), FinishedAt: noon(2)}},
 			nil,
@@ -121,7 +121,7 @@ func TestStory_NamesTheWorkersOfAttempts(t *testing.T) {
 	}
 }
 
-// A takeover has both workers.
+// The story of a takeover names both workers.
 func TestStory_NamesTheWorkersOfATakeover(t *testing.T) {
 	t.Parallel()
 	lost := queue.Event{At: noon(3), Kind: "lost", Worker: "w1", Epoch: 1, Message: "worker w1 was lost: queued again"}
@@ -161,7 +161,7 @@ func TestStory_NamesTheWorkersOfATakeover(t *testing.T) {
 	}
 }
 
-// A page that may not read the DAG tells the story without what only its file says.
+// The story of a page that may not read the DAG lacks the facts that only the DAG's file has.
 func TestStory_NeedsNoSpec(t *testing.T) {
 	t.Parallel()
 	tasks := []queue.Task{{Step: "confirm", Kind: "step", State: "waiting", Attempt: 1, StartedAt: noon(1)}}

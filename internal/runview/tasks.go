@@ -12,13 +12,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// StepOf returns the step that a task belongs to: load of the replacement load~1.
+// StepOf returns the step of a task: load for the replacement load~1.
 func StepOf(task string) string {
 	step, _, _ := strings.Cut(task, "~")
 	return step
 }
 
-// TaskName returns the name of a task as commands take it: load, load~1, resize/a.png.
+// TaskName returns the name of a task for commands: load, load~1, resize/a.png.
 func TaskName(step, item string) string {
 	if item == "" {
 		return step
@@ -26,13 +26,14 @@ func TaskName(step, item string) string {
 	return step + "/" + item
 }
 
-// HasLog reports whether a task has a log of its own. The node of a foreach step has none, its items do. Nor has an approval that was rejected.
+// HasLog reports whether a task has a log of its own. The node of a foreach step has none, because its items have logs. A
+// rejected approval has none either.
 func HasLog(t *queue.Task) bool {
 	return (t.Kind != "foreach" || t.Item != "") && t.FailureKind != string(dagrun.KindRejected)
 }
 
-// SortByGraph puts parents first, and keeps the order of the DAG's file where it can. It sorts tasks in place, by the name that
-// each has of its own or of its step.
+// SortByGraph sorts tasks in place, parents first. Otherwise it keeps the order of the DAG's file. name returns the name of
+// a task or of its step.
 func SortByGraph[T any](tasks []T, g *dagrun.Graph, name func(*T) string) {
 	rank := make(map[string]int, g.Len())
 	var visit func(i int)
@@ -53,8 +54,8 @@ func SortByGraph[T any](tasks []T, g *dagrun.Graph, name func(*T) string) {
 	slices.SortStableFunc(tasks, func(a, b T) int { return rank[StepOf(name(&a))] - rank[StepOf(name(&b))] })
 }
 
-// SplitUrgent picks the tasks that people want to see first, at most limit: failed before running, running before done. It
-// returns their indexes in the order of tasks, and the other tasks, the more urgent ones first.
+// SplitUrgent picks the tasks that people want to see first, at most limit: failed before running, running before ended. It
+// returns their indexes in the order of tasks, and the other tasks, more urgent ones first.
 func SplitUrgent(tasks []queue.Task, limit int) (urgent []int, others []queue.Task) {
 	at := ByUrgency(tasks)
 	for _, i := range at[min(limit, len(at)):] {
@@ -65,7 +66,7 @@ func SplitUrgent(tasks []queue.Task, limit int) (urgent []int, others []queue.Ta
 	return urgent, others
 }
 
-// ByUrgency returns the indexes of all tasks, the more urgent ones first.
+// ByUrgency returns the indexes of all tasks, more urgent ones first.
 func ByUrgency(tasks []queue.Task) []int {
 	at := make([]int, len(tasks))
 	for i := range at {
@@ -77,8 +78,8 @@ func ByUrgency(tasks []queue.Task) []int {
 	return at
 }
 
-// CountStates says how many tasks are in each state, by name of the state: 1 failed, 2 succeeded. Unlisted more have no row:
-// they are pending.
+// CountStates returns how many tasks are in each state: 1 failed, 2 succeeded. unlisted is the number of tasks without a
+// row, which are pending.
 func CountStates(tasks []queue.Task, unlisted int) string {
 	number := map[string]int{}
 	for i := range tasks {
@@ -94,14 +95,15 @@ func CountStates(tasks []queue.Task, unlisted int) string {
 	return strings.Join(parts, ", ")
 }
 
-// ItemProgress says how far the items of a foreach step are.
+// ItemProgress is the progress of the items of a foreach step.
 type ItemProgress struct {
 	Total    int // items of its list
-	Ended    int // a replaced item ends with what replaced it
-	Unlisted int // items without a row: they are still to begin
+	Ended    int // items that have ended; a replaced item ends with its replacement
+	Unlisted int // items without a row: they have not begun
 }
 
-// CountItems counts the items of a foreach step: node is its own row, and tasks are those of its items, one item after the other.
+// CountItems counts the items of a foreach step. node is its own row, and tasks are the rows of its items, one item after
+// the other.
 func CountItems(node *queue.Task, tasks []queue.Task) ItemProgress {
 	listed, ended := 0, 0
 	for i := 0; i < len(tasks); {
@@ -120,10 +122,10 @@ func CountItems(node *queue.Task, tasks []queue.Task) ItemProgress {
 	return progress
 }
 
-// TaskTime says how long a task took, or has taken so far; "" for a task that has not begun.
+// TaskTime returns how long a task took, or has taken so far. It returns "" for a task that has not begun.
 func TaskTime(t *queue.Task, now time.Time) string { return elapsed(t.StartedAt, t.FinishedAt, now) }
 
-// elapsed is the span between two times, up to now where the end is zero; "" where the start is zero.
+// elapsed formats the time between started and ended, or until now if ended is zero. It returns "" if started is zero.
 func elapsed(started, ended, now time.Time) string {
 	if took, begun := Elapsed(started, ended, now); begun {
 		return Span(took)
@@ -131,7 +133,7 @@ func elapsed(started, ended, now time.Time) string {
 	return ""
 }
 
-// Elapsed returns the time between two moments, up to now where the end is zero, and reports whether anything began.
+// Elapsed returns the time between started and ended, or until now if ended is zero. It reports false if started is zero.
 func Elapsed(started, ended, now time.Time) (took time.Duration, begun bool) {
 	switch {
 	case started.IsZero():
@@ -142,8 +144,8 @@ func Elapsed(started, ended, now time.Time) (took time.Duration, begun bool) {
 	return max(ended.Sub(started), 0), true
 }
 
-// TaskNote says what is unusual about a task: its attempt after the first, its reason unless the run gives the same, the time
-// of its next attempt, and where to read on.
+// TaskNote returns the unusual facts about a task: an attempt after the first, its reason unless the run gives the same one,
+// the time of its next attempt, and where to read on.
 func TaskNote(run *queue.Run, t *queue.Task) string {
 	var parts []string
 	if t.Attempt > 1 {
@@ -166,7 +168,8 @@ func TaskNote(run *queue.Run, t *queue.Task) string {
 	return note + "; " + where
 }
 
-// notFound reports whether a task failed by the exit codes with which shells say that a program cannot be started or is not there.
+// notFound reports whether a task failed with an exit code by which a shell reports that a program is missing or cannot be
+// started.
 func notFound(t *queue.Task) bool {
 	return t.FailureKind == string(dagrun.KindExit) && t.ExitCode != nil && (*t.ExitCode == 126 || *t.ExitCode == 127)
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// ErrUnknownZone says that a time has no offset, and this machine does not know the zone that it is of.
+// ErrUnknownZone means that a time has no offset, and this machine does not know its time zone.
 var ErrUnknownZone = errors.New("unknown zone")
 
-// localLayouts are times of a zone that the text does not name.
+// localLayouts are layouts of times without a zone.
 var localLayouts = []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"}
 
-// ReadTime reads a time, and reports whether the text is one. Without an offset it is of zone, nil where this machine does not know it.
+// ReadTime reads a time, and reports whether the text is one. A time without an offset is in zone, which is nil if this
+// machine does not know the zone.
 func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if text == "now" {
 		return now, true, nil
@@ -29,7 +30,7 @@ func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok
 			return at, false, ErrUnknownZone
 		default:
 			at := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0, zone)
-			if at.Day() != local.Day() { // that clock has no such midnight, and Go takes an hour before
+			if at.Day() != local.Day() { // the day has no such midnight in its zone, and Go returned an hour earlier
 				at = at.Add(time.Hour)
 			}
 			return at, true, nil
@@ -38,7 +39,7 @@ func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok
 	return at, false, nil
 }
 
-// ReadPast is ReadTime for times that are past: it also takes how long ago, as in 7d.
+// ReadPast is ReadTime for times in the past: it also reads an age, as in 7d.
 func ReadPast(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
 		return at, ok, err
@@ -50,7 +51,7 @@ func ReadPast(text string, now time.Time, zone *time.Location) (at time.Time, ok
 	return now.Add(-ago.Std()), true, nil
 }
 
-// KnownZone is nil where this machine does not know the zone.
+// KnownZone returns a time zone by name, or nil if this machine does not know it.
 func KnownZone(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
 	if err != nil {

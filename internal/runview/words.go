@@ -14,9 +14,9 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-const paramRunesMax = 60 // of one value; a longer one is cut, with a mark
+const paramRunesMax = 60 // of one value; a longer value is cut, with a mark
 
-// LocalTime returns a time in the zone of $TZ, with its offset, "Z" for UTC; "–" for the zero time.
+// LocalTime formats a time in the zone of $TZ with its offset, "Z" for UTC. It returns "–" for the zero time.
 func LocalTime(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -24,8 +24,8 @@ func LocalTime(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05Z07:00")
 }
 
-// WallTime returns a time as clocks of a zone show it, to the minute where it is one. Where this machine does not know the
-// zone, the time is in UTC.
+// WallTime formats a time as a clock in the zone shows it, without seconds if they are zero. It uses UTC if this machine
+// does not know the zone.
 func WallTime(t time.Time, zone string) string {
 	layout := "2006-01-02 15:04"
 	if t.Truncate(time.Minute) != t {
@@ -46,7 +46,7 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// times says how often something happened: once, twice, 3 times.
+// times returns a number of times in words: once, twice, 3 times.
 func times(n int) string {
 	switch n {
 	case 1:
@@ -57,7 +57,7 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// Span returns a duration as exact as people care: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
+// Span formats a duration with the precision that people need: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -77,7 +77,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// Printable returns text of a database, a file or a person in one line, without characters that would command a terminal.
+// Printable returns text from a database, a file or a person on one line, without characters that control a terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -90,15 +90,15 @@ func Printable(text string) string {
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 }
 
-// commandsTerminal reports whether a terminal would obey a character rather than show it. Line ends are not among these.
+// commandsTerminal reports whether a terminal would obey a character instead of showing it. Line ends and tabs do not count.
 func commandsTerminal(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// InlineText returns printable text that leaves the text beside it in order, also where it is written from right to left.
+// InlineText returns printable text that does not reorder the text beside it, even if it reads from right to left.
 func InlineText(text string) string { return graphview.Isolate(Printable(text)) }
 
-// ShellWord quotes a word that a shell would take apart.
+// ShellWord quotes a word that a shell would split or change.
 func ShellWord(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~@:+,=%") == "" && !strings.HasPrefix(word, "~") {
 		return word
@@ -106,10 +106,10 @@ func ShellWord(word string) string {
 	return "'" + strings.ReplaceAll(Printable(word), "'", `'\''`) + "'"
 }
 
-// LastLinesMax is how many lines LastLines returns at most.
+// LastLinesMax is the largest number of lines that LastLines returns.
 const LastLinesMax = 5
 
-// LastLines returns the last lines of a log that are not blank, fit to be shown.
+// LastLines returns the last lines of a log that are not blank, safe to show.
 func LastLines(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\r\n\t "), "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -142,7 +142,7 @@ func ParamText(params json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// paramValue leaves out the quotes of a text where it is clear without them.
+// paramValue returns a value without the quotes of a text, if the text is clear without them.
 func paramValue(raw json.RawMessage) string {
 	value := string(raw)
 	var text string

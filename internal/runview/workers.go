@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// WorkerWord says what a worker does: its state, or that it was asked to drain, and what is wrong with it.
+// WorkerWord describes a worker: its state, or that it was asked to drain, and what is wrong with it.
 func WorkerWord(w *queue.WorkerInfo) string {
 	state := string(w.State)
 	if w.State == queue.WorkerLive && w.Desired != queue.WorkerLive {
@@ -23,11 +23,11 @@ func WorkerWord(w *queue.WorkerInfo) string {
 	return state
 }
 
-// Slots are those of the live workers that give signs of life.
+// Slots are the slots of live workers that give signs of life.
 type Slots struct {
 	Busy, All, Waiting int // Waiting: tasks that wait for one
 	Workers            int
-	Quiet              int // live workers besides, whose slots are not counted: they may be gone
+	Quiet              int // other live workers; their slots are not counted, because they may be gone
 }
 
 // SlotsOf counts the slots of workers.
@@ -47,7 +47,8 @@ func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
 // GivesSigns reports whether a worker is at work and gives signs of life.
 func GivesSigns(w *queue.WorkerInfo) bool { return w.EndedAt.IsZero() && w.Quiet == nil }
 
-// QuietNote says for how long a worker has given no sign of life, and what becomes of its runs; "" for one that gives them.
+// QuietNote returns for how long a worker has given no sign of life, and what happens to its runs. It returns "" for a
+// worker that gives signs.
 func QuietNote(w *queue.WorkerInfo) string {
 	if w.Quiet == nil {
 		return ""

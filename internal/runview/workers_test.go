@@ -43,7 +43,7 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 	}
 }
 
-// Slots of a worker that gives no sign of life are no room: it may be gone.
+// The slots of a worker without signs of life are not available: the worker may be gone.
 func TestSlots_AreThoseOfWorkersThatAreThere(t *testing.T) {
 	t.Parallel()
 	worker := func(state queue.WorkerState, quiet *queue.Quiet) queue.WorkerInfo {
