@@ -30,7 +30,7 @@ func (r *Run) retryRun(c *Control) Decision {
 	return r.decision(Applied)
 }
 
-// fate is what a retry does with a step.
+// fate is the effect of a retry on a step.
 type fate uint8
 
 const (
@@ -39,7 +39,7 @@ const (
 	anew        // the step starts from scratch, without its former items and replacements
 )
 
-// pick decides the fate of every step.
+// pick decides the fate of every step. It returns a problem for the sender of the control, or "".
 func (r *Run) pick(c *Control) (fates []fate, problem string) {
 	fates = make([]fate, r.graph.plain)
 	switch c.Mode {
@@ -83,7 +83,7 @@ func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	return ""
 }
 
-// fateOfFailed returns what RetryFailed does with one step.
+// fateOfFailed returns the effect of RetryFailed on one step.
 func (r *Run) fateOfFailed(n *node) fate {
 	if n.each == nil && r.toRetry(n.main) {
 		return anew

@@ -16,7 +16,7 @@ type batch struct {
 	verdict   *Verdict
 
 	out      Ready // its buffers are reused
-	shown    bool  // Ready was called, and no event was stepped since
+	shown    bool  // Ready was called, and no event was stepped since then
 	shownRun RunRecord
 	saved    RunRecord // the run's row as last acknowledged
 }
@@ -56,7 +56,7 @@ func (r *Run) Ready() (Ready, bool) {
 	return *out, something
 }
 
-// showRecords lists each changed task once, by its latest change.
+// showRecords lists each changed task once, with its latest change.
 func (r *Run) showRecords(rec *Records) {
 	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
 	for _, c := range r.changes {

@@ -152,7 +152,7 @@ func prefix(where string, err error) error {
 	return errors.Join(errs...)
 }
 
-const fewNames = 8 // longest list that some prints in full; of a longer one it prints some names and the number of the others
+const fewNames = 8 // longest list that some prints in full
 
 // some joins the names of a list. It shortens a long list to its first names and the number of the others.
 func some(names []string) string {

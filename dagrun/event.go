@@ -4,8 +4,8 @@ package dagrun
 type EventKind uint8
 
 // The kinds of events. Each comment lists the fields of Event that the kind uses besides At. EvQueued is for two kinds of
-// tasks. For a task with a Want of a body, Text is what the Want waits for. For a task of Held, Text is that of the task
-// Ahead of it, or "" if there is none.
+// tasks. For a task with a Want of a body, Text is the reason why the Want waits. For a task of Held, Text is the text of
+// the task Ahead of it, or "" if there is none.
 const (
 	EvBegin      EventKind = iota // the drive starts: attempts recorded as running are lost, tasks that may start are offered
 	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
@@ -74,7 +74,7 @@ type RetryMode uint8
 const (
 	RetryFailed RetryMode = iota // failed, upstream_failed and canceled tasks and all tasks that depend on them
 	RetryFrom                    // a step and all steps that depend on it
-	RetryStep                    // a step alone
+	RetryStep                    // one step alone
 	RetryAll
 )
 

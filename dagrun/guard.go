@@ -73,7 +73,7 @@ type barrier struct {
 	near   []int32 // by step: a closed and passable approval, either the step itself or one in front of it
 }
 
-// barrier finds the approvals that are in the way of a control. It returns nil where there are none.
+// barrier finds the approvals that are in the way of a control. It returns nil if there are none.
 func (r *Run) barrier(c *Control) *barrier {
 	decides := make(map[string]bool, len(c.Decides))
 	for _, name := range c.Decides {

@@ -46,49 +46,49 @@ func (v Verb) String() string       { return word(verbNames, v) }
 func (m RetryMode) String() string  { return word(retryModeNames, m) }
 func (k ActionKind) String() string { return word(actionNames, k) }
 
-// ParseState reads what State.String prints.
+// ParseState parses the output of State.String.
 func ParseState(s string) (State, error) { return parse[State]("task state", stateNames, s) }
 
-// ParseRunState reads what RunState.String prints.
+// ParseRunState parses the output of RunState.String.
 func ParseRunState(s string) (RunState, error) { return parse[RunState]("run state", runStateNames, s) }
 
-// ParseEdgeState reads what EdgeState.String prints.
+// ParseEdgeState parses the output of EdgeState.String.
 func ParseEdgeState(s string) (EdgeState, error) {
 	return parse[EdgeState]("edge state", edgeStateNames, s)
 }
 
-// ParseBody reads what Body.String prints.
+// ParseBody parses the output of Body.String.
 func ParseBody(s string) (Body, error) { return parse[Body]("body", bodyNames, s) }
 
-// ParseOnLost reads what OnLost.String prints.
+// ParseOnLost parses the output of OnLost.String.
 func ParseOnLost(s string) (OnLost, error) { return parse[OnLost]("on_lost", onLostNames, s) }
 
-// ParseDo reads what Do.String prints.
+// ParseDo parses the output of Do.String.
 func ParseDo(s string) (Do, error) { return parse[Do]("do", doNames, s) }
 
-// ParseRequest reads what Request.String prints.
+// ParseRequest parses the output of Request.String.
 func ParseRequest(s string) (Request, error) { return parse[Request]("request", requestNames, s) }
 
-// ParseEnding reads what Ending.String prints.
+// ParseEnding parses the output of Ending.String.
 func ParseEnding(s string) (Ending, error) { return parse[Ending]("ending", endingNames, s) }
 
-// ParseEventKind reads what EventKind.String prints.
+// ParseEventKind parses the output of EventKind.String.
 func ParseEventKind(s string) (EventKind, error) { return parse[EventKind]("event", eventNames, s) }
 
-// ParseVerb reads what Verb.String prints.
+// ParseVerb parses the output of Verb.String.
 func ParseVerb(s string) (Verb, error) { return parse[Verb]("verb", verbNames, s) }
 
-// ParseRetryMode reads what RetryMode.String prints.
+// ParseRetryMode parses the output of RetryMode.String.
 func ParseRetryMode(s string) (RetryMode, error) {
 	return parse[RetryMode]("retry mode", retryModeNames, s)
 }
 
-// ParseActionKind reads what ActionKind.String prints.
+// ParseActionKind parses the output of ActionKind.String.
 func ParseActionKind(s string) (ActionKind, error) {
 	return parse[ActionKind]("action", actionNames, s)
 }
 
-// ParseRule reads what Rule.String prints, and always, which is another name of all_done.
+// ParseRule parses the output of Rule.String, and always, which is another name of all_done.
 func ParseRule(s string) (Rule, error) {
 	if s == "always" {
 		return AllDone, nil

@@ -68,7 +68,7 @@ func (t *TaskRecord) LogGoesOn() bool {
 	return t.State == TaskFinishing || t.State == TaskRetrying && t.Publishing
 }
 
-// Growth is what a task added to the graph: the items of a foreach node, or the replacements of a replaced task.
+// Growth holds the items of a foreach node, or the replacements of a replaced task.
 type Growth struct {
 	Generation int // an item's or replacement's row of an older generation is history: only its attempt number counts on
 	Items      []Item

@@ -19,7 +19,7 @@ type Run struct {
 	total    int     // tasks made, handlers included
 	open     int     // tasks of steps that are not settled
 	failures []*task // failures that were not tolerated
-	bytes    int     // bytes of the outputs of steps, without those of items
+	bytes    int     // bytes of the outputs of steps; items do not count
 	turn     *node   // the handler that has the turn; nil: the steps have it, or all is over
 	bags     [places]bag
 	active   int // tasks that count toward limits, see task.active
@@ -34,7 +34,7 @@ type Run struct {
 	effort    int // elementary moves made, for tests of linearity
 	spent     int // units that expressions have cost since the last Ready
 
-	batch // what the caller has not acknowledged yet
+	batch // records and actions that the caller has not acknowledged yet
 }
 
 // New starts the first drive of a run.
@@ -177,7 +177,7 @@ func (r *Run) exhausted() bool { return r.spent >= maxSpent }
 // whether it judged any.
 func (r *Run) judgeAll() (some bool) {
 	i := 0
-	for ; i < len(r.work) && !r.exhausted(); i++ { // the list grows meanwhile
+	for ; i < len(r.work) && !r.exhausted(); i++ { // the list grows during the loop
 		t := r.work[i]
 		t.queued = false
 		r.judge(t)

@@ -36,7 +36,7 @@ const (
 	MaxPromptBytes  = 4 << 10 // of an approval, with its references filled in; the rest is cut off
 )
 
-// Step is one node. Fields that make no sense together are refused by Compile.
+// Step is one node. Compile refuses fields that make no sense together.
 type Step struct {
 	Name    string
 	Depends []Edge
@@ -47,7 +47,7 @@ type Step struct {
 
 	Approval *Approval // of BodyApproval: the question; nil: just a decision
 
-	// WhenPerItem: a foreach step judges When for each item, not once for the node.
+	// WhenPerItem makes a foreach step judge When for each item, and not once for the node.
 	WhenPerItem bool
 	Foreach     *Foreach
 	Result      *Result // precomputed: the step ends with it, without a body or a slot
@@ -217,7 +217,7 @@ type Scope interface {
 // values has the same cost on every machine.
 type Spender interface{ Spend(units int) }
 
-// StepView is a step or an item as expressions see it. Outputs are "" unless it succeeded.
+// StepView is a step or an item as expressions see it. Outputs are "" unless the step or item has succeeded.
 type StepView struct {
 	State    State
 	Outputs  JSON
@@ -227,7 +227,7 @@ type StepView struct {
 	Item     string
 }
 
-// RunView is the run as expressions see it, above all those of handlers. State is the verdict so far.
+// RunView is the run as expressions see it, above all the expressions of handlers. State is the verdict so far.
 type RunView struct {
 	State      RunState
 	Failed     []string // task names that failed and were not tolerated, in order of failure

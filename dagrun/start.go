@@ -141,7 +141,7 @@ func (r *Run) granted(t *task) error {
 	return nil
 }
 
-// waitsInLine stores in the task's row that it is ready and what it waits for.
+// waitsInLine stores in the task's row that it is ready, with the reason why it waits.
 func (r *Run) waitsInLine(t *task, text string) error {
 	switch t.place {
 	case offered:
@@ -177,8 +177,7 @@ func (r *Run) clearResult(t *task) {
 	t.Tolerated, t.FinishedAt = false, 0
 }
 
-// itemStarted marks a foreach node as started when its first item starts. The record of the node comes before that of the
-// item.
+// itemStarted marks a foreach node as started when its first item starts. The node's record comes before the item's.
 func (r *Run) itemStarted(t *task) {
 	if main := t.node.main; t != main && t.ID.Item != "" && main.StartedAt == 0 {
 		main.StartedAt = r.now

@@ -146,8 +146,8 @@ func (r *Run) failureReason() string {
 	return reason
 }
 
-// sortedFailures returns the failures by time, and those of the same time in graph order: a restored run returns the same
-// order.
+// sortedFailures returns the failures by time. Failures of the same time are in graph order, so that a restored run returns
+// the same order.
 func (r *Run) sortedFailures() []*task {
 	slices.SortFunc(r.failures, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.FinishedAt, b.FinishedAt), inOrder(a, b))

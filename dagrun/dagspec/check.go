@@ -71,7 +71,7 @@ func findVague(root *node) vague {
 	return v
 }
 
-// unreadableList reports whether a list may have more elements than could be read. A nil list is one that its map lacks.
+// unreadableList reports whether a list may have more elements than could be read. list is nil if its map has no such key.
 func unreadableList(of, list *node) bool {
 	if list == nil {
 		return of.unreadable()

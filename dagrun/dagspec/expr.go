@@ -237,7 +237,7 @@ type depthScan struct {
 }
 
 // Visit implements ast.Visitor. It gets a predicate right after the predicates in it, and counts one level more than the
-// deepest of those.
+// deepest of them.
 func (d *depthScan) Visit(node *ast.Node) {
 	if p, ok := (*node).(*ast.PredicateNode); ok {
 		inner := &predicateScan{}

@@ -276,8 +276,8 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	return outputTypes[t], nil
 }
 
-// gathers reports whether the outputs of a step are lists: those of a foreach step are. The publish of an item sees the
-// single outputs of its item.
+// gathers reports whether the outputs of a step are lists. The outputs of a foreach step are, except in the publish of one
+// of its items: there the text sees the outputs of its own item.
 func (n *names) gathers(id string) bool {
 	s := n.steps[id]
 	return s != nil && s.Foreach != nil && (n.place != inPublish || n.self != id)

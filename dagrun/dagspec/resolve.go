@@ -161,7 +161,7 @@ func (v *view) filled(field, text string) (any, error) {
 	return pieces, nil
 }
 
-// pieces fills in all references of a text except those to secrets.
+// pieces fills in all references of a text except references to secrets.
 func (v *view) pieces(field, text string) (sealed, error) {
 	t, problems := parseTemplate(text)
 	if len(problems) > 0 {

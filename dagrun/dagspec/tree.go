@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kind is what a node holds.
+// kind is the kind of a node's value.
 type kind uint8
 
 const (

@@ -29,7 +29,7 @@ type view struct {
 	dagrun.Scope
 	names *names
 	ctx   Context
-	level int // visible layers of env: 0 only inherited variables, 1 those of the DAG too, 2 those of the step too
+	level int // visible layers of env: 0 only inherited variables, 1 also the DAG's, 2 also the step's
 
 	meter *meter // meter of the evaluation that makes the lookup; nil: the lookup is free
 	open  bool   // secrets may be filled in here

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // what a test package keeps for all tests
+	goleak.VerifyTestMain(m, // goroutine of the server that pgtest keeps for all tests
 		goleak.IgnoreAnyFunction("github.com/oarlock-dev/oarlock/internal/pglocal.(*Server).watch"))
 }
 

@@ -102,7 +102,7 @@ func withoutOurs(c *pgx.ConnConfig) {
 
 var refitParams = sql.Named("pglink/refit")
 
-// Refit changes the parameters of a connection from one job to those of another. It sets parameters of this package that
+// Refit changes the parameters of a connection from one job to another job. It sets the parameters of this package that
 // differ. A parameter that only the former job set gets the server's default.
 func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error {
 	values := map[string]*string{}

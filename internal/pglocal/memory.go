@@ -11,7 +11,7 @@ import (
 const (
 	memoryFolder = "/dev/shm"
 	tmpfsMagic   = 0x01021994
-	wantRoom     = 2 << 30 // the tests of oarlock stay well below
+	wantRoom     = 2 << 30 // the tests of oarlock need far less
 	wantMemory   = 4 << 30
 )
 
@@ -32,7 +32,7 @@ func roomy(dir string) bool {
 
 // freeMemory returns the memory that is available without swapping, as the kernel estimates it.
 func freeMemory() uint64 {
-	b, _ := os.ReadFile("/proc/meminfo") // none: no bytes
+	b, _ := os.ReadFile("/proc/meminfo") // without the file: no bytes, so 0
 	_, rest, _ := bytes.Cut(b, []byte("MemAvailable:"))
 	line, _, _ := bytes.Cut(rest, []byte("kB"))
 	return number(line) << 10

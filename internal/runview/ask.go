@@ -68,8 +68,9 @@ func pairFlags(flag string, values any) string {
 	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
 }
 
-// CancelWaits returns what an accepted cancel waits for, and "" for any other request: cancel accepted, ends when a worker
-// takes it (none is live): @exit is to run first. The caller has read the run after the answer.
+// CancelWaits returns the full answer to an accepted cancel that waits for a worker: cancel accepted, ends when a worker
+// takes it (none is live): @exit is to run first. It returns "" for any other request. The caller has read the run after the
+// answer.
 func CancelWaits(c *queue.Control, run *queue.Run) string {
 	if c.Verb != dagrun.VerbCancel || c.Outcome != dagrun.Accepted || c.Message == "" || run.State != "queued" {
 		return ""
