@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ask opens or closes the question of an approval, as the record says that the row was made of.
+// ask opens or closes the question of an approval according to a task record.
 func (row *taskRow) ask(rec *dagrun.TaskRecord) {
 	switch {
 	case rec.Asks == nil:
@@ -18,10 +18,10 @@ func (row *taskRow) ask(rec *dagrun.TaskRecord) {
 	default:
 		row.asks = nil
 	}
-	row.Asks = nil // only records have it
+	row.Asks = nil // only records have Asks; the row keeps an open question in asks
 }
 
-// question is what an approval asks, nil while it asks nothing.
+// question returns what an approval asks, nil while it asks nothing.
 func (row *taskRow) question() *queue.Question {
 	if row.asks == nil {
 		return nil
@@ -36,7 +36,7 @@ func (row *taskRow) question() *queue.Question {
 	}
 }
 
-// Approvals reads the approvals that wait, the oldest first. Everybody may decide them all.
+// Approvals returns the approvals that wait, the oldest first. The caller may decide all of them.
 func (m *Memory) Approvals(ctx context.Context, _ bool, most int) ([]queue.Approval, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err

@@ -9,18 +9,19 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// cacheKey is what a result is found by.
+// cacheKey identifies one result in the cache.
 type cacheKey struct {
 	dag                  int64
-	submitter, step, key string // "": of everybody
+	submitter, step, key string // "": the result is shared by all submitters
 }
 
 type cached struct {
 	outputs dagrun.JSON
-	until   time.Time // noTime: for good
+	until   time.Time // noTime: the result never expires
 }
 
-// Cached is what an earlier task of a step put out under a cache key, in a run of the same submitter or, shared, in any.
+// Cached returns the outputs of an earlier task of the same step under the same cache key. That task ran for the same
+// submitter or, with shared, for any.
 func (s *MemorySession) Cached(ctx context.Context, id queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {

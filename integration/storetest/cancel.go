@@ -10,7 +10,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// cancelUnheld ends a run that has begun and that no worker holds, unless it still needs one.
+// cancelUnheld cancels a run that has begun and that no worker holds. If cancelNeeds names a reason to wait, cancelUnheld
+// only rouses the run, so that a worker ends it.
 func (m *Memory) cancelUnheld(r *run, c *queue.Control, now bool) {
 	first := r.firstCancel()
 	now = now || first != ""
@@ -44,7 +45,7 @@ func (m *Memory) cancelUnheld(r *run, c *queue.Control, now bool) {
 	c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
 }
 
-// firstCancel is who asked for a cancel before, "" if nobody did.
+// firstCancel returns the name of the user of the first open or applied cancel, "" if there is none.
 func (r *run) firstCancel() string {
 	if r.rec.Ending == dagrun.EndingCancel || r.rec.Ending == dagrun.EndingNow {
 		return r.rec.EndingBy
@@ -57,7 +58,7 @@ func (r *run) firstCancel() string {
 	return ""
 }
 
-// cancelNeeds is what a run still needs a worker for before a cancel can end it.
+// cancelNeeds explains why a worker must still drive a run before a cancel can end it; "" means that no worker is needed.
 func (m *Memory) cancelNeeds(r *run, now bool) string {
 	for _, child := range m.runs {
 		if child.parent == r.id && !child.over() {
@@ -80,7 +81,7 @@ func (m *Memory) cancelNeeds(r *run, now bool) string {
 	return ""
 }
 
-// mayRunAChild says whether a task is a child run, or a replacement that may be one.
+// mayRunAChild reports whether a task is a child run, or a replacement that may be one.
 func (r *run) mayRunAChild(id dagrun.TaskID) bool {
 	step := r.version.graph.Step(id.Step)
 	if id.Alt == 0 {
@@ -105,7 +106,7 @@ func cancelHandlers(spec *dagspec.Spec) (names []string) {
 	return names
 }
 
-// cancelTasks ends the tasks of a canceled run, also those that have no row yet.
+// cancelTasks ends all open tasks of a canceled run. Tasks without a row get one first.
 func (m *Memory) cancelTasks(r *run, why string) {
 	for _, row := range r.tasks {
 		if row.Growth == nil || row.State != dagrun.TaskRunning {
@@ -129,7 +130,7 @@ func (m *Memory) cancelTasks(r *run, why string) {
 	}
 }
 
-// neverBegun gives a task a row that has none.
+// neverBegun makes a row for a task that has none.
 func (m *Memory) neverBegun(r *run, id dagrun.TaskID) {
 	if row, known := r.row(id); !known {
 		row.TaskRecord = dagrun.TaskRecord{ID: id, Generation: r.rec.Generation}
@@ -137,7 +138,7 @@ func (m *Memory) neverBegun(r *run, id dagrun.TaskID) {
 	}
 }
 
-// closeLog ends the log of an attempt that its worker could not end.
+// closeLog ends the log of an attempt on behalf of its lost worker.
 func (m *Memory) closeLog(r *run, row *taskRow) {
 	word := dagrun.TaskCanceled.String()
 	if row.State == dagrun.TaskRunning {

@@ -12,7 +12,7 @@ import (
 
 var noTime time.Time
 
-// Poll claims.
+// Poll claims runs for the free slots of the worker and, with Want.Idle, runs that may need no slot.
 func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -41,7 +41,7 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 	return p, nil
 }
 
-// claimAll claims for slots; where there are none, what may need no slot.
+// claimAll claims runs for slots. If the worker wants no slots, it claims runs that may need none.
 func (s *MemorySession) claimAll(want queue.Want) (claims []*queue.Claim) {
 	m, room := s.store, cmp.Or(want.Slots, want.Idle)
 	if s.worker.Only != 0 {
@@ -58,7 +58,7 @@ func (s *MemorySession) claimAll(want queue.Want) (claims []*queue.Claim) {
 	return claims
 }
 
-// passOn tells others of what a worker was told of and has no room for.
+// passOn tells other workers of the queued runs that this worker heard of and has no room for.
 func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim) {
 	m := s.store
 	if len(claims) < free || len(told) == 0 || !slices.ContainsFunc(m.workers, s.countsOn) {
@@ -74,7 +74,7 @@ func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim
 	}
 }
 
-// own is the run that a worker of one family is to claim next: one that has begun before one that is new, and nil for none.
+// own returns the run that a worker with Only set claims next, nil for none. A run that has begun comes before a new one.
 func (m *Memory) own(w *worker) (first *run) {
 	for _, r := range m.runs {
 		if r.shelf == nil || !m.descends(r, w.Only) || len(m.claimable(&shelf{r.lane, r.stage, []*run{r}}, 1)) == 0 {
@@ -87,7 +87,8 @@ func (m *Memory) own(w *worker) (first *run) {
 	return first
 }
 
-// descends says whether a run is another one, or a child that is waited for of one that does.
+// descends reports whether a run is the run named by from, or one of its children at any depth. Detached children do not
+// count.
 func (m *Memory) descends(r *run, from queue.RunID) bool {
 	for r.id != from && r.parent != 0 {
 		r = m.runs[r.parent-1]
@@ -95,7 +96,6 @@ func (m *Memory) descends(r *run, from queue.RunID) bool {
 	return r.id == from
 }
 
-// claim makes a run the session's.
 func (s *MemorySession) claim(r *run) *queue.Claim {
 	m := s.store
 	r.unshelve()
@@ -123,13 +123,13 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	return c
 }
 
-// letGo is the end of a claim, in the store.
+// letGo ends the claim of a run in the store.
 func (m *Memory) letGo(r *run) {
 	delete(r.owner.runs, r.id)
 	r.claim, r.owner = nil, nil
 }
 
-// Load reads what former drives left. Of a claim that is gone it is nil.
+// Load reads what former drives left of each claimed run. For a claim that is gone the element is nil.
 func (s *MemorySession) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -148,7 +148,7 @@ func (s *MemorySession) Load(ctx context.Context, claims []*queue.Claim) ([]*que
 	return loaded, nil
 }
 
-// left is what a run's next driver goes on from.
+// left returns the state that the next driver of a run continues from.
 func (m *Memory) left(r *run) *queue.Loaded {
 	l := &queue.Loaded{Saved: dagrun.Saved{Run: r.claim.Row}, Mailbox: queue.Mailbox{Inbox: r.inbox, Controls: r.undecided()}}
 	for _, row := range r.sortedTasks() {
@@ -167,7 +167,7 @@ func (m *Memory) left(r *run) *queue.Loaded {
 	return l
 }
 
-// ReadMail reads what is asked of runs. Of a claim that is gone it is nil.
+// ReadMail reads the open controls of each claimed run. For a claim that is gone the element is nil.
 func (s *MemorySession) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -186,7 +186,7 @@ func (s *MemorySession) ReadMail(ctx context.Context, claims []*queue.Claim) ([]
 	return boxes, nil
 }
 
-// Definition is a version of a DAG, compiled.
+// Definition returns one version of a DAG, compiled.
 func (s *MemorySession) Definition(ctx context.Context, dagID int64, number int) (*queue.Definition, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -200,7 +200,7 @@ func (s *MemorySession) Definition(ctx context.Context, dagID int64, number int)
 	return &queue.Definition{Spec: v.spec, Graph: v.graph}, nil
 }
 
-// sortedRuns are a worker's runs by id.
+// sortedRuns returns the runs that a worker has claimed, sorted by id.
 func (w *worker) sortedRuns() []*run {
 	runs := make([]*run, 0, len(w.runs))
 	for _, r := range w.runs {

@@ -18,7 +18,7 @@ const (
 	maxAlt       = dagrun.MaxReplacements
 )
 
-// Commit writes a batch, all of it or nothing.
+// Commit writes a batch completely or not at all.
 func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	m := s.store
 	if err := s.untilTaken(ctx, b.Claim); err != nil {
@@ -49,7 +49,7 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	return nil
 }
 
-// accepts says what of a batch no table would take.
+// accepts returns an error for a batch with values that no table would take.
 func (r *run) accepts(b *queue.Batch) error {
 	for i := range b.Records.Tasks {
 		rec := &b.Records.Tasks[i]
@@ -81,14 +81,14 @@ func (r *run) accepts(b *queue.Batch) error {
 	return nil
 }
 
-// acts says whether a batch tells of more than the start of its run.
+// acts reports whether a batch tells more than the start of its run.
 func acts(b *queue.Batch) bool {
 	rec := &b.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Chunks) > 0 ||
 		rec.Run != nil && (rec.Run.Ending != dagrun.EndingNone || rec.Run.PausedBy != "")
 }
 
-// newer says whether a record is later than what a row has.
+// newer reports whether a record is later than the stored row.
 func newer(old *taskRow, epoch int, seq int64) bool {
 	return old.epoch < epoch || old.epoch == epoch && old.Seq < seq
 }
@@ -109,10 +109,10 @@ func acceptable(rec *dagrun.TaskRecord) error {
 	return nil
 }
 
-// storable says whether a text column takes it.
+// storable reports whether a text column takes t.
 func storable(t string) bool { return !strings.Contains(t, "\x00") && utf8.ValidString(t) }
 
-// write stores the records. What is there already stays.
+// write stores the records of a batch. A record that is stored already stays as it is.
 func (m *Memory) write(r *run, b *queue.Batch) {
 	finished := false
 	for i := range b.Records.Tasks {
@@ -144,13 +144,13 @@ func (m *Memory) write(r *run, b *queue.Batch) {
 	}
 	m.keep(b)
 	if b.Records.Run != nil {
-		started := r.rec.StartedAt // by the claim, for good
+		started := r.rec.StartedAt // the claim set it; batches do not change it
 		r.rec = *b.Records.Run
 		r.rec.StartedAt = started
 	}
 }
 
-// name of the worker that ran the task last.
+// name returns the name of the worker that ran the task last.
 func (row *taskRow) name() string {
 	if row == nil {
 		return ""
@@ -158,7 +158,7 @@ func (row *taskRow) name() string {
 	return row.worker
 }
 
-// writeTask says whether a task finished.
+// writeTask stores one task record and reports whether the task finished with it.
 func (m *Memory) writeTask(r *run, b *queue.Batch, rec *dagrun.TaskRecord) bool {
 	row, known := r.row(rec.ID)
 	if known && !newer(row, b.Claim.Epoch, rec.Seq) {
@@ -184,7 +184,7 @@ func (m *Memory) writeNote(r *run, c *queue.Claim, n dagrun.Note) {
 	m.log(r, e)
 }
 
-// answer keeps what became of a control. Only the first answer counts.
+// answer stores the decision about a control. Only the first decision counts.
 func (m *Memory) answer(r *run, d dagrun.Decision) {
 	for _, c := range r.controls {
 		if c.ID == d.ID && c.DecidedAt.IsZero() {
@@ -193,7 +193,7 @@ func (m *Memory) answer(r *run, d dagrun.Decision) {
 	}
 }
 
-// leave gives the claim back, if the batch does.
+// leave gives the claim back if the batch ends the drive.
 func (s *MemorySession) leave(r *run, b *queue.Batch) {
 	if b.Leave == nil && b.Result == nil {
 		return
@@ -218,7 +218,7 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 	}
 }
 
-// park leaves a run to whoever wakes it: a timer, a control, the end of a child.
+// park gives a run up until a timer, a control or the end of a child run wakes it.
 func (m *Memory) park(r *run, l *dagrun.Leave) {
 	if r.rec.State == dagrun.RunRunning {
 		r.rec.State = dagrun.RunWaiting
@@ -229,7 +229,7 @@ func (m *Memory) park(r *run, l *dagrun.Leave) {
 	}
 }
 
-// wakeAt has a look queue a run at a moment, for whatever is due of it then; 0: none does.
+// wakeAt arms the timer of a run: a look that happens at or after this moment queues the run. For 0 there is no timer.
 func (m *Memory) wakeAt(r *run, at dagrun.Time) {
 	if at != 0 {
 		r.wakeAt = moment(at)
@@ -237,7 +237,7 @@ func (m *Memory) wakeAt(r *run, at dagrun.Time) {
 	}
 }
 
-// condemn ends a run that nobody can drive, or whose records nobody can store.
+// condemn ends a run as failed because no worker can drive it, or because its records cannot be stored.
 func (m *Memory) condemn(r *run, reason string) {
 	by := r.owner.Name
 	m.letGo(r)
@@ -259,7 +259,7 @@ func (m *Memory) condemn(r *run, reason string) {
 	m.end(r, dagrun.RunFailed, reason)
 }
 
-// Release gives a claim back before anything of it was committed.
+// Release gives a claim back before anything was committed under it.
 func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {
@@ -291,7 +291,7 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool,
 	return nil
 }
 
-// release queues a run again, as if it had never been claimed where it is new.
+// release queues a run again. A new run looks as if no worker had ever claimed it.
 func (s *MemorySession) release(r *run, stage int) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
@@ -304,7 +304,7 @@ func (s *MemorySession) release(r *run, stage int) {
 	s.store.requeue(r, stage, reachRanked)
 }
 
-// tells says whether other rows show that a run has begun: a task of its generation, or an open child.
+// tells reports whether other rows show that a run has begun: a task of its generation, or an open child.
 func (m *Memory) tells(r *run) bool {
 	for _, row := range r.tasks {
 		if row.Generation == r.rec.Generation {
@@ -315,7 +315,7 @@ func (m *Memory) tells(r *run) bool {
 	return slices.ContainsFunc(m.runs, open)
 }
 
-// Condemn ends a run that nobody can drive as failed.
+// Condemn ends a run as failed because no worker can drive it.
 func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {
@@ -337,7 +337,7 @@ func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, why error) 
 	return nil
 }
 
-// EnqueueChild asks for a run on behalf of a task. Asked again it is the same run.
+// EnqueueChild enqueues a run on behalf of a task. If the same attempt asks again, it gets the same run.
 func (s *MemorySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -354,7 +354,7 @@ func (s *MemorySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.
 	return m.child(r, &c)
 }
 
-// Settle stands for the last statement of a task's own transaction: its result is durable before it is recorded.
+// Settle stands for the last statement of a task's own transaction: the result is durable before the driver records it.
 func (s *MemorySession) Settle(ctx context.Context, set queue.Settlement) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -378,7 +378,7 @@ func (s *MemorySession) Settle(ctx context.Context, set queue.Settlement) error 
 
 var errNoText = errors.New("not a text that a database takes")
 
-// clean says whether a text can be stored.
+// clean returns an error if one of the texts cannot be stored.
 func clean(texts ...string) error {
 	for _, t := range texts {
 		if !storable(t) {

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Control puts a request into a run's inbox, or decides it at once where nobody has to be asked.
+// Control puts a request into a run's inbox, or decides it at once if the run's driver need not be asked.
 func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error) {
 	args, err := arguments(&a)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 	c.Args = spell(args)
 	m.file(r, c)
 	answer := *c
-	answer.Args = nil // whoever asked knows
+	answer.Args = nil // the caller passed them
 	if answer.State == "" {
 		answer.State = shown
 	}
@@ -52,12 +52,12 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 	return answer, nil
 }
 
-// accepted says whether nothing ends the run without having read this.
+// accepted reports whether the request is a cancel of the run that its driver must read before the run can end.
 func accepted(c *queue.Control) bool {
 	return c.Outcome == "" && c.Verb == dagrun.VerbCancel && c.Step == ""
 }
 
-// arguments are what a verb takes, checked.
+// arguments checks the arguments of a request and returns those that its verb takes.
 func arguments(a *queue.Ask) (map[string]any, error) {
 	needsStep := a.Verb == dagrun.VerbApprove || a.Verb == dagrun.VerbReject || a.Verb == dagrun.VerbMark ||
 		a.Verb == dagrun.VerbRetry && (a.Mode == dagrun.RetryFrom || a.Mode == dagrun.RetryStep)
@@ -89,7 +89,7 @@ func arguments(a *queue.Ask) (map[string]any, error) {
 	}
 }
 
-// file keeps a control under a number of its own.
+// file stores a control under a new number.
 func (m *Memory) file(r *run, c *queue.Control) {
 	m.controls++
 	c.ID = m.controls
@@ -99,7 +99,7 @@ func (m *Memory) file(r *run, c *queue.Control) {
 	r.controls = append(r.controls, c)
 }
 
-// decide answers what can be answered at once. The rest waits for the run's driver.
+// decide answers a control at once if it can. Otherwise the run's driver answers it.
 func (m *Memory) decide(r *run, c *queue.Control, now bool) {
 	retry, cancel := c.Verb == dagrun.VerbRetry, c.Verb == dagrun.VerbCancel && c.Step == ""
 	switch {
@@ -124,7 +124,7 @@ func (m *Memory) decide(r *run, c *queue.Control, now bool) {
 	}
 }
 
-// cancelQueued ends a run that did not start in this generation.
+// cancelQueued cancels a run that has not started in its current generation.
 func (m *Memory) cancelQueued(r *run) {
 	why := "canceled by " + m.user
 	r.inbox++
@@ -132,7 +132,7 @@ func (m *Memory) cancelQueued(r *run) {
 	m.end(r, dagrun.RunCanceled, why)
 }
 
-// end finishes a run that nobody drives, and refuses what else is asked of it.
+// end finishes a run that no worker drives, and refuses its open controls.
 func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
 	for _, c := range r.controls {
 		if c.DecidedAt.IsZero() {
@@ -145,7 +145,7 @@ func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
 	m.tellParent(r)
 }
 
-// reopen starts the next generation of a finished run.
+// reopen queues a finished run for its next generation.
 func (m *Memory) reopen(r *run) {
 	r.rec = dagrun.RunRecord{State: dagrun.RunQueued, Generation: r.rec.Generation + 1, Counts: r.rec.Counts}
 	r.losses, r.wakeAt = 0, noTime
@@ -154,19 +154,20 @@ func (m *Memory) reopen(r *run) {
 	m.list(r, stageNew, r.runAt, reachRanked)
 }
 
-// rouse lets a driver see that there is something new: the owner hears of it, a parked run is queued.
+// rouse makes a run's driver look at its inbox. If a worker holds the run, that worker is notified; else rouse queues the
+// run.
 func (m *Memory) rouse(r *run) {
 	r.inbox++
 	switch {
 	case r.claim != nil:
 		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
-	case r.rec.State == dagrun.RunQueued && r.stage == stageNew: // nobody needs to be told: its first driver reads what is asked
+	case r.rec.State == dagrun.RunQueued && r.stage == stageNew: // nothing to do: the first driver of a run reads its inbox anyway
 	default:
 		m.requeue(r, stageRoused, reachAll)
 	}
 }
 
-// requeue puts a run back on a shelf, where those in reach may claim it. A run that is new keeps the place that it had.
+// requeue puts a run back on a shelf and tells the workers within reach. A new run keeps its place.
 func (m *Memory) requeue(r *run, stage, reach int) {
 	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
 	at := m.now()
@@ -179,7 +180,7 @@ func (m *Memory) requeue(r *run, stage, reach int) {
 	m.list(r, stage, at, reach)
 }
 
-// tellParent puts the end of a child run into its parent's inbox.
+// tellParent reports the end of a child run to its parent run through the parent's inbox.
 func (m *Memory) tellParent(child *run) {
 	if child.parent == 0 {
 		return

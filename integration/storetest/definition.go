@@ -19,10 +19,10 @@ type dag struct {
 	name    string
 	current *version
 	last    int
-	oldest  int // versions before it are retired
+	oldest  int // the oldest version in service; earlier ones are retired
 	paused  bool
 	removed bool
-	limit   int // of active runs
+	limit   int // how many runs may be active at once; 0: no limit
 }
 
 type versionKey struct {
@@ -37,9 +37,9 @@ type version struct {
 	spec    *dagspec.Spec
 	graph   *dagrun.Graph
 	needs   []string
-	slots   int // of the widest step
+	slots   int // slots of the widest step
 	lane    *lane
-	timeout time.Duration // in the queue
+	timeout time.Duration // how long a run may wait in the queue
 }
 
 type queueRow struct {
@@ -54,7 +54,7 @@ type laneKey struct {
 	priority        int
 	selector, needs string
 	slots           int
-	dag             int64 // when it limits its runs
+	dag             int64 // the DAG's id if it limits its runs, else 0
 }
 
 type lane struct {
@@ -63,14 +63,14 @@ type lane struct {
 	queue    *queueRow
 	selector map[string]string
 	needs    []string
-	owner    *dag // the one DAG whose runs are in this lane; nil: there may be several
+	owner    *dag // the only DAG that has runs in this lane; nil: several may have
 	shelves  [stages]shelf
 }
 
-// unsupported is what no worker executes yet.
+// unsupported lists features that no worker executes yet.
 var unsupported = []string{"pool", "action:river.job"}
 
-// PutDAG registers a version and makes it current.
+// PutDAG registers a version of a DAG and makes it the current one.
 func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (queue.Put, error) {
 	graph, err := spec.Graph()
 	if err != nil {
@@ -132,7 +132,7 @@ func (m *Memory) queueNamed(name string) *queueRow {
 	return m.queues[name]
 }
 
-// lane finds or makes the lane of runs that need the same.
+// lane returns the lane for runs with the same needs, and makes it if there is none.
 func (m *Memory) lane(v *version, queueName string, priority int, selector map[string]string) *lane {
 	key := laneKey{queueName, priority, string(spell(selector)), strings.Join(v.needs, ","), v.slots, 0}
 	if v.dag.limit > 0 {
@@ -167,7 +167,7 @@ func (m *Memory) SetQueue(ctx context.Context, c queue.QueueChange) error {
 	return nil
 }
 
-// SetDAG pauses a DAG, or takes it out of service.
+// SetDAG pauses or resumes a DAG, or changes whether it is in service.
 func (m *Memory) SetDAG(ctx context.Context, c queue.DAGChange) error {
 	if err := m.enter(ctx); err != nil {
 		return err

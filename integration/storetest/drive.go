@@ -14,38 +14,39 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// maxTurns bounds a drive: one that needs more does not end.
+// maxTurns bounds the turns of a drive. A drive that needs more is taken for an endless loop.
 const maxTurns = 1_000_000
 
-// Body is one attempt that Drive is to play.
+// Body is one attempt of a task, as Drive hands it to Behaviour.
 type Body struct {
 	Claim   *queue.Claim
 	Task    dagrun.TaskID
-	Name    string // of the task
+	Name    string // name of the task
 	Step    *dagspec.Step
 	Attempt int
 	Publish bool
 }
 
-// Behaviour says how the bodies of a drive end. The zero value has each succeed at once.
+// Behaviour decides how the bodies of a drive end. With the zero value each body succeeds at once.
 type Behaviour struct {
-	Body func(Body) dagrun.Result      // nil: success without outputs
-	Wait func(Body) dagrun.Time        // until when a wait waits, 0 for unknown; nil: it is over at once
-	Mail func(Body) bool               // before a body begins: read what is asked of the run
+	Body func(Body) dagrun.Result      // result of a body; nil: success without outputs
+	Wait func(Body) dagrun.Time        // when a wait ends, 0 for unknown; nil: at once
+	Mail func(Body) bool               // reports whether to read the run's controls before this body begins
 	Now  func() dagrun.Time            // nil: time.Now
-	Park dagrun.Duration               // how long a wait gives the claim back; 0: all of them
-	See  func(*queue.Batch)            // what is about to be committed
-	Stop func(dagrun.Ready) (yes bool) // drain when this says so
+	Park dagrun.Duration               // waits of at least this length give the claim back; 0: all of them
+	See  func(*queue.Batch)            // sees each batch just before it is committed
+	Stop func(dagrun.Ready) (yes bool) // reports whether to drain the drive now
 }
 
-// Driven says how a drive ended: with a Leave or with a Verdict.
+// Driven is the result of a drive: it has either a Leave or a Verdict.
 type Driven struct {
 	Leave   *dagrun.Leave
 	Verdict *dagrun.Verdict
 	Commits int
 }
 
-// Drive drives a claimed run until it parks, is drained or ends, or until a commit fails: the claim is then not its own.
+// Drive drives a claimed run until it parks, is drained or ends. When a commit fails, Drive returns that error and the
+// claim no longer belongs to it.
 func Drive(ctx context.Context, s Session, claim *queue.Claim, b Behaviour) (Driven, error) {
 	d := &drive{session: s, claim: claim, behaviour: b, seen: claim.Inbox, asked: map[int64]bool{}}
 	if b.Now == nil {
@@ -73,12 +74,12 @@ type drive struct {
 	core      *dagrun.Run
 	graph     *dagrun.Graph
 	seen      int64
-	asked     map[int64]bool // controls stepped
-	events    []dagrun.Event // to come
+	asked     map[int64]bool // ids of the controls that were stepped
+	events    []dagrun.Event // events that are not stepped yet
 	driven    Driven
 }
 
-// restore takes the run up where the last drive left it.
+// restore continues the run where the last drive left it.
 func (d *drive) restore(ctx context.Context) error {
 	def, err := d.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
 	if err != nil {
@@ -106,7 +107,7 @@ func (d *drive) restore(ctx context.Context) error {
 	return d.begin(def.Spec, left)
 }
 
-// begin steps what was left for this drive.
+// begin steps the events that earlier drives left for this one.
 func (d *drive) begin(spec *dagspec.Spec, left *queue.Loaded) error {
 	var events []dagrun.Event
 	if spec.MaxDrives > 0 && d.claim.Losses >= spec.MaxDrives {
@@ -161,7 +162,7 @@ func (d *drive) turn(ctx context.Context) error {
 		}
 		ready, ok = d.core.Ready()
 	}
-	for len(ready.Wants) > 0 { // granting one may bring up others
+	for len(ready.Wants) > 0 { // granting one slot may bring up more wants
 		wants := slices.Clone(ready.Wants)
 		for _, w := range wants {
 			if err := d.step(dagrun.Event{Kind: dagrun.EvGranted, Task: w.Task}); err != nil {
@@ -182,7 +183,7 @@ func (d *drive) turn(ctx context.Context) error {
 	}
 }
 
-// step hands an event in. One that comes too late is part of life.
+// step hands an event to the core. An event that comes too late is ignored.
 func (d *drive) step(e dagrun.Event) error {
 	e.At = max(e.At, d.behaviour.Now())
 	if err := d.core.Step(e); err != nil && !errors.Is(err, dagrun.ErrStale) {
@@ -191,7 +192,7 @@ func (d *drive) step(e dagrun.Event) error {
 	return nil
 }
 
-// commit makes what is ready durable, then does it.
+// commit makes the ready records durable, then performs the actions.
 func (d *drive) commit(ctx context.Context, ready *dagrun.Ready) error {
 	b := &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: ready.Records, Leave: ready.Leave, Result: ready.Result, Keeps: d.keeps(ready.Records.Tasks),
@@ -218,7 +219,7 @@ func (d *drive) commit(ctx context.Context, ready *dagrun.Ready) error {
 	return nil
 }
 
-// askMail reads the controls and steps them.
+// askMail reads the controls from the store and steps them.
 func (d *drive) askMail(ctx context.Context) error {
 	boxes, err := d.session.ReadMail(ctx, []*queue.Claim{d.claim})
 	if err != nil {
@@ -262,14 +263,14 @@ func (d *drive) perform(ctx context.Context, a dagrun.Action) error {
 	case dagrun.ActKill:
 		d.kill(a)
 	case dagrun.ActCancelChild:
-		// whoever drives the child hears of it from its own inbox, and there is none that Drive could reach
+		// the driver of the child run reads the cancel in the child's own inbox; Drive starts no process to be told
 	case dagrun.ActProbe:
 		return d.probe(ctx, a)
 	}
 	return nil
 }
 
-// probe looks into the cache, which has nothing where it does not answer.
+// probe looks into the cache. A lookup that fails counts as a miss.
 func (d *drive) probe(ctx context.Context, a dagrun.Action) error {
 	e := dagrun.Event{Kind: dagrun.EvProbed, Task: a.Task}
 	step, _ := d.core.Spec(a.Task).Data.(*dagspec.Step)
@@ -281,7 +282,7 @@ func (d *drive) probe(ctx context.Context, a dagrun.Action) error {
 	return ctx.Err()
 }
 
-// keeps are the results that go into the cache.
+// keeps returns the results that the commit puts into the cache.
 func (d *drive) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	for i := range tasks {
 		t := &tasks[i]
@@ -295,7 +296,7 @@ func (d *drive) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	return keeps
 }
 
-// start plays a body from its begin to its end.
+// start plays one body from its begin to its end.
 func (d *drive) start(ctx context.Context, b Body) error {
 	if d.behaviour.Mail != nil && d.behaviour.Mail(b) {
 		if err := d.askMail(ctx); err != nil {
@@ -312,7 +313,7 @@ func (d *drive) start(ctx context.Context, b Body) error {
 	return nil
 }
 
-// kill has the body end by a signal, unless its end was stepped already.
+// kill ends a body as if by a signal, unless its end was stepped already.
 func (d *drive) kill(a dagrun.Action) {
 	for i := range d.events {
 		if e := &d.events[i]; e.Kind == dagrun.EvFinished && e.Task == a.Task && e.Attempt == a.Attempt {
@@ -321,7 +322,7 @@ func (d *drive) kill(a dagrun.Action) {
 	}
 }
 
-// open begins or takes up a wait.
+// open begins a wait, or continues one after a restore.
 func (d *drive) open(ctx context.Context, b Body) error {
 	e := dagrun.Event{Kind: dagrun.EvWaits, Task: b.Task, Attempt: b.Attempt}
 	switch {

@@ -14,28 +14,28 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const maxDepth = 100 // of child runs
+const maxDepth = 100 // how many child runs may be nested
 
 type runKey struct{ submitter, key string }
 
-// keyed is the run that has a key, and what it was asked for with.
+// keyed is the run that was made for a key, and the content of that request.
 type keyed struct {
 	run     queue.RunID
 	request string
 }
 
-// childKey is where a child run comes from.
+// childKey identifies the request of a task's attempt for a child run.
 type childKey struct {
 	task       attemptKey
 	generation int
 }
 
-// Enqueue asks for a run.
+// Enqueue makes a run for the user of the Memory.
 func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error) {
 	return m.EnqueueAs(ctx, m.user, r)
 }
 
-// EnqueueAs asks for a run in the name of a user.
+// EnqueueAs makes a run in the name of a user.
 func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (queue.RunID, error) {
 	params, err := object(r.Params)
 	if err != nil {
@@ -64,12 +64,12 @@ func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (q
 	return made.id, nil
 }
 
-// contentOf is what two requests with the same key must have in common.
+// contentOf returns the part of a request in which two requests with the same key must agree.
 func contentOf(r *queue.Request, params json.RawMessage) string {
 	return fmt.Sprint(r.DAG, string(params), deref(r.Priority), r.Queue, r.Selector, r.LogicalAt.UnixMicro(), string(r.Precomputed), r.Version)
 }
 
-// keyed is the run that has a key, 0 for none.
+// keyed returns the run that was made for a key, 0 for none. A request with other content is an error.
 func (m *Memory) keyed(submitter, key, content string) (queue.RunID, error) {
 	held, ok := m.keys[runKey{submitter, key}]
 	switch {
@@ -88,7 +88,7 @@ func deref(p *int) any {
 	return *p
 }
 
-// object is v as JSON in one spelling: nil is {}.
+// object returns v as a JSON object in one spelling. nil becomes {}.
 func object(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok && len(raw) == 0 || v == nil {
 		return json.RawMessage("{}"), nil
@@ -106,7 +106,7 @@ func object(v any) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// insert checks a request and makes its run, which is not listed yet.
+// insert checks a request and makes its run. The caller must still list it.
 func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) {
 	v, err := m.target(r.DAG, r.Version)
 	if err != nil {
@@ -140,7 +140,7 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	return made, nil
 }
 
-// expireAfter ends a run that did not start in time, counted from a moment.
+// expireAfter sets the deadline by which a run must have started, counted from the given moment.
 func (m *Memory) expireAfter(r *run, from time.Time) {
 	if r.version.timeout > 0 {
 		r.queueDeadline = from.Add(r.version.timeout)
@@ -177,7 +177,7 @@ func (m *Memory) target(name string, number int) (*version, error) {
 	return d.current, nil
 }
 
-// laneFor is where a request goes, if there is room.
+// laneFor returns the lane for a request, or an error if the queue is full.
 func (m *Memory) laneFor(v *version, r *queue.Request) (*lane, error) {
 	l := v.lane
 	if r.Queue != "" || r.Priority != nil || r.Selector != nil {
@@ -210,28 +210,28 @@ func (m *Memory) queued(q *queueRow) int {
 	return n
 }
 
-// How far the word of a queued run goes.
+// Which workers are told of a queued run. Each value includes the ones before it.
 const (
 	reachHungry = iota // workers that have a free slot
-	reachRanked        // also one whose next waiting task ranks below it
-	reachAll           // also any other, since the run may need no slot
+	reachRanked        // also workers without a free slot, if their next waiting task has a lower priority than the run
+	reachAll           // also all other workers, since the run may need no slot
 )
 
-// rankedMost is how many workers without room are told of one run that ranks above what waits there.
+// rankedMost bounds how many workers without a free slot are told of one run that ranks above their waiting tasks.
 const rankedMost = 16
 
-// list puts a queued run where workers look for it, and tells one.
+// list puts a queued run on its shelf and tells one worker.
 func (m *Memory) list(r *run, stage int, readyAt time.Time, reach int) {
 	r.shelve(stage, readyAt)
 	m.spread(r.lane, 1, reach)
 }
 
-// spread tells as many workers of a lane as it has new runs, hungry ones first.
+// spread tells workers of new runs in a lane, one worker per run. Workers with free slots come first.
 func (m *Memory) spread(l *lane, rows, reach int) {
 	asked := rows
 	for kind := reachHungry; kind <= reach; kind++ {
 		if kind == reachRanked && reach == reachRanked && rows == asked {
-			rows = max(rows, rankedMost) // nobody knows whose slot ends next
+			rows = max(rows, rankedMost) // it is unknown on which worker a slot ends next
 		}
 		for _, w := range m.byTold(l) {
 			if rows > 0 && w.State == queue.WorkerLive && w.Only == 0 && w.serves(l) && w.hears(l, kind) {
@@ -246,12 +246,12 @@ func (m *Memory) spread(l *lane, rows, reach int) {
 	}
 }
 
-// byTold are the workers, those first that were told of the fewest runs of a lane since their last poll.
+// byTold sorts the workers by how many runs of a lane they were told of since their last poll, the fewest first.
 func (m *Memory) byTold(l *lane) []*worker {
 	return slices.SortedStableFunc(slices.Values(m.workers), func(a, b *worker) int { return cmp.Compare(a.told[l.id], b.told[l.id]) })
 }
 
-// hears says whether a worker is one of those that are told next.
+// hears reports whether a worker is of the given kind (reachHungry, reachRanked or reachAll) for a lane.
 func (w *worker) hears(l *lane, kind int) bool {
 	ranked := w.least != nil && *w.least < l.priority
 	switch kind {
@@ -264,7 +264,7 @@ func (w *worker) hears(l *lane, kind int) bool {
 	}
 }
 
-// child makes the run that a task asks for, or finds the one it asked for before.
+// child makes the run that a task asks for, or finds the run that the same attempt asked for before.
 func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	key := childKey{attemptKey{p.id, c.Task, c.Attempt}, p.rec.Generation}
 	if id, ok := m.children[key]; ok && c.Key == "" {
@@ -305,7 +305,7 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	return made.id, nil
 }
 
-// serves says whether a worker may serve a lane.
+// serves reports whether a worker may claim runs of a lane.
 func (w *worker) serves(l *lane) bool {
 	if w.Only != 0 || len(w.Queues) > 0 && !slices.Contains(w.Queues, l.laneKey.queue) || w.Slots < l.slots {
 		return false

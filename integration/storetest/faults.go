@@ -10,24 +10,24 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ErrInjected is what a call failed by, where it is not queue.ErrUnknown.
+// ErrInjected is the error of a call that a fault let fail, unless the fault calls for queue.ErrUnknown.
 var ErrInjected = errors.New("injected fault: the connection broke")
 
-// maxHeld bounds the calls that wait at once.
+// maxHeld bounds the number of calls that wait at once.
 const maxHeld = 1024
 
-// Fault is what happens to a call.
+// Fault says what happens to a call.
 type Fault uint8
 
-// Faults.
+// The faults that a Plan can choose.
 const (
-	Pass          Fault = iota // nothing
-	FailBefore                 // ErrInjected, and nothing was applied
-	FailAfter                  // ErrInjected, though it was applied: the reply is lost
-	UnknownBefore              // queue.ErrUnknown, and nothing was applied
-	UnknownAfter               // queue.ErrUnknown, though it was applied
-	Twice                      // applied twice; the second answer counts
-	Hold                       // waits until somebody frees it, see Faults.Held
+	Pass          Fault = iota // the call is made as it is
+	FailBefore                 // the call fails with ErrInjected and is not applied
+	FailAfter                  // the call is applied and fails with ErrInjected: its reply is lost
+	UnknownBefore              // the call fails with queue.ErrUnknown and is not applied
+	UnknownAfter               // the call is applied and fails with queue.ErrUnknown
+	Twice                      // the call is applied twice; the caller gets the second answer
+	Hold                       // the call waits until the test frees it, see Faults.Held
 	faults
 )
 
@@ -35,7 +35,7 @@ func (f Fault) String() string {
 	return [...]string{"pass", "fail before", "fail after", "unknown before", "unknown after", "twice", "hold"}[f]
 }
 
-// Op is a method of a role.
+// Op names a method of a role.
 type Op string
 
 // Operations that can have faults.
@@ -65,7 +65,7 @@ const (
 	OpAppendLogs   Op = "AppendLogs"
 )
 
-// Call is one call: the Nth of its operation, from 1 on.
+// Call identifies one call: the Nth of its operation, counted from 1.
 type Call struct {
 	Op Op
 	N  int
@@ -73,10 +73,10 @@ type Call struct {
 
 func (c Call) String() string { return fmt.Sprintf("%s %d", c.Op, c.N) }
 
-// Plan says what happens to which call. It may be asked by several goroutines at once.
+// Plan decides what happens to a call. Several goroutines may call a Plan at once.
 type Plan func(Call) Fault
 
-// Script is a plan for single calls; all others pass.
+// Script returns a plan with faults for single calls. All other calls pass.
 func Script(faults map[Call]Fault) Plan {
 	return func(c Call) Fault { return faults[c] }
 }
@@ -84,7 +84,8 @@ func Script(faults map[Call]Fault) Plan {
 // Odds are the odds of faults, in thousandths of all calls.
 type Odds map[Fault]int
 
-// Seeded is a plan that has a seed decide. What happens to a call does not depend on the calls of other operations.
+// Seeded returns a plan that draws the faults from a seed. What happens to a call does not depend on the calls of other
+// operations.
 func Seeded(seed uint64, odds map[Op]Odds) Plan {
 	return func(c Call) Fault {
 		h := fnv.New64a()
@@ -100,7 +101,7 @@ func Seeded(seed uint64, odds map[Op]Odds) Plan {
 	}
 }
 
-// Faults has calls go wrong as a plan says.
+// Faults applies a Plan to the calls of a Client or a Session.
 type Faults struct {
 	plan Plan
 	mu   sync.Mutex
@@ -108,21 +109,21 @@ type Faults struct {
 	held chan *Held
 }
 
-// NewFaults takes a plan.
+// NewFaults returns Faults that follow a plan.
 func NewFaults(p Plan) *Faults {
 	return &Faults{plan: p, n: map[Op]int{}, held: make(chan *Held, maxHeld)}
 }
 
-// Held is a call that waits.
+// Held is a call that waits for the test.
 type Held struct {
 	Call Call
 	free chan Fault
 }
 
-// Free lets the call go on, to what else is to happen to it. It is called once.
+// Free lets the call go on with fault f. A test must call Free once for each held call.
 func (h *Held) Free(f Fault) { h.free <- f }
 
-// Held waits for a call that waits.
+// Held returns the next call that waits, and blocks until there is one.
 func (f *Faults) Held(ctx context.Context) (*Held, error) {
 	select {
 	case h := <-f.held:
@@ -132,7 +133,7 @@ func (f *Faults) Held(ctx context.Context) (*Held, error) {
 	}
 }
 
-// fate is what happens to the next call of an operation.
+// fate returns the fault of the next call of an operation. For Hold it blocks until the call is freed.
 func (f *Faults) fate(ctx context.Context, op Op) (Fault, error) {
 	f.mu.Lock()
 	f.n[op]++
@@ -156,7 +157,7 @@ func (f *Faults) fate(ctx context.Context, op Op) (Fault, error) {
 	}
 }
 
-// do makes a call as its fate will have it.
+// do makes a call and applies its fault.
 func do[T any](ctx context.Context, f *Faults, op Op, call func() (T, error)) (answer T, err error) {
 	fate, err := f.fate(ctx, op)
 	if err != nil {
@@ -186,7 +187,7 @@ func (f Fault) err(op Op) error {
 	return fmt.Errorf("%s: %w", op, ErrInjected)
 }
 
-// try is do for calls that only fail or not.
+// try is do for calls that return only an error.
 func try(ctx context.Context, f *Faults, op Op, call func() error) error {
 	_, err := do(ctx, f, op, func() (struct{}, error) { return struct{}{}, call() })
 	return err

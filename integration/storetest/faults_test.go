@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// scene is a store with a worker whose calls may go wrong.
+// scene is a store with a worker that suffers faults.
 type scene struct {
 	*testing.T
 	store *storetest.Memory
@@ -26,7 +26,7 @@ func newScene(t *testing.T, plan storetest.Plan) *scene {
 	return s
 }
 
-// replace registers a worker, in the place of the one before.
+// replace registers a worker that replaces the current one.
 func (s *scene) replace() {
 	s.Helper()
 	w := anyWorker

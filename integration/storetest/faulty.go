@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Client has a client's calls go wrong.
+// Client returns a Client whose calls fail as planned.
 func (f *Faults) Client(c Client) Client { return &faultyClient{f, c} }
 
 type faultyClient struct {
@@ -42,20 +42,20 @@ func (c *faultyClient) Result(ctx context.Context, id queue.RunID) (*queue.Resul
 	return do(ctx, c.faults, OpResult, func() (*queue.Result, error) { return c.client.Result(ctx, id) })
 }
 
-// Session makes the calls of a worker's session fail. Where the reply to a poll is lost, a later sweep gives its claims back, as
-// the sweep of a store in Postgres does.
+// Session returns a Session with calls that fail as planned. If the reply to a poll is lost, a later sweep gives the
+// claims back, as the sweep of a store in Postgres does.
 func (f *Faults) Session(s Session) Session {
 	w := &faultySession{faults: f, Session: s}
 	return Session{Claimer: w, Reader: w, Journal: w, Lease: w, LogSink: w}
 }
 
-// faultySession answers what it does not name, ID and Deadline, like the session it stands for.
+// faultySession passes ID and Deadline on to the embedded Session without faults.
 type faultySession struct {
 	Session
 
 	faults *Faults
 	mu     sync.Mutex
-	unread []*queue.Claim // claimed, but the reply was lost
+	unread []*queue.Claim // claims that a lost reply contained
 }
 
 func (s *faultySession) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
@@ -65,7 +65,7 @@ func (s *faultySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 		claimed = append(claimed, p.Claims...)
 		return p, err
 	})
-	if lost := len(claimed) - len(polled.Claims); lost > 0 { // the answer that counts is the last
+	if lost := len(claimed) - len(polled.Claims); lost > 0 { // the caller sees the answer of the last call only
 		s.mu.Lock()
 		s.unread = append(s.unread, claimed[:lost]...)
 		s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *faultySession) Attend(ctx context.Context) (queue.Attended, error) {
 	return do(ctx, s.faults, OpAttend, func() (queue.Attended, error) { return s.Session.Attend(ctx) })
 }
 
-// giveBack releases the claims whose poll was not answered.
+// giveBack releases the claims that a poll made and did not return.
 func (s *faultySession) giveBack(ctx context.Context) error {
 	s.mu.Lock()
 	unread := s.unread
@@ -117,12 +117,12 @@ func (s *faultySession) Definition(ctx context.Context, dagID int64, version int
 	return do(ctx, s.faults, OpDefinition, func() (*queue.Definition, error) { return s.Session.Definition(ctx, dagID, version) })
 }
 
-// Hear loses what it heard, when its reply is lost: a notification is no more than a hint.
+// Hear drops the notifications if its reply is lost. Notifications are hints, so a loss is allowed.
 func (s *faultySession) Hear(ctx context.Context) (queue.Heard, error) {
 	return do(ctx, s.faults, OpHear, func() (queue.Heard, error) { return s.Session.Hear(ctx) })
 }
 
-// Cached finds nothing where its reply is lost: a cache that does not answer has nothing.
+// Cached finds nothing if its reply is lost, since a cache that does not answer counts as empty.
 func (s *faultySession) Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	outputs, err = do(ctx, s.faults, OpCached, func() (dagrun.JSON, error) {
 		outputs, found, err = s.Session.Cached(ctx, run, step, key, shared)
@@ -136,7 +136,7 @@ func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
 	return try(ctx, s.faults, OpCommit, func() error {
 		err := s.Session.Commit(ctx, b)
 		if applied && (b.Leave != nil || b.Result != nil) && errors.Is(err, queue.ErrLeaseLost) {
-			return nil // the first copy gave the claim back: a store knows its own flush again
+			return nil // the first copy gave the claim back: a store recognises its own flush
 		}
 		applied = err == nil
 		return err

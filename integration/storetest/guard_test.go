@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// office is a database with a login of each kind, and a worker that drives what is asked for.
+// office is a database with a login of each kind, and a worker that drives the runs.
 type office struct {
 	*testing.T
 	db      *pgtest.DB
@@ -26,11 +26,11 @@ type office struct {
 	session *queue.Session
 	conn    *pgx.Conn
 	logins  map[string]*pgx.Conn
-	ran     map[queue.RunID][]string // bodies by run
-	failing string                   // the step whose bodies fail
+	ran     map[queue.RunID][]string // names of the bodies that ran, by run
+	failing string                   // the step with bodies that fail
 }
 
-// The logins. The owner is the submitter of the runs.
+// The logins by name. The owner is the submitter of the runs.
 var logins = map[string]string{
 	"admin": "oarlock_admin", "worker": "oarlock_worker", "owner": "oarlock_submit", "another": "oarlock_submit", "boss": "oarlock_submit", "reader": "oarlock_read",
 }
@@ -78,7 +78,7 @@ func (o *office) put(source string) {
 	}
 }
 
-// says calls a function as somebody, and returns the code of the error, if any.
+// says calls a function as the login named by its first argument, and returns the code of the error, "" for none.
 func (o *office) says(who, call string, args ...any) string {
 	o.Helper()
 	_, err := o.logins[who].Exec(o.Context(), "SELECT oarlock."+call, args...)
@@ -106,7 +106,7 @@ func (o *office) enqueue(who, dag string) (run queue.RunID) {
 	return run
 }
 
-// drive drives all runs that are due, until they park or end. A wait waits for somebody who marks it.
+// drive drives all runs that are due, until they park or end. A wait stays open until a login marks it.
 func (o *office) drive() {
 	o.Helper()
 	roles := storetest.Session{Claimer: o.session, Reader: o.session, Journal: o.session, Lease: o.session, LogSink: o.session}
@@ -115,7 +115,7 @@ func (o *office) drive() {
 		if err != nil || time.Now().After(deadline) {
 			o.Fatalf("%d runs are queued, %v", o.queued(), err)
 		}
-		if len(polled.Claims) == 0 { // what is retried stands where it stood before, below where polls begin
+		if len(polled.Claims) == 0 { // a retried run stands where it stood before, below the point where polls begin
 			if _, err := o.session.Sweep(o.Context()); err != nil {
 				o.Fatal(err)
 			}
@@ -186,7 +186,8 @@ func TestMark_OfAStepBehindAnApprovalStartsNothing(t *testing.T) {
 	}
 }
 
-// The database looks at the approval as it is stored. The run's driver knows that a retry comes first, which asks for it anew.
+// The database looks at the approval as it is stored. Only the run's driver knows that a retry comes first, and that the
+// retry asks for the approval anew.
 func TestMark_BehindARetryThatAsksForTheApprovalAgainIsRefusedByTheDriver(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

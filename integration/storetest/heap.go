@@ -1,12 +1,12 @@
 package storetest
 
-// heap gives what is least first.
+// heap is a priority queue with the least item first.
 type heap[T any] struct {
 	less  func(a, b T) bool
 	items []T
 }
 
-// first is the least item; ok is false when there is none.
+// first returns the least item; ok is false when the heap is empty.
 func (h *heap[T]) first() (item T, ok bool) {
 	if len(h.items) == 0 {
 		return item, false
@@ -26,7 +26,7 @@ func (h *heap[T]) push(item T) {
 	}
 }
 
-// pop takes the least item out. There must be one.
+// pop removes and returns the least item. The heap must not be empty.
 func (h *heap[T]) pop() T {
 	item, last := h.items[0], len(h.items)-1
 	h.items[0] = h.items[last]

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// A lease is to be given up after these shares of its TTL.
+// A worker must give its lease up after these shares of its TTL.
 const (
 	softShare = 6 // tenths
 	hardShare = 7
@@ -21,12 +21,12 @@ const (
 // worker is the row of a worker.
 type worker struct {
 	queue.WorkerInfo
-	fenced bool        // may write
-	hungry int         // how many more runs it would take
-	least  *int        // the priority of its next task that waits for a slot; nil: none waits
-	told   map[int]int // lanes it was told of since its last poll, and of how many runs
+	fenced bool        // reports whether the worker may write
+	hungry int         // how many more runs the worker would take
+	least  *int        // priority of the worker's next task that waits for a slot; nil: none waits
+	told   map[int]int // by lane: of how many runs the worker was told since its last poll
 	runs   map[queue.RunID]*run
-	ear    chan struct{} // holds a token while there is something to hear
+	ear    chan struct{} // holds a token while heard is not empty
 	heard  queue.Heard
 }
 
@@ -38,23 +38,23 @@ type MemorySession struct {
 	worker *worker
 	closed bool
 	held   map[queue.RunID]*queue.Claim
-	polls  int      // for slots, so far
-	turns  []string // queues that gave it runs, the one first that did longest ago
+	polls  int      // polls for slots, so far
+	turns  []string // queues that gave this session runs; the queue that gave one longest ago is first
 	peers  map[uuid.UUID]silence
-	silent map[uuid.UUID]int64 // workers that its next sweep takes over from, and the beat at which each stands still
-	looked time.Duration       // when it last saw the others
-	blind  bool                // a look failed since
+	silent map[uuid.UUID]int64 // workers that the next sweep takes over from, each with the beat at which it stands still
+	looked time.Duration       // boot time of the last look
+	blind  bool                // reports whether a look failed since then
 	soft   time.Duration
 	hard   time.Duration
 }
 
-// silence is for how long a worker's beat stands still, as one observer saw it.
+// silence is how long one observer has seen a worker's beat stand still.
 type silence struct {
 	beat int64
 	took time.Duration
 }
 
-// Register makes a worker known. The same id again gives another session of the same worker.
+// Register makes a worker known. Called with the same id again, it returns another session of the same worker.
 func (m *Memory) Register(ctx context.Context, described queue.Worker) (*MemorySession, error) {
 	sent := m.boot()
 	if err := m.enter(ctx); err != nil {
@@ -88,15 +88,16 @@ func (m *Memory) Register(ctx context.Context, described queue.Worker) (*MemoryS
 	return s, nil
 }
 
-// Roles is the session as its callers see it.
+// Roles returns the session by the roles that callers use.
 func (s *MemorySession) Roles() Session {
 	return Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}
 }
 
-// ID of the worker.
+// ID returns the id of the worker.
 func (s *MemorySession) ID() uuid.UUID { return s.worker.ID }
 
-// usable says whether the session may do anything still. One that was lost lets go of all its claims.
+// usable returns nil if the session may still be used. If the worker was lost, usable forfeits all claims and returns
+// queue.ErrLeaseLost.
 func (s *MemorySession) usable() error {
 	if s.closed {
 		return queue.ErrClosed
@@ -111,7 +112,7 @@ func (s *MemorySession) usable() error {
 	return nil
 }
 
-// own is the run of a claim, nil if the claim is gone; then its driver hears of it.
+// own returns the run of a claim. If the claim is gone, own forfeits it, so that its driver stops, and returns nil.
 func (s *MemorySession) own(c *queue.Claim) *run {
 	r := s.store.runs[c.Run-1]
 	if r.claim != nil && r.claim.ID == c.ID && r.owner == s.worker {
@@ -124,20 +125,20 @@ func (s *MemorySession) own(c *queue.Claim) *run {
 	return nil
 }
 
-// extend counts the lease from before its renewal was sent.
+// extend moves the deadlines of the lease. They count from the moment before the renewal was sent.
 func (s *MemorySession) extend(sent time.Duration) {
 	s.soft = sent + s.worker.TTL*softShare/10
 	s.hard = sent + s.worker.TTL*hardShare/10
 }
 
-// Deadline says until when the lease holds.
+// Deadline returns the moments of boot time at which the lease must be given up.
 func (s *MemorySession) Deadline() (soft, hard time.Duration) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.soft, s.hard
 }
 
-// Renew is a sign of life.
+// Renew proves that the worker is alive and extends its lease.
 func (s *MemorySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	m := s.store
 	sent := m.boot()
@@ -162,7 +163,7 @@ func (s *MemorySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewa
 	return renewed, nil
 }
 
-// DrainWorker asks a worker, by name or id, to claim nothing more, and says how many there were.
+// DrainWorker asks the workers with this name or id to claim nothing more, and returns how many there are.
 func (m *Memory) DrainWorker(ctx context.Context, name string) (int, error) {
 	if err := m.enter(ctx); err != nil {
 		return 0, err
@@ -182,7 +183,7 @@ func (m *Memory) DrainWorker(ctx context.Context, name string) (int, error) {
 	return n, nil
 }
 
-// Drain claims nothing from now on.
+// Drain makes the worker claim nothing from now on.
 func (s *MemorySession) Drain(ctx context.Context) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -196,7 +197,7 @@ func (s *MemorySession) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close gives back what is left, and takes leave.
+// Close gives back all claims and ends the worker.
 func (s *MemorySession) Close(ctx context.Context) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -209,7 +210,7 @@ func (s *MemorySession) Close(ctx context.Context) error {
 	lost := s.usable() != nil
 	s.closed = true
 	close(s.ended)
-	if lost { // there is nothing to give back
+	if lost { // the claims are gone already
 		return nil
 	}
 	for _, r := range s.worker.sortedRuns() {
@@ -224,7 +225,8 @@ func (s *MemorySession) Close(ctx context.Context) error {
 	return nil
 }
 
-// lose is the end of a worker: no write of it lands any more, then its runs go to others.
+// lose ends a worker that was found dead: none of its writes lands any more, and then its runs are queued again. It
+// returns how many runs.
 func (m *Memory) lose(w *worker) int {
 	if !w.fenced {
 		return 0
@@ -241,7 +243,7 @@ func (m *Memory) lose(w *worker) int {
 	return len(runs)
 }
 
-// tell has a worker hear of something.
+// tell adds to what a worker hears next.
 func (w *worker) tell(add func(*queue.Heard)) {
 	add(&w.heard)
 	select {
@@ -250,7 +252,7 @@ func (w *worker) tell(add func(*queue.Heard)) {
 	}
 }
 
-// Hear waits for a notification, and returns all there were since the last call.
+// Hear waits for a notification and returns all that arrived since the last call.
 func (s *MemorySession) Hear(ctx context.Context) (queue.Heard, error) {
 	select {
 	case <-ctx.Done():

@@ -16,11 +16,11 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// call is something that is asked of a store. What its numbers mean is up to the verb; those that name what is not there
-// name nothing, and nothing happens.
+// call is one call that both stores get. The verb decides what its numbers mean. Numbers that name a missing thing make
+// the call do nothing.
 type call struct {
 	Verb    string
-	A, B, C int // mostly a run or a claim, a worker, and how
+	A, B, C int // mostly a run or a claim, a worker, and a variant
 	Luck    uint64
 }
 
@@ -28,10 +28,10 @@ func (c call) String() string { return fmt.Sprintf("%s %d %d %d %x", c.Verb, c.A
 
 const lockstepWorkers = 3
 
-// nothing is the answer to a call about what is not there.
+// nothing is the answer to a call about a missing thing.
 const nothing = "null"
 
-// verbs are what may be asked, and how often it is.
+// verbs are the possible calls, each with the share that it gets.
 var verbs = []struct {
 	name string
 	odds int
@@ -71,7 +71,7 @@ func (s *side) do(c call) string {
 	panic("no verb " + c.Verb)
 }
 
-// lockstepDAGs are chains, fans, children, waits, limits; $P is the sequence's own prefix.
+// lockstepDAGs are chains, fans, children, waits and limits. $P stands for the sequence's own prefix.
 var lockstepDAGs = []string{
 	"name: $Pchain\nqueue: $Pq\nsteps:\n  - {id: a, run: x, retry_policy: {limit: 1, interval: 1ms}}\n  - {id: b, run: x, depends: [a]}\n  - {id: c, run: x, depends: [b]}\n",
 	"name: $Pfan\nqueue: $Pq\nmax_drives: 2\nsteps:\n  - {id: a, run: x, foreach: {items: [p, q]}}\n  - {id: b, run: x, depends: [a], continue_on: failed}\n  - {id: c, action: noop, depends: [b]}\n",
@@ -83,7 +83,7 @@ var lockstepDAGs = []string{
 
 var lockstepNames = []string{"chain", "fan", "parent", "few", "gate", "timed"}
 
-// inOneLane are those whose runs share a lane as long as nobody limits or pauses the DAG.
+// inOneLane are the indexes of DAGs with runs that share a lane until a DAG is limited or paused.
 var inOneLane = []int{0, 1, 4, 5}
 
 func (s *side) enqueue(c call) any {
@@ -108,7 +108,7 @@ func (s *side) enqueue(c call) any {
 	return s.number(run)
 }
 
-// run is the run that a call is about, 0 for none.
+// run returns the run that a call is about, 0 for none.
 func (s *side) run(c call) queue.RunID {
 	if len(s.runs) == 0 {
 		return 0
@@ -147,11 +147,11 @@ func (s *side) control(c call) any {
 	return answer
 }
 
-// mate is a worker, and what it holds.
+// mate is a worker and its claims.
 type mate struct {
 	session storetest.Session
 	claims  []*queue.Claim
-	begun   map[*queue.Claim]bool // something was committed under it: only another drive can go on
+	begun   map[*queue.Claim]bool // something may be committed under it: only another drive can go on
 }
 
 func (s *side) register(c call) any {
@@ -171,7 +171,7 @@ func (s *side) register(c call) any {
 	return "registered"
 }
 
-// past is a session that was replaced, and what it held.
+// past is a session that was replaced, and the claims it held.
 type past struct {
 	session storetest.Session
 	claims  []*queue.Claim
@@ -213,7 +213,7 @@ func (s *side) pauseDAG(c call) any {
 	return []any{s.admin.SetDAG(s.ctx, queue.DAGChange{Name: s.prefix + lockstepNames[c.A%len(lockstepNames)], Paused: &paused})}
 }
 
-// pollAll has a poll take whatever there is.
+// pollAll makes a poll take all runs that it can get.
 const pollAll = 8
 
 func (s *side) poll(c call) any {
@@ -226,13 +226,13 @@ func (s *side) poll(c call) any {
 		want = 50
 	}
 	wanted := queue.Want{Slots: want, Free: want}
-	switch lowest := 5; c.Luck % 8 { // what it would start, or what may need no slot
+	switch lowest := 5; c.Luck % 8 { // new runs for slots, or runs that may need no slot
 	case 0:
 		wanted = queue.Want{Idle: 50}
 	case 1:
 		wanted.Lowest, wanted.Fair, wanted.Begun = &lowest, c.Luck%16 == 1, c.Luck%32 == 1
 	}
-	if _, err := w.session.Look(s.ctx, queue.Load{}); err != nil { // else one of the stores does not know yet which lanes are behind limits
+	if _, err := w.session.Look(s.ctx, queue.Load{}); err != nil { // only a look tells a session which lanes are behind limits
 		return err
 	}
 	polled, err := w.session.Poll(s.ctx, wanted)
@@ -240,7 +240,7 @@ func (s *side) poll(c call) any {
 		return err
 	}
 	shown := []any{polled.Hungry}
-	if c.C == pollAll || wanted.Idle > 0 { // of several lanes each store may take another first
+	if c.C == pollAll || wanted.Idle > 0 { // with several lanes, each store may take from another lane first
 		slices.SortFunc(polled.Claims, func(a, b *queue.Claim) int { return int(a.Run - b.Run) })
 	}
 	for _, claim := range polled.Claims {
@@ -251,7 +251,7 @@ func (s *side) poll(c call) any {
 	return shown
 }
 
-// held is the claim that a call is about; nil for none.
+// held returns the claim that a call is about, nil for none.
 func (s *side) held(c call) (*mate, *queue.Claim) {
 	w := s.workers[c.B]
 	if w == nil || len(w.claims) == 0 {
@@ -266,7 +266,7 @@ func (w *mate) drop(claim *queue.Claim) {
 
 var errAbandoned = errors.New("the driver is gone")
 
-// journal is a session's, in which a drive comes only so far.
+// journal is a session's journal that stops a drive after so many commits.
 type journal struct {
 	storetest.Journal
 	left int
@@ -279,7 +279,7 @@ func (j *journal) Commit(ctx context.Context, b *queue.Batch) error {
 	return j.Journal.Commit(ctx, b)
 }
 
-// drive drives a claim to where it ends, parks, is drained, or is left alone.
+// drive drives a claim until the run ends or parks, is drained, or is abandoned.
 func (s *side) drive(c call) any {
 	w, claim := s.held(c)
 	if claim == nil || w.begun[claim] {
@@ -308,12 +308,12 @@ func (s *side) drive(c call) any {
 	}
 	shown := s.claim(claim)
 	if driven.Leave != nil || driven.Verdict != nil {
-		delete(shown, "lost") // it was given back
+		delete(shown, "lost") // the claim was given back
 	}
 	return []any{shown, driven.Commits, driven.Leave, driven.Verdict, err}
 }
 
-// ending is how a body ends: by the luck of the drive, its name and its attempt.
+// ending returns how a body ends. It depends on the luck of the drive, the name and the attempt.
 func ending(luck uint64, b storetest.Body) dagrun.Result {
 	h := fnv.New64a()
 	fmt.Fprint(h, luck, b.Name, b.Attempt)
@@ -387,7 +387,7 @@ func (s *side) renew(c call) any {
 	return renewed
 }
 
-// late writes under a claim that was given back, or whose worker was replaced.
+// late writes under a claim that was given back, or that belongs to a replaced worker.
 func (s *side) late(c call) any {
 	if len(s.gone) == 0 {
 		return nil
@@ -406,13 +406,13 @@ func (s *side) late(c call) any {
 	} else {
 		err = before.session.Commit(s.ctx, &queue.Batch{Claim: claim, Seen: claim.Inbox, Records: dagrun.Records{Run: &rec, Tasks: []dagrun.TaskRecord{task}}})
 	}
-	if errors.Is(err, queue.ErrClosed) { // of a session that has ended either is true
+	if errors.Is(err, queue.ErrClosed) { // both errors are right for a session that has ended
 		err = queue.ErrLeaseLost
 	}
 	return []any{err}
 }
 
-// abandoned is a claim whose drive stopped on its way; nil for none.
+// abandoned returns a claim with a drive that stopped on its way, nil for none.
 func (s *side) abandoned(c call) (*mate, *queue.Claim) {
 	for i := range lockstepWorkers {
 		w := s.workers[(c.B+i)%lockstepWorkers]
@@ -426,7 +426,7 @@ func (s *side) abandoned(c call) (*mate, *queue.Claim) {
 	return nil, nil
 }
 
-// settle has the SQL of a task commit before its end is recorded.
+// settle commits the SQL of a task before the driver records its end.
 func (s *side) settle(c call) any {
 	w, claim := s.abandoned(c)
 	if claim == nil {
@@ -446,7 +446,7 @@ func (s *side) settle(c call) any {
 	return nil
 }
 
-// log appends the next piece to the log of a first attempt, or the one before it once more.
+// log appends the next chunk to the log of a first attempt, or repeats the chunk before it.
 func (s *side) log(c call) any {
 	w, run := s.workers[c.B], s.run(c)
 	if w == nil || run == 0 {
@@ -476,8 +476,8 @@ func (s *side) log(c call) any {
 	return []any{err, stored, readErr}
 }
 
-// look has a worker look, by the lanes that a poll knows, as if all its runs waited for slots. Which of their lanes others may serve,
-// each store says by ids of its own.
+// look makes a worker look, with the lanes that a poll returned, as if all its runs waited for slots. Each store names
+// the lanes that others may serve by ids of its own.
 func (s *side) look(c call) any {
 	w := s.workers[c.B]
 	if w == nil {
@@ -509,7 +509,7 @@ func (s *side) sweep(c call) any {
 	return []any{swept.Queued, len(swept.Lost)}
 }
 
-// show shows everything of a run.
+// show returns everything about a run.
 func (s *side) show(c call) any {
 	if run := s.run(c); run != 0 {
 		return s.all(run)

@@ -22,7 +22,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// lockstep is a database that sequences use one after the other, each with names of its own.
+// lockstep is a database that sequences use one after the other, each with its own names.
 type lockstep struct {
 	db       *pgtest.DB
 	store    *queue.Store
@@ -30,8 +30,8 @@ type lockstep struct {
 	pool     *pgxpool.Pool
 	user     string
 	sequence int
-	done     map[string]int // how often each verb did something
-	plant    bool           // instead of Postgres another store in memory, with a fault
+	done     map[string]int // by verb: how often a call did something
+	plant    bool           // compare with a second store in memory that has a fault, instead of Postgres
 }
 
 func newLockstep(t *testing.T) *lockstep {
@@ -63,7 +63,7 @@ type side struct {
 	now      func() time.Time
 	tick     func()
 
-	runs    []queue.RunID // as they became known
+	runs    []queue.RunID // in the order in which the sequence got to know them
 	workers [lockstepWorkers]*mate
 	gone    []past
 }
@@ -93,7 +93,7 @@ func (l *lockstep) sides(t *testing.T) (sides [2]*side) {
 	return sides
 }
 
-// forgetful forgets to pause queues.
+// forgetful does not pause queues when it is asked to.
 type forgetful struct{ storetest.Administrator }
 
 func (f forgetful) SetQueue(ctx context.Context, c queue.QueueChange) error {
@@ -143,7 +143,7 @@ func (l *lockstep) inPostgres(t *testing.T) *side {
 	}
 }
 
-// leave ends the workers, those that were replaced too.
+// leave closes the sessions of all workers, replaced ones too.
 func (s *side) leave() {
 	for _, w := range s.workers {
 		if w != nil {
@@ -155,7 +155,7 @@ func (s *side) leave() {
 	}
 }
 
-// number is what a sequence calls a run: in the order in which it heard of them.
+// number returns the sequence's number of a run: runs count in the order in which the sequence got to know them.
 func (s *side) number(run queue.RunID) int {
 	if run == 0 {
 		return 0
@@ -168,7 +168,7 @@ func (s *side) number(run queue.RunID) int {
 	return i + 1
 }
 
-// claim is what both stores must say of one alike.
+// claim returns the part of a claim in which both stores must agree.
 func (s *side) claim(c *queue.Claim) map[string]any {
 	return map[string]any{
 		"run": s.number(c.Run), "epoch": c.Epoch, "inbox": c.Inbox, "dag": c.DAG, "version": c.Version, "queue": c.Queue, "priority": c.Priority,
@@ -186,17 +186,17 @@ func isClosed(done <-chan struct{}) bool {
 	}
 }
 
-// all is everything that is told of a run.
+// all returns everything that a store reports about a run.
 func (s *side) all(run queue.RunID) any {
 	r, err := s.client.Get(s.ctx, run)
 	if err != nil {
 		return err
 	}
 	if r.State == "queued" || r.State == "scheduled" || r.State == "waiting" || r.State == "paused" {
-		r.Reason = "" // what it waits for is explained by one store only
+		r.Reason = "" // only one of the stores explains why a run waits
 	}
 	if !r.Over() || r.Reason == "internal: "+errCondemned.Error() {
-		r.Counts = dagrun.Counts{} // as of the last drive that ended, or of this one
+		r.Counts = dagrun.Counts{} // one store counts at the end of a drive, the other at once
 	}
 	tasks, err1 := s.client.Tasks(s.ctx, run)
 	result, err2 := s.client.Result(s.ctx, run)
@@ -214,13 +214,13 @@ func (s *side) all(run queue.RunID) any {
 
 func (s *side) everything() string {
 	var shown []any
-	for len(shown) < len(s.runs) { // more may become known
+	for len(shown) < len(s.runs) { // reading a run may reveal more runs
 		shown = append(shown, s.all(s.runs[len(shown)]))
 	}
 	return s.normal(shown)
 }
 
-// normal writes an answer down without what may differ: ids, times, and the prefix of the sequence.
+// normal spells an answer without the parts that may differ: ids, times, and the prefix of the sequence.
 func (s *side) normal(answer any) string {
 	raw, err := json.Marshal(s.plain(reflect.ValueOf(answer)))
 	if err != nil {
@@ -239,12 +239,12 @@ func (s *side) normal(answer any) string {
 
 var uidInText = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 
-// momentInText is when a timer ends, by a clock of the store's own.
+// momentInText matches the end of a timer, which each store gives by its own clock.
 var momentInText = regexp.MustCompile(`\bwaits until \w+`)
 
 var runInText = regexp.MustCompile(`\brun (\d+)\b`)
 
-// plain is a value as JSON can have it.
+// plain returns a value as JSON can have it.
 func (s *side) plain(v reflect.Value) any {
 	if !v.IsValid() {
 		return nil
@@ -294,7 +294,8 @@ func (s *side) plain(v reflect.Value) any {
 	}
 }
 
-// fields of a struct; what is a number of the store's own is left out, and of a time only whether it is there stays.
+// fields returns the fields of a struct, without numbers that each store chooses itself. Of a time only its presence
+// stays.
 func (s *side) fields(v reflect.Value) any {
 	all := map[string]any{}
 	for i := range v.NumField() {
@@ -304,7 +305,7 @@ func (s *side) fields(v reflect.Value) any {
 		}
 		value := v.Field(i)
 		switch {
-		case v.Type() == reflect.TypeFor[dagrun.RunRecord]() && field.Name == "Counts": // counted anew by each drive
+		case v.Type() == reflect.TypeFor[dagrun.RunRecord]() && field.Name == "Counts": // each drive counts them anew
 		case field.Type.Name() == "Time" && field.Type.Kind() == reflect.Int64:
 			all[field.Name] = value.Int() != 0
 		case field.Name == "Ref" && value.String() != "":
@@ -320,7 +321,7 @@ func (s *side) fields(v reflect.Value) any {
 	return all
 }
 
-// document is stored JSON: however it is spelt; nothing, where there is none.
+// document decodes stored JSON, so that spelling does not matter. It returns nil where there is none.
 func (s *side) document(raw []byte) any {
 	if len(raw) == 0 {
 		return nil
@@ -343,7 +344,7 @@ func (s *side) document(raw []byte) any {
 }
 
 func (s *side) text(t string) string {
-	if strings.HasPrefix(t, "oarlock:child:") { // how one of the stores finds children again
+	if strings.HasPrefix(t, "oarlock:child:") { // the marker by which one of the stores finds children again
 		return ""
 	}
 	t = momentInText.ReplaceAllString(t, "waits until then")
@@ -356,7 +357,7 @@ func (s *side) text(t string) string {
 	})
 }
 
-// said is an error by what callers branch on.
+// said returns the parts of an error that callers branch on.
 func said(err error) string {
 	for _, is := range []error{
 		errAbandoned, queue.ErrLeaseLost, queue.ErrInboxMoved, queue.ErrRefused, queue.ErrClosed, queue.ErrUnknown, queue.ErrNotFound, queue.ErrConflict,

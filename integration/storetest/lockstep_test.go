@@ -13,8 +13,8 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// The store in memory and the one in Postgres are asked the same, call by call, and must answer the same. A sequence is
-// drawn from a seed; one that shows a difference is made as short as it can be before it is told.
+// The store in memory and the store in Postgres get the same calls and must give the same answers. A seed determines the
+// sequence of calls. A sequence that shows a difference is shortened as far as possible before it is reported.
 var (
 	nightly       = flag.Bool("nightly", false, "play more, and try every cell")
 	lockstepSeeds = flag.Int("lockstep.seeds", 24, "how many sequences to play; fifty times as many with -nightly")
@@ -23,7 +23,7 @@ var (
 
 const (
 	lockstepLanes = 2  // databases, each of which plays one sequence at a time
-	lockstepCalls = 24 // of a sequence, at the most
+	lockstepCalls = 24 // at most, in a sequence
 	maxShrinks    = 200
 )
 
@@ -60,7 +60,7 @@ func TestLockstep_BothStoresAnswerTheSame(t *testing.T) {
 	}
 }
 
-// wantAllVerbs wants each verb to have done something a few times where many sequences were played: else they prove nothing about it.
+// wantAllVerbs fails if, of many sequences, a verb rarely did something: such a test proves nothing about the verb.
 func wantAllVerbs(t *testing.T, lanes []*lockstep, played int) {
 	t.Helper()
 	const enough, times = 120, 3
@@ -78,7 +78,7 @@ func wantAllVerbs(t *testing.T, lanes []*lockstep, played int) {
 	}
 }
 
-// compare plays a sequence, and tells the shortest that differs as it does.
+// compare plays a sequence. If the answers differ, it reports the shortest sequence that shows the same difference.
 func (l *lockstep) compare(t *testing.T, seed uint64) {
 	t.Helper()
 	calls := drawCalls(seed)
@@ -94,7 +94,7 @@ func (l *lockstep) compare(t *testing.T, seed uint64) {
 		seed, told(calls), diff, seed)
 }
 
-// shrink leaves out calls as long as a difference stays.
+// shrink removes calls as long as the difference stays.
 func (l *lockstep) shrink(t *testing.T, calls []call, diff string) (shorter []call, why string) {
 	t.Helper()
 	tries := 0
@@ -109,7 +109,7 @@ func (l *lockstep) shrink(t *testing.T, calls []call, diff string) (shorter []ca
 	return calls, diff
 }
 
-// play has both stores answer the calls in turn, and returns how their first different answers differ.
+// play makes both stores answer the calls in turn, and returns how the first answers that differ do so.
 func (l *lockstep) play(t *testing.T, calls []call) (diff string) {
 	t.Helper()
 	l.sequence++
@@ -142,8 +142,8 @@ func told(calls []call) string {
 	return b.String()
 }
 
-// drawCalls is the sequence of a seed: a worker first, then anything. Which of several lanes a store takes runs from first
-// is its own affair, so polls take all there is, but where all runs are of one DAG and priority, and so in one lane.
+// drawCalls returns the sequence of a seed: first a worker, then any calls. A store may choose which of several lanes it
+// takes runs from first. So polls take all runs there are, unless all runs are of one DAG and priority and share a lane.
 func drawCalls(seed uint64) []call {
 	r := rand.New(rand.NewPCG(seed, 7))
 	single := -1
@@ -163,7 +163,7 @@ func drawCalls(seed uint64) []call {
 		switch {
 		case single >= 0 && c.Verb == "enqueue":
 			c.A, c.B = inOneLane[single], 0
-		case single >= 0 && c.Verb != "control": // of a worker that is hungry, others know since their last poll only
+		case single >= 0 && c.Verb != "control": // other sessions know only since their last poll that a worker is hungry
 			c.B = 0
 		case single < 0 && c.Verb == "poll":
 			c.C = pollAll
@@ -189,8 +189,8 @@ func pick(r *rand.Rand) string {
 	return verbs[0].name
 }
 
-// A difference that is planted is found, and the sequence that shows it is short: the store in memory as Postgres is with a
-// store that forgets that its queue was paused.
+// A planted difference is found, and the sequence that shows it is short. The plant is a second store in memory that
+// forgets to pause its queue.
 func TestLockstep_FindsAPlantedDifference(t *testing.T) {
 	t.Parallel()
 	l := &lockstep{plant: true, done: map[string]int{}}
@@ -201,7 +201,7 @@ func TestLockstep_FindsAPlantedDifference(t *testing.T) {
 			continue
 		}
 		calls, diff = l.shrink(t, calls, diff)
-		const short = 5 // register, pause, enqueue, poll, and one that a difference in order may want
+		const short = 5 // register, pause, enqueue, poll, and one more that the order may need
 		if len(calls) > short {
 			t.Errorf("%d calls are left where %d do:\n%s%s", len(calls), short, told(calls), diff)
 		}

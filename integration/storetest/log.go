@@ -12,12 +12,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const maxChunks = 1000 // that one ReadLogs gives
+const maxChunks = 1000 // how many chunks one ReadLogs returns
 
-// attemptLog is the log of one attempt, by number.
+// attemptLog is the log of one attempt, in the order of the chunk numbers.
 type attemptLog struct{ chunks []queue.Chunk }
 
-// end is the number of the next chunk, how many lines began before it, and whether none is to come.
+// end returns the number of the next chunk, how many lines began before it, and whether the log is closed.
 func (l *attemptLog) end() (next int, lines int64, final bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
@@ -28,7 +28,7 @@ func (l *attemptLog) end() (next int, lines int64, final bool) {
 
 func keyOf(c *queue.Chunk) attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
 
-// find is the stored chunk of a number, nil for none.
+// find returns the chunk with a number, nil for none.
 func (l *attemptLog) find(seq int) *queue.Chunk {
 	i, ok := slices.BinarySearchFunc(l.chunks, seq, func(c queue.Chunk, seq int) int { return c.Seq - seq })
 	if !ok {
@@ -37,8 +37,8 @@ func (l *attemptLog) find(seq int) *queue.Chunk {
 	return &l.chunks[i]
 }
 
-// AppendLogs stores chunks of runs that the worker has claimed. Sent again they change nothing. What of a run cannot be
-// stored is left out, and named by a *queue.AppendError.
+// AppendLogs stores chunks of runs that the worker has claimed. A chunk that is stored already changes nothing. If chunks
+// of some runs cannot be stored, AppendLogs leaves them out and returns a *queue.AppendError that names these runs.
 func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -59,7 +59,7 @@ func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) er
 			left.Lost = append(left.Lost, c.Run)
 		case m.conflicts(c):
 			left.Conflicts = append(left.Conflicts, c.Run)
-		case !slices.Contains(left.Conflicts, c.Run): // nothing goes past what is missing
+		case !slices.Contains(left.Conflicts, c.Run): // a chunk after a missing one is not stored
 			m.appendChunk(c)
 		}
 	}
@@ -70,19 +70,19 @@ func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) er
 	return fmt.Errorf("append logs: %w", &left)
 }
 
-// holds says whether the session has a claim on a run, in its own view and in the store's.
+// holds reports whether the session has a claim on a run, both by its own list and by the store's.
 func (s *MemorySession) holds(id queue.RunID) bool {
 	c := s.held[id]
 	return c != nil && s.own(c) != nil
 }
 
-// each names every run once.
+// each returns the runs without duplicates.
 func each(runs []queue.RunID) []queue.RunID {
 	slices.Sort(runs)
 	return slices.Compact(runs)
 }
 
-// conflicts says whether another chunk of the same number is there already.
+// conflicts reports whether a different chunk with the same number is stored already.
 func (m *Memory) conflicts(c *queue.Chunk) bool {
 	l := m.logs[keyOf(c)]
 	if l == nil {
@@ -92,7 +92,7 @@ func (m *Memory) conflicts(c *queue.Chunk) bool {
 	return old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final || old.Stream != c.Stream || old.Reason != c.Reason || old.Dropped != c.Dropped || old.Lines != c.Lines)
 }
 
-// Followed says whether somebody reads the log of a run while it is written.
+// Followed reports whether a reader follows the log of a run while tasks write it.
 func (s *MemorySession) Followed(id queue.RunID) bool {
 	m := s.store
 	m.mu.Lock()
@@ -101,7 +101,7 @@ func (s *MemorySession) Followed(id queue.RunID) bool {
 	return err == nil && r.follow
 }
 
-// Follow says that somebody reads a run's log, or nobody any more.
+// Follow sets whether a reader follows the log of a run.
 func (m *Memory) Follow(id queue.RunID, follows bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +126,8 @@ func (m *Memory) appendChunk(c *queue.Chunk) {
 	}
 }
 
-// ReadLogs reads an attempt's chunks in their order, or without a Step those of the whole run, task by task.
+// ReadLogs returns the chunks of an attempt in their order. Without a Step it returns those of the whole run, task by
+// task.
 func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk,
 	return slices.Clone(all[:min(limit, len(all))]), nil
 }
 
-// loggedBy are the chunks of one attempt.
+// loggedBy returns the chunks of one attempt.
 func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
 	id, err := r.version.graph.ParseTask(q.Step)
 	if err != nil {
@@ -168,7 +169,7 @@ func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
 	return chunks[from:], nil
 }
 
-// logged are all chunks of a run.
+// logged returns all chunks of a run.
 func (m *Memory) logged(r *run) []queue.Chunk {
 	keys := map[attemptKey]bool{}
 	for key := range r.attempts {
@@ -185,7 +186,8 @@ func (m *Memory) logged(r *run) []queue.Chunk {
 	return all
 }
 
-// chunks are those of one attempt. One that wrote nothing has none in store, and its end stands in its record only.
+// chunks returns the chunks of one attempt. If the attempt wrote nothing, its log has no chunk and only its record shows
+// its end.
 func (m *Memory) chunks(r *run, key attemptKey) []queue.Chunk {
 	if l := m.logs[key]; l != nil {
 		return l.chunks

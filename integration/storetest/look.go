@@ -10,7 +10,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Look reports on other workers and on what is due. It queues runs whose time has come, and ends queued runs that waited too long.
+// Look reports on other workers and on due runs. It queues the runs that are due to wake, and fails runs that waited too
+// long in the queue.
 func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -25,7 +26,7 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	if w.State == queue.WorkerLive {
 		w.Busy, w.Waiting = load.Busy, load.Waiting
 	}
-	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)} // before what it queues, of which workers are told
+	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)} // before wake, which tells workers of the runs it queues
 	s.watch()
 	looked.Sweep = len(s.silent) > 0
 	looked.Attend = w.Only == 0 && m.agendaDue()
@@ -38,7 +39,8 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	return looked, nil
 }
 
-// due is the highest priority of which a run is due, nil for none, and how many have begun and wait for a slot, 100 at the most.
+// due returns the highest priority of a due run, nil for none, and how many runs have begun and wait for a slot, at most
+// 100.
 func (m *Memory) due(w *worker) (highest *int, begun int) {
 	for _, s := range m.shelvesFor(w, order{last: stageNew, lowest: math.MinInt}, nil) {
 		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.isDue(m.now()) && !r.isPaused() }); i >= 0 && (highest == nil || s.lane.priority > *highest) {
@@ -51,7 +53,7 @@ func (m *Memory) due(w *worker) (highest *int, begun int) {
 	return highest, min(begun, 100)
 }
 
-// Sweep takes over from workers that looks found silent.
+// Sweep takes over from the workers that earlier looks found silent.
 func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -72,7 +74,7 @@ func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	return swept, nil
 }
 
-// watch notes workers whose beat stood still for their TTL, as far as this session saw.
+// watch notes the workers with a beat that stood still for their TTL, as far as this session saw.
 func (s *MemorySession) watch() {
 	m := s.store
 	now := m.boot()
@@ -98,14 +100,14 @@ func (s *MemorySession) watch() {
 	}
 }
 
-// overlook leaves out the time until the next look: one failed.
+// overlook excludes the time until the next look from the silence of others, because a look failed.
 func (s *MemorySession) overlook() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.blind = true
 }
 
-// others says whether another worker serves a lane, and was heard of lately.
+// others reports whether another worker serves a lane and was alive lately.
 func (m *Memory) others(s *MemorySession, l *lane) bool {
 	for _, w := range m.workers {
 		if s.countsOn(w) && w.serves(l) {
@@ -115,13 +117,13 @@ func (m *Memory) others(s *MemorySession, l *lane) bool {
 	return false
 }
 
-// countsOn says whether another worker is at work and gives signs of life.
+// countsOn reports whether w is another worker that claims runs and was alive lately.
 func (s *MemorySession) countsOn(w *worker) bool {
 	seen, known := s.peers[w.ID]
 	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.LookInterval
 }
 
-// shared are the lanes, of these, that another worker may serve.
+// shared returns those of the given lanes that another worker may serve.
 func (m *Memory) shared(s *MemorySession, of []int) (lanes []int) {
 	for _, l := range m.lanes {
 		if slices.Contains(of, l.id) && m.others(s, l) {
@@ -132,7 +134,7 @@ func (m *Memory) shared(s *MemorySession, of []int) (lanes []int) {
 	return lanes
 }
 
-// anyDue says whether a run is due in a lane of a worker's, and no pause holds it.
+// anyDue reports whether a lane of a worker has a due run that no pause holds.
 func (m *Memory) anyDue(w *worker) bool {
 	now := m.now()
 	due := func(r *run) bool { return r.isDue(now) && !r.isPaused() }
@@ -140,7 +142,7 @@ func (m *Memory) anyDue(w *worker) bool {
 	return slices.ContainsFunc(m.lanes, func(l *lane) bool { return w.serves(l) && slices.ContainsFunc(l.shelves[:], holds) })
 }
 
-// wake queues runs whose time has come: parked ones, and those that wait for a slot.
+// wake queues the runs with a timer that has ended: parked runs, and runs that wait for a slot.
 func (m *Memory) wake() int {
 	n, now := 0, m.now()
 	for {
@@ -149,7 +151,7 @@ func (m *Memory) wake() int {
 			return n
 		}
 		m.waking.pop()
-		if a.run.wakeAt.Equal(a.at) { // it is parked, or waits for a slot
+		if a.run.wakeAt.Equal(a.at) { // else the timer was replaced
 			m.requeue(a.run, stageRoused, reachAll)
 			n++
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The steps of both DAGs, by where they stand. In the second a step behind the approval may start without it, so that steps before
-// and beside it could lead there.
+// Places of the steps in both DAGs. In the second DAG a step behind the approval may start without it, so that steps
+// before and beside the approval could lead there.
 const (
 	guardedDAG = `name: %s
 steps:
@@ -37,11 +37,11 @@ const (
 	waits      moment = "waiting"
 	rejected   moment = "rejected"
 	lost       moment = "ended, rejected"
-	given      moment = "given" // and what stands behind it is under way
+	given      moment = "given" // and the step behind it is under way
 	ended      moment = "ended, given"
 )
 
-// prepare brings runs of the owner's to a moment.
+// prepare brings n runs of the owner to a moment.
 func (o *office) prepare(dag string, m moment, n int) (runs []queue.RunID) {
 	o.Helper()
 	each := func(who, call string) {
@@ -78,19 +78,19 @@ func (o *office) prepare(dag string, m moment, n int) (runs []queue.RunID) {
 
 var positions = []string{"up", "gate", "next", "last", "beside", "join", "apart"}
 
-// requests are all that can be asked of a run: about each step where they have a $2.
+// requests are all requests to a run. A request with $2 is made for each step.
 var requests = []string{
 	"mark($1, $2, 'succeeded')", "mark($1, $2, 'failed')", "mark($1, $2, 'skipped', outputs => '{\"v\": \"1\"}')",
 	"retry($1, 'step', $2)", "retry($1, 'from', $2)", "retry($1, 'failed')", "retry($1, 'all')",
 	"cancel($1, $2)", "cancel($1)", "pause($1, $2)", "resume($1, $2)", "pause($1)", "resume($1)", "approve($1, $2)", "reject($1, $2)",
 }
 
-// expected is the rule, in one place:
+// expected holds the rule, in one place:
 //
-//   - a reader asks for nothing, and of other people's runs one decides nothing but an approval for which one is named;
-//   - an approval is approved and rejected by those it names alone, and marked by them and by who operates;
-//   - until it is given, nobody else marks a step behind it, or retries one alone;
-//   - where a step behind it may start without it, that holds for all steps that lead there, and for the approval.
+//   - A reader may ask for nothing. For runs of other submitters, a user may only decide an approval that names this user.
+//   - Only the users that an approval names approve and reject it. These users and operators mark it.
+//   - Until the approval is given, no other user marks a step behind it or retries one alone.
+//   - If a step behind it may start without the approval, the same holds for all steps that lead there, and for the approval.
 func expected(who, request, step string, dag string, m moment) string {
 	verb, _, _ := strings.Cut(request, "(")
 	decides := step == "gate" && slices.Contains([]string{"approve", "reject", "mark"}, verb)
@@ -115,7 +115,7 @@ func expected(who, request, step string, dag string, m moment) string {
 	return ""
 }
 
-// cellsTried says that one cell in so many is tried, where not every one is.
+// cellsTried is the n of "one cell in n is tried", unless all are.
 const cellsTried = 5
 
 func TestRoles_NobodyButItsApproversLeadsPastAnApproval(t *testing.T) {
@@ -132,7 +132,7 @@ func TestRoles_NobodyButItsApproversLeadsPastAnApproval(t *testing.T) {
 			for n, who := range slices.Sorted(maps.Keys(logins)) {
 				var calls, about []string
 				for i, call := range all {
-					if *nightly || (i+n+moments)%cellsTried == 0 { // no divisor of the 12 moments: each call of each login comes at several
+					if *nightly || (i+n+moments)%cellsTried == 0 { // no divisor of the 12 moments: a login makes each call at several of them
 						calls, about = append(calls, call), append(about, steps[i])
 					}
 				}
@@ -148,7 +148,7 @@ func TestRoles_NobodyButItsApproversLeadsPastAnApproval(t *testing.T) {
 	t.Logf("%d cells", cells)
 }
 
-// calls are all requests about a run, and the step that each is about.
+// calls returns all requests to a run, and the step of each.
 func (o *office) calls(run queue.RunID) (calls, steps []string) {
 	for _, request := range requests {
 		request = strings.ReplaceAll(request, "$1", fmt.Sprint(run))
@@ -171,7 +171,7 @@ EXCEPTION WHEN OTHERS THEN
     RETURN replace(SQLSTATE, 'ZZ000', '');
 END $$`
 
-// tries asks, and takes each request back. It returns the codes of the errors.
+// tries makes each request and rolls it back. It returns the codes of the errors.
 func (o *office) tries(who string, calls []string) []string {
 	o.Helper()
 	conn := o.logins[who]
@@ -189,8 +189,9 @@ func (o *office) tries(who string, calls []string) []string {
 	return codes
 }
 
-// The owner makes each request, then asks for a retry of the run: no task behind the approval may run. A refused request changes
-// nothing, so a run hears requests up to the first that is granted. By day each request comes at one of two moments.
+// The owner makes each request and then asks for a retry of the run. No task behind the approval may run. A refused
+// request changes nothing, so a run gets requests up to the first that is granted. Outside nightly runs each request is
+// made at one of two moments.
 func TestSubmitter_RunsNothingBehindAnApprovalThatIsNotGiven(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

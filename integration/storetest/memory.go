@@ -15,12 +15,12 @@ import (
 
 // Options of a Memory.
 type Options struct {
-	Now  func() time.Time     // the database's clock, and that of all workers; nil: time.Now
-	Boot func() time.Duration // what Deadline counts in; nil: Now, since the Memory was made
-	User string               // who asks; "": "tester". Everybody may everything
+	Now  func() time.Time     // the clock of the database and of all workers; nil: time.Now
+	Boot func() time.Duration // the clock of Deadline; nil: time by Now since the Memory was made
+	User string               // the user of all calls, allowed to do everything; "": "tester"
 }
 
-// Memory is a store without a database: the same rules for the same calls. Given its clock and the order of calls it is
+// Memory is a store without a database that follows the same rules. With a given clock and a given order of calls it is
 // deterministic, ids included.
 type Memory struct {
 	now  func() time.Time
@@ -29,23 +29,23 @@ type Memory struct {
 
 	mu      sync.Mutex
 	down    error
-	refuses error // why no records are taken
+	refuses error // why the store takes no records; nil: it takes them
 
-	takesAgain chan struct{} // closed when they are again
+	takesAgain chan struct{} // closed when the store takes records again
 
 	dags     map[string]*dag
 	versions map[versionKey]*version
 	queues   map[string]*queueRow
 	lanes    []*lane // by priority, the highest first
 	lanesOf  map[laneKey]*lane
-	runs     []*run // by id, from 1 on
+	runs     []*run // by id, the first is 1
 	keys     map[runKey]keyed
 	children map[childKey]queue.RunID
 	waking   heap[alarm] // parked runs
 	expiring heap[alarm] // queued runs with a deadline
-	workers  []*worker   // as they registered
+	workers  []*worker   // in the order of their registration
 	byID     map[uuid.UUID]*worker
-	ids      uint64 // of claims and workers
+	ids      uint64 // counter for the ids of claims and workers
 	controls int64
 	events   int64
 	logs     map[attemptKey]*attemptLog
@@ -55,7 +55,8 @@ type Memory struct {
 	scheduleIDs int64
 }
 
-// alarm is when to look at a run again. The run says whether it is still in force.
+// alarm is a moment at which to look at a run again. It counts only while the run still has the same moment in its own
+// fields.
 type alarm struct {
 	at  time.Time
 	run *run
@@ -90,15 +91,15 @@ func NewMemory(o Options) *Memory {
 	return m
 }
 
-// Break makes every call fail with err, which changes nothing, until Break(nil): the database is away. Observers
-// do not count the time around a look that failed as silence of others.
+// Break makes every call fail with err and change nothing, until Break(nil), as if the database were away. Observers do
+// not count the time around a failed look as silence of other workers.
 func (m *Memory) Break(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.down = err
 }
 
-// enter locks the store for one call. Whoever got no error must unlock.
+// enter locks the store for one call. On nil the caller must unlock m.mu.
 func (m *Memory) enter(ctx interface{ Err() error }) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -111,11 +112,11 @@ func (m *Memory) enter(ctx interface{ Err() error }) error {
 	return nil
 }
 
-// newID makes an id that was not there before.
+// newID returns an id that was not used before.
 func (m *Memory) newID() uuid.UUID {
 	m.ids++
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:8], m.ids*0x9e3779b97f4a7c15) // spread, as random ones are
+	binary.BigEndian.PutUint64(id[:8], m.ids*0x9e3779b97f4a7c15) // spread like random ids
 	binary.BigEndian.PutUint64(id[8:], m.ids)
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
@@ -128,7 +129,7 @@ func (m *Memory) run(id queue.RunID) (*run, error) {
 	return m.runs[id-1], nil
 }
 
-// refusal is what a person can act on, as the database words it.
+// refusal returns an error as the database words it, with a hint that the user can act on.
 func refusal(is error, code, hint, message string, args ...any) error {
 	err := &queue.Error{Code: code, Message: fmt.Sprintf(message, args...), Hint: hint}
 	if is == nil {
@@ -139,7 +140,7 @@ func refusal(is error, code, hint, message string, args ...any) error {
 
 func stamp(t time.Time) dagrun.Time { return dagrun.Time(t.UnixMilli()) }
 
-// moment is the reverse of stamp; 0 is no time at all.
+// moment is the reverse of stamp; 0 becomes the zero time.
 func moment(t dagrun.Time) time.Time {
 	if t == 0 {
 		return time.Time{}
@@ -147,7 +148,7 @@ func moment(t dagrun.Time) time.Time {
 	return time.UnixMilli(int64(t)).UTC()
 }
 
-// spell writes plain values as JSON.
+// spell encodes plain values as JSON.
 func spell(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {

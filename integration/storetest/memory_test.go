@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// clock moves only when it is told to.
+// clock is a clock that only the test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -81,7 +81,7 @@ func TestMemory_DrivesADiamond(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory_Commit is a task's start and end per two commits.
+// BenchmarkMemory_Commit measures a task's start and end, one per commit.
 func BenchmarkMemory_Commit(b *testing.B) {
 	m := storetest.NewMemory(storetest.Options{})
 	put(b, m, diamond)

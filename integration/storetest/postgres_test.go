@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// a session fills every role.
+// A session fills every role.
 var (
 	_ storetest.Client        = (*queue.Store)(nil)
 	_ storetest.Administrator = (*queue.Store)(nil)
@@ -25,7 +25,8 @@ var (
 	_ storetest.LogSink       = (*queue.Session)(nil)
 )
 
-// inPostgres is a harness with a database of its own. Time passes by itself. Its workers log in as nothing but workers.
+// inPostgres returns a harness with its own database. Its clock is real, and its workers log in with the rights of
+// workers only.
 func inPostgres(t *testing.T) storetest.Harness {
 	t.Helper()
 	db := pgtest.NewWithRoles(t)
@@ -47,7 +48,7 @@ func inPostgres(t *testing.T) storetest.Harness {
 			return storetest.Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}, nil
 		},
 		Settle: settleIn(pool),
-		SetBack: func(d time.Duration) { // the server keeps its clock: stored times move forward instead
+		SetBack: func(d time.Duration) { // the server keeps its clock, so the stored times move forward instead
 			if _, err := db.Conn(t).Exec(t.Context(), "UPDATE oarlock.runs SET run_at = run_at + $1, ready_at = ready_at + $1, created_at = created_at + $1", d); err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +57,7 @@ func inPostgres(t *testing.T) storetest.Harness {
 		TTL:    300 * time.Millisecond,
 		Tick: func() {
 			select {
-			case <-time.After(10 * time.Millisecond): // a thirtieth of the TTL; what looks more often costs more than it waits for
+			case <-time.After(10 * time.Millisecond): // a thirtieth of the TTL; more frequent looks would cost more than they save
 			case <-t.Context().Done():
 			}
 		},
@@ -74,7 +75,7 @@ func open(t *testing.T, url string) *queue.Store {
 	return store
 }
 
-// refuse has tasks refused by the error of a disk that is full.
+// refuse makes the database refuse task rows with the error of a full disk, until mend is called.
 func refuse(t *testing.T, db *pgtest.DB) (mend func()) {
 	t.Helper()
 	do := func(statement string) {

@@ -9,8 +9,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// TakeNoRecords has the store take no records, as on a disk that is full, until TakeNoRecords(nil). Commits, releases and condemnations
-// wait, as those of a queue.Session do; appends and trials fail by err. Claims, renewals and the rest go on.
+// TakeNoRecords makes the store refuse records, as on a full disk, until TakeNoRecords(nil). Commits, releases and
+// condemnations wait, as with a queue.Session. Appends and trials fail with err. Claims, renewals and all other calls go
+// on.
 func (m *Memory) TakeNoRecords(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -20,7 +21,7 @@ func (m *Memory) TakeNoRecords(err error) {
 	m.refuses, m.takesAgain = err, make(chan struct{})
 }
 
-// TryRecords says why the store takes no records.
+// TryRecords returns why the store takes no records, nil if it does.
 func (m *Memory) TryRecords(ctx context.Context) error {
 	if err := m.enter(ctx); err != nil {
 		return err
@@ -29,7 +30,7 @@ func (m *Memory) TryRecords(ctx context.Context) error {
 	return m.refuses
 }
 
-// pen is what a session writes with: one write is under way, others wait for their turn.
+// pen is the write state of a session: one write is under way, the others wait for their turn.
 type pen struct {
 	writing bool
 	fails   queue.Failure
@@ -37,7 +38,7 @@ type pen struct {
 	ended   chan struct{} // closed with the session
 }
 
-// untilTaken waits until the store takes records. A write under way goes on whatever becomes of ctx.
+// untilTaken waits until the store takes records. The write that is under way ignores the end of ctx.
 func (s *MemorySession) untilTaken(ctx context.Context, c *queue.Claim) error {
 	m, mine := s.store, false
 	m.mu.Lock()
@@ -62,7 +63,7 @@ func (s *MemorySession) untilTaken(ctx context.Context, c *queue.Claim) error {
 	return nil
 }
 
-// waitFor lets others in meanwhile.
+// waitFor waits without the lock until the store takes records again, or until the session, the claim or ctx ends.
 func (s *MemorySession) waitFor(ctx context.Context, again <-chan struct{}, c *queue.Claim, underWay bool) error {
 	withdrawn := ctx.Done()
 	if underWay {
@@ -81,12 +82,12 @@ func (s *MemorySession) waitFor(ctx context.Context, again <-chan struct{}, c *q
 	return nil
 }
 
-// Stats show the session at this moment.
+// Stats returns counters of the session.
 func (s *MemorySession) Stats() queue.SessionStats {
 	m := s.store
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.refuses == nil { // a store that waits for nothing else finds out by itself
+	if m.refuses == nil { // no write waits, so the session notices the recovery here
 		s.fails = queue.Failure{}
 	}
 	return queue.SessionStats{Held: len(s.held), Taken: s.taken, Failing: s.fails}

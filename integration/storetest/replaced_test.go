@@ -18,7 +18,7 @@ steps:
   - {id: deploy, run: "true", depends: [gate]}
 `
 
-// Each replacement names its own approvers and inputs. An approver of one may not decide the other.
+// Each replacement names its own approvers and inputs. The approver of one replacement may not decide the other.
 func TestApprove_OfAReplacementIsUpToItsOwnApprovers(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Client asks for runs, steers them and looks at them.
+// Client enqueues runs, sends requests to them and reads them.
 type Client interface {
 	PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (queue.Put, error)
 	Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error)
@@ -28,7 +28,7 @@ type Administrator interface {
 	DrainWorker(ctx context.Context, worker string) (int, error)
 }
 
-// Historian tells what became of a run, beyond its state, and what waits for people.
+// Historian reads the history of a run, and what waits for people.
 type Historian interface {
 	Approvals(ctx context.Context, all bool, most int) ([]queue.Approval, error)
 	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
@@ -36,12 +36,12 @@ type Historian interface {
 	Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error)
 }
 
-// LogReader shows what a LogSink stored.
+// LogReader reads what a LogSink stored.
 type LogReader interface {
 	ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error)
 }
 
-// Claimer is where a worker's runs come from.
+// Claimer finds and claims runs for a worker.
 type Claimer interface {
 	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
 	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
@@ -50,7 +50,7 @@ type Claimer interface {
 	Attend(ctx context.Context) (queue.Attended, error)
 }
 
-// Reader reads what belongs to claimed runs.
+// Reader reads the data of claimed runs.
 type Reader interface {
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
@@ -82,7 +82,7 @@ type LogSink interface {
 	Followed(run queue.RunID) bool
 }
 
-// Session is a worker's side of a store, by role. A caller that needs one role should ask for that one.
+// Session is a worker's side of a store, by role. A caller that needs one role should ask for that role only.
 type Session struct {
 	Claimer
 	Reader

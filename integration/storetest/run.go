@@ -23,28 +23,28 @@ type run struct {
 	uid     uuid.UUID
 	version *version
 	lane    *lane
-	follow  bool // somebody reads its logs
+	follow  bool // reports whether a reader follows its logs
 
 	params, precomputed  json.RawMessage
 	labels               map[string]string
 	runAt, logicalAt     time.Time
-	schedule             *scheduleRow // that made it; nil: none
+	schedule             *scheduleRow // the schedule that made it; nil: none
 	previousAt           time.Time
-	attended             int // the generation whose end was attended to
+	attended             int // the last generation with an end that Attend has handled
 	createdAt            time.Time
 	trigger, submittedBy string
 	key, traceparent     string
 	parent, root         queue.RunID
 	parentTask           dagrun.TaskID
 	depth                int
-	rec                  dagrun.RunRecord // as the core keeps it
+	rec                  dagrun.RunRecord // the run as the core keeps it
 	wakeAt               time.Time
 	queueDeadline        time.Time
-	stage                int          // where it stands in the queue, or stood last
-	readyAt              time.Time    // its place there
-	shelf                *shelf       // where it stands; nil: it is not queued
-	acted                bool         // something that happened of it was committed since its claim
-	claim                *queue.Claim // nil: nobody's
+	stage                int          // stage in the queue, or the last one
+	readyAt              time.Time    // orders the runs of a shelf
+	shelf                *shelf       // where it is queued; nil: it is not queued
+	acted                bool         // reports whether a batch since its claim told more than its start
+	claim                *queue.Claim // nil: no worker holds it
 	owner                *worker
 	epoch, losses        int
 	inbox                int64
@@ -62,7 +62,7 @@ type taskRow struct {
 	settled  *queue.Settled
 	slot     int
 	lastLine string
-	asks     *dagrun.Asks // open
+	asks     *dagrun.Asks // the open question of an approval; nil: none
 }
 
 type attemptKey struct {
@@ -76,10 +76,10 @@ type attemptRow struct {
 	worker string
 }
 
-// over says whether the run is finished: then nothing of it changes until it is retried.
+// over reports whether the run is finished. A finished run does not change until it is retried.
 func (r *run) over() bool { return r.rec.State.Terminal() }
 
-// row is the task's row, made if there is none.
+// row returns the row of a task, and makes it if there is none; known reports whether there was one.
 func (r *run) row(id dagrun.TaskID) (row *taskRow, known bool) {
 	row, known = r.tasks[id]
 	if !known {
@@ -89,12 +89,12 @@ func (r *run) row(id dagrun.TaskID) (row *taskRow, known bool) {
 	return row, known
 }
 
-// sortedTasks are the rows in the order of the graph.
+// sortedTasks returns the rows in the order of the graph.
 func (r *run) sortedTasks() []*taskRow {
 	return slices.SortedFunc(maps.Values(r.tasks), func(a, b *taskRow) int { return inOrder(a.ID, b.ID) })
 }
 
-// listedTasks are sorted as people want them: items in the order of their list.
+// listedTasks returns the rows as they are listed for people: items in the order of their list.
 func (r *run) listedTasks() []*taskRow {
 	place := map[dagrun.TaskID]int{}
 	for id, row := range r.tasks {
@@ -133,7 +133,7 @@ func (r *run) undecided() []queue.Control {
 	return open
 }
 
-// log writes into the run's own log.
+// log appends to the run's own event log.
 func (m *Memory) log(r *run, e queue.Event) {
 	m.events++
 	e.ID = m.events
@@ -143,7 +143,7 @@ func (m *Memory) log(r *run, e queue.Event) {
 	r.events = append(r.events, e)
 }
 
-// Get is the run as people see it.
+// Get returns the run as users see it.
 func (m *Memory) Get(ctx context.Context, id queue.RunID) (*queue.Run, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (m *Memory) shown(r *run) queue.Run {
 	}
 	switch {
 	case r.rec.State == dagrun.RunRunning:
-		v.Reason = "" // what it waited for is over
+		v.Reason = "" // the run no longer waits
 	case r.rec.State != dagrun.RunQueued:
 	case r.epoch == 0 && r.runAt.After(m.now()):
 		v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
@@ -181,8 +181,8 @@ func (m *Memory) shown(r *run) queue.Run {
 	return v
 }
 
-// placeInLine says where a queued run stands among those of its queue that are due, that one of the same workers may serve and that no pause
-// and no limit holds up; and how many slots of these workers are taken.
+// placeInLine explains where a queued run stands among the due runs of its queue that a worker of this run may serve, too, and
+// that no pause and no limit holds up. It also counts the slots of these workers, and how many are taken.
 func (m *Memory) placeInLine(r *run) string {
 	before, busy, slots := 0, 0, 0
 	var crew []*worker
@@ -228,7 +228,7 @@ func (m *Memory) isHeldUp(r, of *run, room map[*dag]int) bool {
 	return r.isPaused() || room[d] < 0
 }
 
-// ordinal is a number up to 20 as people count: 1st, 12th.
+// ordinal spells a number up to 20: 1st, 12th.
 func ordinal(n int) string {
 	if n <= 3 {
 		return [...]string{"1st", "2nd", "3rd"}[n-1]
@@ -236,7 +236,7 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + "th"
 }
 
-// ownWorker says what a run waits for that a worker of one run serves; "": none does.
+// ownWorker explains that a run waits for a worker that serves only this family of runs; "" if no live worker does.
 func (m *Memory) ownWorker(r *run) string {
 	for _, w := range m.workers {
 		switch {
@@ -250,7 +250,8 @@ func (m *Memory) ownWorker(r *run) string {
 	return ""
 }
 
-// allUnfit says why nothing of a lane is claimed, where all workers that serve it say why they claim nothing.
+// allUnfit explains why no worker claims runs of a lane. It returns "" unless all workers that serve the lane report a
+// reason.
 func (m *Memory) allUnfit(l *lane) (why string) {
 	for _, w := range m.workers {
 		switch {
@@ -264,7 +265,7 @@ func (m *Memory) allUnfit(l *lane) (why string) {
 	return why
 }
 
-// Tasks are the tasks of a run in the order of its DAG, pending ones included.
+// Tasks returns the tasks of a run in the order of its DAG, pending ones included.
 func (m *Memory) Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -305,7 +306,7 @@ func (r *run) kind(id dagrun.TaskID) string {
 	}
 }
 
-// unbegun is a step that has no row.
+// unbegun returns a step that has no row.
 func (r *run) unbegun(step int) queue.Task {
 	t := queue.Task{
 		Step: r.version.graph.StepName(step), Kind: r.kind(dagrun.TaskID{Step: step}),
@@ -340,7 +341,7 @@ func (r *run) shownTask(row *taskRow) queue.Task {
 	return t
 }
 
-// stepName is the name of a task without its item.
+// stepName returns the name of a task without its item.
 func (r *run) stepName(id dagrun.TaskID) string {
 	name := r.version.graph.StepName(id.Step)
 	if id.Alt > 0 {
@@ -349,7 +350,7 @@ func (r *run) stepName(id dagrun.TaskID) string {
 	return name
 }
 
-// Result is how the run ended. Outputs are nil until it has.
+// Result returns how the run ended. Outputs are nil until it has.
 func (m *Memory) Result(ctx context.Context, id queue.RunID) (*queue.Result, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -374,7 +375,7 @@ func (m *Memory) Result(ctx context.Context, id queue.RunID) (*queue.Result, err
 	return res, nil
 }
 
-// Attempts are those that later ones superseded.
+// Attempts returns the attempts that a later attempt superseded.
 func (m *Memory) Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -401,7 +402,7 @@ func (m *Memory) Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt,
 	return shown, nil
 }
 
-// Events are the run's own log, after the one that is named.
+// Events returns the run's own log, after the event with the given id.
 func (m *Memory) Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -418,7 +419,7 @@ func (m *Memory) Events(ctx context.Context, id queue.RunID, after int64) ([]que
 	return slices.Clone(r.events[from:]), nil
 }
 
-// Controls are what was asked of a run, the oldest first.
+// Controls returns the requests to a run, the oldest first.
 func (m *Memory) Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err

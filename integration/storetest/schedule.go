@@ -18,12 +18,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Bounds of what is late, as the database has them.
+// Bounds of lateness, with the values that the database uses.
 const (
 	lateAfter  = time.Minute
-	lateAtMost = 10 * time.Minute // where nothing is made up for, and half the time between two fires is longer
-	fullFor    = time.Minute      // that a full queue is waited for, by policies that wait for nothing else
-	blockedFor = time.Minute      // until a schedule that is held back is looked at without the end of a run
+	lateAtMost = 10 * time.Minute // without catchup: a fire is dropped at half the interval, or at this lateness
+	fullFor    = time.Minute      // how long a fire waits for a full queue, under overlap policies that wait for nothing else
+	blockedFor = time.Minute      // when a schedule that is held back is attended to again, unless a run ends before
 )
 
 // scheduleRow is a schedule of a DAG's file.
@@ -33,21 +33,21 @@ type scheduleRow struct {
 	spec     dagspec.Schedule
 	clock    *schedule.Clock
 	decided  time.Time // the newest fire time that is decided
-	at       time.Time // when to look at it; zero: never
-	held     time.Time // what is due since then is not late; zero: nothing is held back
-	failures int       // in a row
-	paused   string    // why
+	at       time.Time // when to attend to it; zero: never
+	held     time.Time // fire times since then do not count as late; zero: nothing is held back
+	failures int       // failed runs in a row
+	paused   string    // why it is paused; "": it is not
 	fires    []Fire
 }
 
-// Fire is what became of a fire time of a schedule.
+// Fire is the outcome of one fire time of a schedule.
 type Fire struct {
 	At      time.Time
 	Outcome string
 	Run     queue.RunID
 }
 
-// Fires are what became of the fire times of a DAG's schedule, in the order in which they were decided.
+// Fires returns the decided fire times of a DAG's schedule, in the order of the decisions.
 func (m *Memory) Fires(dag, name string) []Fire {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *Memory) Fires(dag, name string) []Fire {
 	return nil
 }
 
-// syncSchedules makes a DAG's schedules those of its current version.
+// syncSchedules replaces a DAG's schedules by those of its current version.
 func (m *Memory) syncSchedules(d *dag) error {
 	var kept []*scheduleRow
 	for _, spec := range d.current.spec.Schedule {
@@ -96,7 +96,7 @@ func (m *Memory) syncSchedules(d *dag) error {
 	return nil
 }
 
-// placeSchedules has a DAG's schedules count from now on, since it was taken out of service or back into it.
+// placeSchedules lets a DAG's schedules count from now on, because the DAG was taken out of service or back into it.
 func (m *Memory) placeSchedules(d *dag) {
 	for _, s := range m.schedules {
 		if s.dag == d {
@@ -114,7 +114,7 @@ func (s *scheduleRow) arm() {
 	}
 }
 
-// putOff has a schedule looked at again later. What is due from then on is not late.
+// putOff attends to a schedule again after a pause. Fire times since the first delay do not count as late.
 func (s *scheduleRow) putOff(now time.Time, pause time.Duration) {
 	if s.held.IsZero() {
 		s.held = s.at
@@ -122,7 +122,7 @@ func (s *scheduleRow) putOff(now time.Time, pause time.Duration) {
 	s.at = now.Add(pause)
 }
 
-// jitter is how long after a fire time the schedule fires, as the database computes it.
+// jitter returns how long after a fire time the schedule fires, as the database computes it.
 func (s *scheduleRow) jitter(at time.Time) time.Duration {
 	most := s.spec.Jitter.Std().Milliseconds()
 	if most == 0 {
@@ -136,14 +136,14 @@ func (s *scheduleRow) jitter(at time.Time) time.Duration {
 	return time.Duration(n%most) * time.Millisecond
 }
 
-// agendaDue reports whether something is to be attended to.
+// agendaDue reports whether a schedule or the end of a run is to be attended to.
 func (m *Memory) agendaDue() bool {
 	now := m.now()
 	return slices.ContainsFunc(m.schedules, func(s *scheduleRow) bool { return !s.at.IsZero() && !s.at.After(now) }) ||
 		slices.ContainsFunc(m.runs, (*run).unattended)
 }
 
-// unattended reports whether a run of a schedule has ended, and nothing has followed that yet.
+// unattended reports whether a run of a schedule has ended and Attend has not handled that end yet.
 func (r *run) unattended() bool {
 	return r.schedule != nil && r.over() && r.attended < r.rec.Generation
 }
@@ -170,7 +170,7 @@ func (s *MemorySession) Attend(ctx context.Context) (queue.Attended, error) {
 	return done, nil
 }
 
-// follow is what the end of a run means for its schedule.
+// follow updates a schedule after the end of one of its runs.
 func (s *scheduleRow) follow(m *Memory, r *run) []queue.Decision {
 	if !s.held.IsZero() && !s.at.IsZero() {
 		s.at = m.now()
@@ -242,7 +242,7 @@ func (s *scheduleRow) attend(m *Memory) (made []queue.Decision) {
 	return made
 }
 
-// due are the fire times that are due and not decided, the oldest first.
+// due returns the fire times that are due and not decided, the oldest first.
 func (s *scheduleRow) due(now time.Time) (due []time.Time) {
 	for at, ok := s.clock.Next(s.decided); ok && !at.Add(s.jitter(at)).After(now); at, ok = s.clock.Next(at) {
 		due = append(due, at)
@@ -250,7 +250,7 @@ func (s *scheduleRow) due(now time.Time) (due []time.Time) {
 	return due
 }
 
-// stillFires reports whether a due time still fires: else it is too late for it.
+// stillFires reports whether a due fire time still fires, or is too late.
 func (s *scheduleRow) stillFires(at time.Time, due []time.Time, now time.Time) bool {
 	jitter, newest := s.spec.Jitter.Std(), due[len(due)-1]
 	late := now.Sub(at) - jitter
@@ -269,7 +269,7 @@ func (s *scheduleRow) stillFires(at time.Time, due []time.Time, now time.Time) b
 	return at.Equal(newest) && late <= short
 }
 
-// unfinishedOf are the runs of a schedule that are not over, the oldest first.
+// unfinishedOf returns the runs of a schedule that are not over, the oldest first.
 func (m *Memory) unfinishedOf(s *scheduleRow) (busy []*run) {
 	for _, r := range m.runs {
 		if r.schedule == s && !r.over() {

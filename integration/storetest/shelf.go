@@ -11,13 +11,13 @@ import (
 
 // Stages of a queued run.
 const (
-	stageRoused = iota // something happened to it, so that it may need no slot
-	stageBegun         // it has begun, and wants a slot
+	stageRoused = iota // an event or a request arrived for the run, so it may need no slot
+	stageBegun         // the run has begun and waits for a slot
 	stageNew
 	stages
 )
 
-// shelf holds the queued runs of a lane and a stage, in the order of their places.
+// shelf holds the queued runs of one lane and one stage, sorted by place.
 type shelf struct {
 	lane  *lane
 	stage int
@@ -26,7 +26,7 @@ type shelf struct {
 
 func byPlace(a, b *run) int { return cmp.Or(a.readyAt.Compare(b.readyAt), cmp.Compare(a.id, b.id)) }
 
-// shelve puts a run onto a shelf of its lane, and takes it off the one where it stood.
+// shelve moves a run to a shelf of its lane.
 func (r *run) shelve(stage int, readyAt time.Time) {
 	r.unshelve()
 	r.stage, r.readyAt = stage, readyAt
@@ -35,7 +35,7 @@ func (r *run) shelve(stage int, readyAt time.Time) {
 	r.shelf.runs = slices.Insert(r.shelf.runs, at, r)
 }
 
-// unshelve takes a run off its shelf, if it stands on one. Its stage and its place stay.
+// unshelve takes a run off its shelf. The run keeps its stage and its place.
 func (r *run) unshelve() {
 	if r.shelf == nil {
 		return
@@ -46,23 +46,25 @@ func (r *run) unshelve() {
 	r.shelf = nil
 }
 
-// isDue reports whether a queued run may be claimed as far as the clock is concerned, which holds up only what is new.
+// isDue reports whether the clock permits to claim a queued run. Only a new run can have a moment before which it is not
+// due.
 func (r *run) isDue(now time.Time) bool { return r.stage < stageNew || !r.readyAt.After(now) }
 
-// isPaused reports whether a pause holds up a queued run.
+// isPaused reports whether a pause of the queue or the DAG holds up a queued run.
 func (r *run) isPaused() bool {
 	return r.stage == stageNew && (r.lane.queue.paused || r.version.dag.paused)
 }
 
 // order is what a poll claims, and in which order.
 type order struct {
-	last     int  // stage
-	lowest   int  // priority
-	fair     bool // the oldest first, whatever its priority and stage
-	newFirst bool // what is new before what has begun and wants a slot
+	last     int  // the last stage to claim from
+	lowest   int  // the lowest priority to claim
+	fair     bool // the oldest runs first, whatever their priority and stage
+	newFirst bool // new runs before runs that have begun and wait for a slot
 }
 
-// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first.
+// order returns the order of the next poll. Every sixteenth poll for slots is fair, and every other one takes new runs
+// first.
 func (s *MemorySession) order(want *queue.Want) order {
 	o := order{last: stageRoused, lowest: math.MinInt}
 	if want.Slots == 0 {
@@ -79,7 +81,7 @@ func (s *MemorySession) order(want *queue.Want) order {
 	return o
 }
 
-// rank of a stage: the lower one is claimed first.
+// rank returns the rank of a stage: the lower rank is claimed first.
 func (o order) rank(stage int) int {
 	switch {
 	case o.fair || stage == stageRoused:
@@ -90,8 +92,8 @@ func (o order) rank(stage int) int {
 	return stage
 }
 
-// shelvesFor are the shelves that a worker claims from, in the order of a poll. turns are the queues that gave runs, the one first that
-// did longest ago.
+// shelvesFor returns the shelves that a worker claims from, in the order of a poll. turns are the queues that gave runs;
+// the queue that gave one longest ago is first.
 func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 	now := m.now()
 	var all []*shelf
@@ -111,7 +113,7 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 		}
 		return cmp.Or(
 			cmp.Compare(b.lane.priority, a.lane.priority),
-			cmp.Compare(slices.Index(turns, a.lane.queue.name), slices.Index(turns, b.lane.queue.name)), // one that never gave any is before all
+			cmp.Compare(slices.Index(turns, a.lane.queue.name), slices.Index(turns, b.lane.queue.name)), // a queue that never gave a run comes first
 			cmp.Compare(o.rank(a.stage), o.rank(b.stage)),
 			byPlace(a.runs[0], b.runs[0]),
 		)
@@ -119,12 +121,12 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 	return all
 }
 
-// claimable are the first runs of a shelf that limits and pauses let a worker claim, so many at the most.
+// claimable returns the first runs of a shelf that limits and pauses let a worker claim, at most so many.
 func (m *Memory) claimable(s *shelf, most int) (found []*run) {
 	if q := s.lane.queue; q.maxRunning > 0 {
 		most = min(most, q.maxRunning-m.claimed(func(r *run) bool { return r.lane.queue == q }))
 	}
-	now, room := m.now(), map[*dag]int{} // a lane may have runs of before their DAG had a limit
+	now, room := m.now(), map[*dag]int{} // a lane may have runs from before their DAG had a limit
 	for _, r := range s.runs {
 		d := r.version.dag
 		switch {
@@ -146,7 +148,7 @@ func (m *Memory) claimable(s *shelf, most int) (found []*run) {
 	return found
 }
 
-// underWay counts the runs of a DAG that have begun: those that are claimed, those that are parked, and those that wait to go on.
+// underWay counts the runs of a DAG that have begun: claimed runs, parked runs, and runs that wait to go on.
 func (m *Memory) underWay(d *dag) int {
 	n := 0
 	for _, r := range m.runs {
@@ -157,7 +159,7 @@ func (m *Memory) underWay(d *dag) int {
 	return n
 }
 
-// claimed counts claims.
+// claimed counts the claimed runs for which is returns true.
 func (m *Memory) claimed(is func(*run) bool) int {
 	n := 0
 	for _, w := range m.workers {

@@ -16,39 +16,39 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// patience bounds what a test waits for.
+// patience bounds how long a test waits.
 const patience = 30 * time.Second
 
 // Harness is one store, fresh for one test.
 type Harness struct {
 	Client Client
-	// EnqueueAsAnother asks for a run as another submitter than Client.
+	// EnqueueAsAnother asks for a run as a submitter other than Client.
 	EnqueueAsAnother func(context.Context, queue.Request) (queue.RunID, error)
 	Admin            Administrator
 	Logs             LogReader
 	History          Historian
 	Register         func(context.Context, queue.Worker) (Session, error)
-	// Settle has a task's own transaction end with the settlement, and commit.
+	// Settle makes a task's own transaction end with the settlement, and commits it.
 	Settle func(context.Context, Session, queue.Settlement) error
-	// TTL is the shortest that a worker may have.
+	// TTL is the shortest TTL that a worker may have.
 	TTL time.Duration
 	// Tick lets a little time pass, far less than TTL.
 	Tick func()
-	// SetBack sets the clock of the store back, as where it was ahead and is right again.
+	// SetBack sets the clock of the store back, as when it was ahead and is corrected.
 	SetBack func(time.Duration)
-	// Refuse has the store take no records of workers, as if its disk were full, until mend is called.
+	// Refuse makes the store take no records of workers, as if its disk were full, until mend is called.
 	Refuse func() (mend func())
 	// Check looks at the store after the test; it may be nil.
 	Check func(testing.TB)
 }
 
-// promise is one thing that a store does.
+// promise is one thing that a store must do, shown by a test.
 type promise struct {
 	name string
 	hold func(*setup)
 }
 
-// Run has a store show that it keeps every promise. fresh is called once for each.
+// Run tests that a store keeps every promise. fresh is called once for each promise.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
 	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, commitPromises, leasePromises, refusePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises, uidPromises, schedulePromises} {
@@ -65,13 +65,13 @@ func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	}
 }
 
-// setup is what a promise is shown with.
+// setup is the store and the helpers that a promise is shown with.
 type setup struct {
 	*testing.T
 	Harness
 }
 
-// lines makes the file of a DAG: each line is a step like "b: a" or "c: a b", with what it depends on.
+// lines makes the file of a DAG. Each line is a step with its parents, like "b: a" or "c: a b".
 func lines(name string, steps ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nsteps:\n", name)
@@ -111,7 +111,7 @@ func (s *setup) enqueue(r queue.Request) queue.RunID {
 	return id
 }
 
-// start registers a DAG and asks for a run of it.
+// start registers a DAG and enqueues a run of it.
 func (s *setup) start(source string) queue.RunID {
 	s.Helper()
 	s.put(source)
@@ -121,7 +121,7 @@ func (s *setup) start(source string) queue.RunID {
 
 var workers = []string{"process", "action:noop", "action:wait", "action:approval", "action:dag.run", "cache"}
 
-// worker registers one that can do everything, unless it is told otherwise.
+// worker registers a worker that can do everything, unless change says otherwise.
 func (s *setup) worker(change ...func(*queue.Worker)) Session {
 	s.Helper()
 	w := queue.Worker{Name: "w", Host: "h", BootID: "b", PID: 1, Version: "test", Slots: 8, Offers: workers, Containment: "none", TTL: time.Hour}
@@ -134,15 +134,15 @@ func (s *setup) worker(change ...func(*queue.Worker)) Session {
 	return session
 }
 
-// shortLived is for a worker that is to be found silent.
+// shortLived gives a worker the shortest TTL, so that another worker finds it silent soon.
 func (s *setup) shortLived(w *queue.Worker) { w.TTL = s.TTL }
 
-// replacing is for a worker that takes the place of another.
+// replacing makes a worker take the place of another.
 func replacing(dead Session) func(*queue.Worker) {
 	return func(w *queue.Worker) { w.Replaces = append(w.Replaces, dead.ID()) }
 }
 
-// until lets time pass until something is so.
+// until lets time pass until so returns true.
 func (s *setup) until(what string, so func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(patience); !so(); s.Tick() {
@@ -152,7 +152,6 @@ func (s *setup) until(what string, so func() bool) {
 	}
 }
 
-// poll is one poll.
 func (s *setup) poll(w Session, want queue.Want) queue.Polled {
 	s.Helper()
 	polled, err := w.Poll(s.Context(), want)
@@ -160,7 +159,7 @@ func (s *setup) poll(w Session, want queue.Want) queue.Polled {
 	return polled
 }
 
-// look is one look, of a worker whose runs in these lanes wait for slots.
+// look calls Look for a worker with runs that wait for slots in these lanes.
 func (s *setup) look(w Session, lanes ...int) queue.Looked {
 	s.Helper()
 	looked, err := w.Look(s.Context(), queue.Load{Lanes: lanes})
@@ -168,7 +167,6 @@ func (s *setup) look(w Session, lanes ...int) queue.Looked {
 	return looked
 }
 
-// sweep is one sweep.
 func (s *setup) sweep(w Session) queue.Swept {
 	s.Helper()
 	swept, err := w.Sweep(s.Context())
@@ -176,7 +174,7 @@ func (s *setup) sweep(w Session) queue.Swept {
 	return swept
 }
 
-// turn is what a worker does in one go: it looks, sweeps where the look asks for it, and polls.
+// turn does what a worker does in one turn: it looks, sweeps if the look asks for it, and polls.
 func (s *setup) turn(w Session, want queue.Want) (queue.Swept, queue.Polled) {
 	s.Helper()
 	var swept queue.Swept
@@ -186,7 +184,8 @@ func (s *setup) turn(w Session, want queue.Want) (queue.Swept, queue.Polled) {
 	return swept, s.poll(w, want)
 }
 
-// claim polls until it has so many claims. After a poll that brings too few it looks, as it must before it knows of a limit that is new.
+// claim polls until it has n claims. After a poll that brings too few it looks, because only a look makes the session
+// know a new limit.
 func (s *setup) claim(w Session, n int) []*queue.Claim {
 	s.Helper()
 	var claims []*queue.Claim
@@ -205,7 +204,7 @@ func (s *setup) claimOne(w Session) *queue.Claim {
 	return s.claim(w, 1)[0]
 }
 
-// claimInTurns takes turns, sweeps included, until it has a claim.
+// claimInTurns takes turns, sweeps included, until it has one claim.
 func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 	s.Helper()
 	s.until("a claim", func() bool {
@@ -219,7 +218,7 @@ func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 	return c
 }
 
-// idle has a worker look and poll for a while, and wants it to get nothing.
+// idle makes a worker look and poll for a while, and fails the test if the worker gets a run.
 func (s *setup) idle(w Session, why string) {
 	s.Helper()
 	for range 5 {
@@ -239,7 +238,7 @@ func (s *setup) drive(w Session, c *queue.Claim, b Behaviour) Driven {
 	return driven
 }
 
-// paced gives a behaviour the time of the store.
+// paced returns the behaviour with the clock of the store.
 func (s *setup) paced(w Session, b Behaviour) Behaviour {
 	if b.Now == nil {
 		now := s.now(w)
@@ -248,7 +247,7 @@ func (s *setup) paced(w Session, b Behaviour) Behaviour {
 	return b
 }
 
-// now is the store's time.
+// now returns the store's time, by a renewal of w.
 func (s *setup) now(w Session) dagrun.Time {
 	s.Helper()
 	renewed, err := w.Renew(s.Context(), queue.Vitals{})
@@ -336,7 +335,7 @@ func (s *setup) wantLost(c *queue.Claim) {
 	}
 }
 
-// same compares, and tells what differs.
+// same fails the test unless got and want are equal, and prints how they differ.
 func (s *setup) same(what string, got, want any) {
 	s.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -344,7 +343,7 @@ func (s *setup) same(what string, got, want any) {
 	}
 }
 
-// row is a task's record in an attempt that runs.
+// row returns the record of a task in its first attempt.
 func row(step int, seq int64, state dagrun.State, at dagrun.Time) dagrun.TaskRecord {
 	r := dagrun.TaskRecord{ID: dagrun.TaskID{Step: step}, Seq: seq, State: state, Attempt: 1, Generation: 1, StartedAt: at, AttemptAt: at}
 	if state.Terminal() {
@@ -353,26 +352,26 @@ func row(step int, seq int64, state dagrun.State, at dagrun.Time) dagrun.TaskRec
 	return r
 }
 
-// stalls has a worker commit a task of its claim, and give it back because the next one waits for a slot.
+// stalls makes a worker commit a task of its claim, and give the claim back because the next task waits for a slot.
 func (s *setup) stalls(w Session, c *queue.Claim) {
 	s.Helper()
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, true, 0))
 }
 
-// record commits tasks in a claim's name, without the core.
+// record commits task records under a claim, without the core.
 func (s *setup) record(w Session, c *queue.Claim, tasks ...dagrun.TaskRecord) error {
 	return w.Commit(s.Context(), &queue.Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: tasks}})
 }
 
-// driven is the run's own row while it is driven.
+// driven returns the run's own row while the run is driven.
 func driven(c *queue.Claim) *dagrun.RunRecord {
 	rec := c.Row
 	rec.State = dagrun.RunRunning
 	return &rec
 }
 
-// finish is a batch that ends a run.
+// finish returns a batch that ends a run.
 func finish(c *queue.Claim, seen int64, at dagrun.Time, tasks ...dagrun.TaskRecord) *queue.Batch {
 	rec := driven(c)
 	rec.State, rec.FinishedAt = dagrun.RunSucceeded, at
@@ -382,14 +381,14 @@ func finish(c *queue.Claim, seen int64, at dagrun.Time, tasks ...dagrun.TaskReco
 	}
 }
 
-// park is a batch that leaves a run until a moment, or until somebody asks something of it.
+// park returns a batch that leaves a run until a moment, or until a control arrives.
 func park(c *queue.Claim, seen int64, wakeAt dagrun.Time, tasks ...dagrun.TaskRecord) *queue.Batch {
 	rec := driven(c)
 	rec.State, rec.WakeAt = dagrun.RunWaiting, wakeAt
 	return &queue.Batch{Claim: c, Seen: seen, Records: dagrun.Records{Tasks: tasks, Run: rec}, Leave: &dagrun.Leave{WakeAt: wakeAt}}
 }
 
-// decoded is JSON as Go values, so that spelling does not matter.
+// decoded returns JSON as Go values, so that spelling does not matter.
 func decoded(s *setup, raw []byte) any {
 	s.Helper()
 	var v any

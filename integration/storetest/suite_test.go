@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// inMemory is a harness with a clock that moves by ticks alone.
+// inMemory returns a harness with a clock that only ticks move.
 func inMemory(*testing.T) storetest.Harness {
 	clock := newClock()
 	m := storetest.NewMemory(storetest.Options{Now: clock.Now})

@@ -28,10 +28,10 @@ steps:
   - {id: out, depends: [sign], run: "true"}
 `
 
-// puttingOut has every body put out three.
+// puttingOut makes every body return the output n=3.
 var puttingOut = Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Outputs: `{"n":3}`} }}
 
-// open are the approvals that wait, as RUN STEP/ITEM: PROMPT.
+// open returns the approvals that wait, spelled RUN STEP/ITEM: PROMPT.
 func (s *setup) open() []string {
 	s.Helper()
 	approvals, err := s.History.Approvals(s.Context(), true, queue.MaxApprovals)
@@ -130,7 +130,7 @@ steps:
 	s.until("e has timed out", func() bool { return !moment(s.now(w)).Before(deadline) })
 	s.drive(w, s.claimOne(w), Behaviour{})
 	s.wantOpen("after four ends", "d: D?")
-	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}) // nobody holds it, so this is its end
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}) // no worker holds the run, so the cancel ends it at once
 	s.wantState(id, "canceled")
 	s.wantOpen("when the run is over")
 }

@@ -25,7 +25,7 @@ steps:
   - {id: b, run: "true", outputs: [n], depends: [a], cache: {key: params.day}}
 `
 
-// counted has each body put out how many there were.
+// counted makes each body succeed, and counts the bodies in *bodies.
 func counted(bodies *int) Behaviour {
 	return Behaviour{Body: func(Body) dagrun.Result {
 		*bodies++
@@ -88,7 +88,7 @@ func cacheExpires(s *setup) {
 	if s.found(w, c.Run, "c") || s.found(w, other, "b") {
 		s.Error("a result of another step")
 	}
-	s.must(s.kept(w, c, at, "a", queue.Keep{Task: dagrun.TaskID{Step: 2}})) // over what is past
+	s.must(s.kept(w, c, at, "a", queue.Keep{Task: dagrun.TaskID{Step: 2}})) // replaces the expired result
 	if !s.found(w, c.Run, "a") {
 		s.Error("a result does not take the place of one that is too old")
 	}

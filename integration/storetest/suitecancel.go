@@ -38,7 +38,7 @@ func cancelReleased(s *setup) {
 	}
 }
 
-// cancels asks for the end of a run that no worker holds, and wants it there.
+// cancels cancels a run that no worker holds, and expects the run to end at once.
 func (s *setup) cancels(id queue.RunID) {
 	s.Helper()
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" || answer.DecidedAt.IsZero() {
@@ -120,7 +120,7 @@ func cancelWithChild(s *setup) {
 	s.cancels(id)
 }
 
-// The request for the child may still be under way when the worker is lost.
+// The worker may be lost while its request for the child run is still under way.
 func cancelOpening(s *setup) {
 	s.put(single)
 	id := s.start(parent)
@@ -175,7 +175,7 @@ func cancelThenRetry(s *setup) {
 	s.same("starts", started, []string{"a/1", "b"})
 }
 
-// successor takes the place of a worker that is lost with its run, and does not claim that.
+// successor returns a worker that replaces the lost one and does not claim the lost worker's run.
 func (s *setup) successor(lost Session, id queue.RunID) Session {
 	s.Helper()
 	next := s.worker(replacing(lost))

@@ -237,7 +237,7 @@ func claimOrder(s *setup) {
 func pausedIsNotClaimed(s *setup) {
 	s.put(single)
 	w := s.worker()
-	s.idle(w, "there is nothing") // so that it knows how things were
+	s.idle(w, "there is nothing") // so that the worker knows the state before the pauses
 	yes, no := true, false
 	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &yes}))
 	id := s.enqueue(queue.Request{DAG: "single"})
@@ -273,7 +273,7 @@ func begunGoesOn(s *setup) {
 	}
 }
 
-// A takeover, an approval and a cancel do not wait until the queue goes on.
+// Neither a takeover nor an approval nor a cancel waits until a paused queue goes on.
 func begunInPausedQueue(s *setup) {
 	for limit := range 3 {
 		yes, no, most := true, false, 2*(limit%2)
@@ -307,7 +307,7 @@ func begunInPausedQueue(s *setup) {
 		if c.Run != fresh {
 			s.Errorf("claimed run %d, not %d", c.Run, fresh)
 		}
-		s.drive(w, c, Behaviour{}) // it parks
+		s.drive(w, c, Behaviour{}) // the run parks
 		s.must(w.Close(s.Context()))
 		s.must(next.Close(s.Context()))
 	}

@@ -26,7 +26,7 @@ var commitPromises = []promise{
 	{"a settled result outlives its driver", settledOutlives},
 }
 
-// richRows use every field of a task's row.
+// richRows returns rows that together use every field of a task's row.
 func richRows(at dagrun.Time) []dagrun.TaskRecord {
 	return []dagrun.TaskRecord{
 		{
@@ -126,7 +126,7 @@ func itemsInOrder(s *setup) {
 	s.same("the items", shown, keys)
 }
 
-// plainRows spell JSON in one way.
+// plainRows spells the JSON of rows in one way.
 func plainRows(s *setup, rows []dagrun.TaskRecord) []dagrun.TaskRecord {
 	s.Helper()
 	plain := func(j dagrun.JSON) dagrun.JSON {
@@ -146,7 +146,7 @@ func plainRows(s *setup, rows []dagrun.TaskRecord) []dagrun.TaskRecord {
 			}
 			r.Growth = &g
 		}
-		if r.State != dagrun.TaskSucceeded { // an answer to give into the cache matters no more
+		if r.State != dagrun.TaskSucceeded { // only a task that succeeded keeps its cache key
 			r.CacheKey = ""
 		}
 		out[i] = r
@@ -168,7 +168,7 @@ func laterWins(s *setup) {
 	}
 	next := s.worker(replacing(w))
 	c = s.claimOne(next)
-	s.must(s.record(next, c, row(1, 1, dagrun.TaskSucceeded, at))) // a later drive counts anew
+	s.must(s.record(next, c, row(1, 1, dagrun.TaskSucceeded, at))) // a later drive counts Seq from 1 again
 	if got := s.tasks(id)["b"].State; got != "succeeded" {
 		s.Errorf("b is %s", got)
 	}
@@ -208,7 +208,7 @@ func inboxRefuses(s *setup) {
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Accepted || answer.ID == 0 {
 		s.Errorf("answer %+v", answer)
 	}
-	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at))) // what does not end the drive may still land
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at))) // a batch that does not end the drive may still be committed
 	done := row(0, 2, dagrun.TaskSucceeded, at)
 	s.wantError(w.Commit(s.Context(), finish(c, c.Inbox, at, done)), queue.ErrInboxMoved)
 	s.wantError(w.Commit(s.Context(), park(c, c.Inbox, 0, done)), queue.ErrInboxMoved)
@@ -249,7 +249,7 @@ func cancelWins(s *setup) {
 		ask := func() { answer, err = s.Client.Control(s.Context(), queue.Ask{Run: id, Verb: dagrun.VerbCancel}) }
 		reached := 0
 		s.drive(w, c, Behaviour{See: func(*queue.Batch) {
-			if reached++; reached == i%6+1 { // each commit has its turn, and some runs end before
+			if reached++; reached == i%6+1 { // each of the six commits in turn; some runs end before it
 				wg.Go(ask)
 			}
 		}})

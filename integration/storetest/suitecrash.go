@@ -17,12 +17,12 @@ var crashPromises = []promise{
 	{"attempts are numbered without gap, and history tells of each", historyTells},
 }
 
-// maxCrashes bounds the enumeration: a run has fewer commits.
+// maxCrashes bounds the number of commits that crashEverywhere tries. A run here has fewer.
 const maxCrashes = 40
 
 var errCrash = errors.New("the worker was killed")
 
-// crashing is a journal whose worker dies at the nth commit, before it or after it.
+// crashing is a journal with a worker that dies at the nth commit, before or after the commit is applied.
 type crashing struct {
 	Journal
 	at    int
@@ -41,13 +41,13 @@ func (c *crashing) Commit(ctx context.Context, b *queue.Batch) error {
 	}
 }
 
-// witness sees what is started, and what was recorded as succeeded by then.
+// witness sees which tasks start, and which were recorded as succeeded by then.
 type witness struct {
 	*setup
-	worker Session // the one that lives
+	worker Session // the worker that does not crash
 	run    queue.RunID
 	starts map[string]int
-	fails  string // what fails the first time
+	fails  string // the task that fails in its first attempt
 }
 
 func (w *witness) body(b Body) dagrun.Result {
@@ -61,7 +61,7 @@ func (w *witness) body(b Body) dagrun.Result {
 	return dagrun.Result{Outputs: dagrun.JSON(fmt.Sprintf(`{"by":%q}`, b.Name))}
 }
 
-// crashOnce drives a run with a crash, and once more without. It says whether the crash came.
+// crashOnce drives a run with a crash, and then once more without. It reports whether the crash happened.
 func (w *witness) crashOnce(at int, after bool) bool {
 	w.Helper()
 	doomed := w.worker
@@ -77,7 +77,7 @@ func (w *witness) crashOnce(at int, after bool) bool {
 		saved[name] = t.State == "succeeded"
 	}
 	w.takeOver()
-	if w.get(w.run).Over() { // the last commit landed
+	if w.get(w.run).Over() { // the last commit was applied
 		w.idle(w.worker, "it has ended")
 		return true
 	}
@@ -90,15 +90,15 @@ func (w *witness) crashOnce(at int, after bool) bool {
 	return true
 }
 
-// takeOver has another worker take the place of the one that crashed.
+// takeOver makes another worker replace the one that crashed.
 func (w *witness) takeOver() {
 	w.Helper()
 	next := w.setup.worker(replacing(w.worker))
-	_ = w.worker.Close(w.Context()) // its connections are needed; that it was lost is known
+	_ = w.worker.Close(w.Context()) // frees its connections; the store knows already that it was lost
 	w.worker = next
 }
 
-// crashEverywhere tries each commit until a drive gets through without a crash.
+// crashEverywhere crashes at each commit in turn, until a drive ends without a crash.
 func crashEverywhere(s *setup, ready func(*witness)) {
 	s.Helper()
 	w, crashes := &witness{setup: s, worker: s.worker()}, 0

@@ -59,7 +59,7 @@ func silentIsLost(s *setup) {
 
 func renewedIsKept(s *setup) {
 	s.start(chain)
-	ttl := 4 * s.TTL // so that a busy machine does not pass for silence
+	ttl := 4 * s.TTL // a worker on a busy machine must not look silent
 	a, b := s.worker(func(w *queue.Worker) { w.TTL = ttl }), s.worker()
 	c := s.claimOne(a)
 	end := moment(s.now(a)).Add(2 * ttl)
@@ -83,7 +83,7 @@ func sweepTakesOver(s *setup) {
 		s.wantClaims("before the sweep", s.poll(b, queue.Want{Slots: 1, Free: 1}).Claims)
 	}
 	asks()
-	s.now(a) // a sign of life after the look
+	s.now(a) // the worker renews after the look
 	if swept := s.sweep(b); len(swept.Lost) > 0 {
 		s.Errorf("a worker that renewed after the look is lost: %+v", swept)
 	}
@@ -118,7 +118,7 @@ func pollClaimsAlone(s *setup) {
 	if looked := s.look(b); looked.Queued != 1 {
 		s.Errorf("looked %+v, want that it queues run %d", looked, parked)
 	}
-	s.wantState(held, "running") // nobody watched its worker
+	s.wantState(held, "running") // no other worker observed its worker
 	s.wantClaims("after a look", s.claim(b, 1), parked)
 }
 
@@ -131,7 +131,7 @@ func replacesExactly(s *setup) {
 		claims[i] = s.claimOne(w)
 	}
 	next := s.worker(replacing(sessions[0]), replacing(sessions[2]), func(w *queue.Worker) {
-		w.Replaces = append(w.Replaces, uuid.New()) // gone long ago
+		w.Replaces = append(w.Replaces, uuid.New()) // ids of workers that do not exist
 	})
 	var again []queue.RunID
 	for _, c := range s.claim(next, 2) {

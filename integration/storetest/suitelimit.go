@@ -73,7 +73,7 @@ func laterLimit(s *setup) {
 		s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	}
 	for range ids {
-		c := s.claimInTurns(w) // sweeps clear the way for what a limit found in a lane of other DAGs
+		c := s.claimInTurns(w) // sweeps are needed, because the new limit found these runs in a lane that other DAGs share
 		s.idle(w, "one is active")
 		s.drive(w, c, Behaviour{})
 	}
@@ -171,7 +171,7 @@ func limitedAndOpen(s *setup) {
 			s.look(w)
 			n[s.claimOne(w).Queue]++
 		}
-		low, least, most := open, 1, polls/queue.TurnEvery // of polls that ask for the oldest; of each of two that rank alike, half
+		low, least, most := open, 1, polls/queue.TurnEvery // the lower queue gets the fair polls; at equal rank each gets about half
 		switch {
 		case test.open == test.limited:
 			least, most = polls/4, polls*3/4
@@ -214,7 +214,7 @@ func queueTimeout(s *setup) {
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskSucceeded, s.now(a))))
 	s.must(a.Release(s.Context(), c, false, 0))
 	s.look(other)
-	s.wantState(started, "queued") // what started once has no such deadline
+	s.wantState(started, "queued") // the deadline of the queue applies only before the first start
 	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
 		s.Errorf("driven %+v", d)
 	}

@@ -18,7 +18,7 @@ var logPromises = []promise{
 	{"the next driver knows where the log of an attempt ends whose publish is to come", logsOfPublish},
 }
 
-// chunks of the first attempt of the first step.
+// chunks returns chunks of the first attempt of the first step.
 func chunks(c *queue.Claim, at dagrun.Time, from int, texts ...string) []queue.Chunk {
 	var list []queue.Chunk
 	for i, t := range texts {
@@ -29,7 +29,7 @@ func chunks(c *queue.Claim, at dagrun.Time, from int, texts ...string) []queue.C
 	return list
 }
 
-// logged is what was stored of the first attempt of the first step.
+// logged returns the stored chunks of the first attempt of the first step.
 func (s *setup) logged(id queue.RunID) []queue.Chunk {
 	s.Helper()
 	var all []queue.Chunk
@@ -138,7 +138,7 @@ func logsLast(s *setup) {
 	b.Chunks = last
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
 	s.wantError(w.Commit(s.Context(), b), queue.ErrInboxMoved)
-	s.wantLog(id, "one") // nothing of a refused batch
+	s.wantLog(id, "one") // nothing of the refused batch was stored
 	box := s.mail(w, c)
 	b.Seen = box.Inbox
 	b.Records.Controls = []dagrun.Decision{{ID: box.Controls[0].ID, Outcome: dagrun.Refused, State: "succeeded", Message: "too late"}}
@@ -184,7 +184,7 @@ func logsSilent(s *setup) {
 	s.must(w.Commit(s.Context(), &queue.Batch{
 		Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{next}, Attempts: []dagrun.AttemptRecord{first}},
 	}))
-	end("exit") // and nothing of the second, which runs
+	end("exit") // the log of the second attempt has no end yet, since that attempt runs
 	done := row(0, 5, dagrun.TaskSucceeded, at)
 	done.Attempt, done.FinishedAt = 2, at
 	s.must(w.Commit(s.Context(), finish(c, c.Inbox, at, done)))

@@ -67,9 +67,9 @@ func ownInTurn(s *setup) {
 	c := s.claimOne(other)
 	s.idle(w, "one is active")
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "few", Paused: &yes}))
-	s.drive(other, c, Behaviour{}) // it parks
+	s.drive(other, c, Behaviour{}) // the run parks
 	s.ask(approve(first, "gate"))
-	s.drive(other, s.claimOne(other), Behaviour{}) // what has begun goes on, though its DAG is paused
+	s.drive(other, s.claimOne(other), Behaviour{}) // a run that has begun goes on, though its DAG is paused
 	s.idle(w, "its DAG is paused again")
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "few", Paused: &no}))
 	if c := s.claimOne(w); c.Run != second {

@@ -41,7 +41,7 @@ func refusedIsWritten(s *setup) {
 	if got, want := stats.Failing.Cause(), "disk full, 53100"; got != want {
 		s.Errorf("the cause is %q, not %q", got, want)
 	}
-	s.now(w) // a renewal is answered
+	s.now(w) // a renewal is answered meanwhile
 	s.idle(w, "nothing else is queued")
 	select {
 	case err := <-done:

@@ -14,12 +14,12 @@ var schedulePromises = []promise{
 	{"a schedule whose runs fail in a row pauses", schedulePauses},
 }
 
-// ticking is a DAG whose schedule, called often, fires each second.
+// ticking returns a DAG with the schedule "often", which fires each second.
 func ticking(settings string) string {
 	return "name: ticking\nschedule: {name: often, every: 1s" + settings + "}\nsteps: [{id: a, run: \"true\"}]\n"
 }
 
-// attend does what is due on the agenda where a look says that something is, as a worker does, and returns what was decided.
+// attend looks and, if the look asks for it, attends to the agenda, as a worker does. It returns the decisions.
 func (s *setup) attend(w Session) (decided []queue.Decision) {
 	s.Helper()
 	for more := s.look(w).Attend; more; {
@@ -30,7 +30,7 @@ func (s *setup) attend(w Session) (decided []queue.Decision) {
 	return decided
 }
 
-// fired attends until a run of a schedule can be claimed, and returns it with what was decided until then.
+// fired attends until a run of a schedule can be claimed. It returns the claim and the decisions until then.
 func (s *setup) fired(w Session) (c *queue.Claim, decided []queue.Decision) {
 	s.Helper()
 	s.until("a schedule fires", func() bool {
@@ -43,7 +43,7 @@ func (s *setup) fired(w Session) (c *queue.Claim, decided []queue.Decision) {
 	return c, decided
 }
 
-// outcomes counts fire times by what became of them.
+// outcomes counts fire times by their outcome.
 func outcomes(decided []queue.Decision) map[string]int {
 	n := map[string]int{}
 	for _, d := range decided {
@@ -97,7 +97,8 @@ func scheduleSkips(s *setup) {
 	}
 }
 
-// Without the end of a run, what it holds back is looked at once a minute, by the clock of the store.
+// Unless a run ends before, a schedule looks once a minute, by the clock of the store, at the fire times that it holds
+// back.
 func scheduleHeldBack(s *setup) {
 	w := s.worker()
 	s.put(ticking(", overlap_policy: latest"))

@@ -40,7 +40,7 @@ var sharePromises = []promise{
 	{"a worker that leaves slots for its next poll still has room", roomLeft},
 }
 
-// giveBack claims the next run, and gives it back before anything of it was committed.
+// giveBack claims the next run, and gives it back before anything was committed under the claim.
 func (s *setup) giveBack(w Session, id queue.RunID, waits bool) {
 	s.Helper()
 	c := s.claimOne(w)
@@ -173,13 +173,13 @@ func releasedBegun(s *setup) {
 	if !c.Begun {
 		s.Error("it had begun")
 	}
-	s.must(w.Release(s.Context(), c, true, 0)) // of this drive nothing was committed
+	s.must(w.Release(s.Context(), c, true, 0)) // nothing of this drive was committed
 	if r := s.get(id); r.StartedAt.IsZero() {
 		s.Error("it has begun no more")
 	}
 }
 
-// rouses wants a worker without a free slot to claim a run.
+// rouses expects a worker without a free slot to claim a run.
 func (s *setup) rouses(id queue.RunID) {
 	s.Helper()
 	w := s.worker()
@@ -198,7 +198,7 @@ func rousedByControl(s *setup) {
 	id := s.start("name: gate\nsteps: [{id: a, action: approval}]\n")
 	w := s.worker()
 	s.drive(w, s.claimOne(w), Behaviour{})
-	s.enqueue(queue.Request{DAG: "gate"}) // which waits for a slot
+	s.enqueue(queue.Request{DAG: "gate"}) // this run waits for a slot
 	s.ask(approve(id, "a"))
 	s.rouses(id)
 }
@@ -266,7 +266,7 @@ func rousedByDrain(s *setup) {
 	}
 }
 
-// drained is a batch that gives a run back to the queue.
+// drained returns a batch that gives a run back to the queue.
 func drained(c *queue.Claim, leave dagrun.Leave) *queue.Batch {
 	rec := driven(c)
 	rec.State, rec.WakeAt = dagrun.RunQueued, leave.WakeAt
@@ -319,7 +319,7 @@ func rousedBehindLimit(s *setup) {
 	s.wantClaims("with a free slot", s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims, fresh)
 }
 
-// hears waits for the word that there are runs.
+// hears waits until a worker is notified of runs.
 func (s *setup) hears(w Session) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -333,7 +333,7 @@ func (s *setup) hears(w Session) {
 	}
 }
 
-// listens has a worker hear something, so that it misses nothing from then on.
+// listens makes a worker hear one notification, so that it misses none from then on.
 func (s *setup) listens(w Session) {
 	s.Helper()
 	id := s.enqueue(queue.Request{DAG: "single"})
@@ -350,7 +350,7 @@ func (s *setup) listens(w Session) {
 	}
 }
 
-// The slot that ends there before its next poll would go to what ranks below.
+// The slot that ends on the worker before its next poll would go to a task of lower priority.
 func toldOfRank(s *setup) {
 	s.put(single)
 	w := s.worker()
@@ -398,7 +398,7 @@ func sharedLanes(s *setup) {
 	s.wantShared("where the other worker drains", s.seesOthers(w, narrow), narrow, false)
 }
 
-// laneOf has a run of the DAG be over, and returns its lane.
+// laneOf ends a run of the DAG and returns its lane.
 func (s *setup) laneOf(w Session, dag string) int {
 	s.Helper()
 	s.enqueue(queue.Request{DAG: dag})
@@ -513,14 +513,15 @@ func unfitAlone(s *setup) {
 	}
 }
 
-// tells has a worker say why it claims nothing; "": it claims.
+// tells makes a worker report why it claims nothing; "": it claims.
 func (s *setup) tells(w Session, unfit string) {
 	s.Helper()
 	_, err := w.Renew(s.Context(), queue.Vitals{Unfit: unfit, Since: time.Now()})
 	s.must(err)
 }
 
-// seesOthers has a worker without a free slot look at the others, by the lanes that a poll knows. Its runs in some lanes wait for slots.
+// seesOthers makes a worker without a free slot look at the other workers, with runs that wait for slots in the given
+// lanes.
 func (s *setup) seesOthers(w Session, lanes ...int) queue.Looked {
 	s.Helper()
 	s.poll(w, queue.Want{})

@@ -16,15 +16,15 @@ const (
 	walkDAGs      = 4
 	walkDAGsNight = 60
 	walkRuns      = 10 // of each DAG
-	walkTurns     = 5  // between which the runs are driven
+	walkTurns     = 5  // rounds of requests; between them the runs are driven
 )
 
-// walk makes DAGs with approvals at random, and has the owner of runs ask for anything.
+// walk makes random DAGs with approvals, and makes the owner of the runs send any request.
 type walk struct {
 	*office
 	*rand.Rand
 	behind map[string]bool // steps behind an approval that the owner may not decide
-	gates  map[string]bool // the steps that are approvals, or that one may replace: whether of somebody else's
+	gates  map[string]bool // steps that are approvals or may be replaced by one; true: the approval names another user
 	asked  map[queue.RunID][]string
 }
 
@@ -32,7 +32,7 @@ func (w *walk) chance(of int) bool { return w.IntN(of) == 0 }
 
 func oneOf[T any](w *walk, from ...T) T { return from[w.IntN(len(from))] }
 
-// dag is a file with up to seven steps.
+// dag returns the file of a DAG with up to seven steps.
 func (w *walk) dag(name string) string {
 	w.behind, w.gates = map[string]bool{}, map[string]bool{}
 	var b strings.Builder
@@ -68,7 +68,7 @@ func (w *walk) step(i int) []string {
 	return fields
 }
 
-// body is an approval of somebody's, a wait without end, or a program.
+// body returns an approval, a wait without end, or a program.
 func (w *walk) body(id string, i int) []string {
 	approver := oneOf(w, "boss", "boss", "owner")
 	approval := fmt.Sprintf("action: approval, with: {approvers: [%s]}", w.role(approver))
@@ -93,7 +93,7 @@ var walkRequests = []string{
 	"pause($1)", "resume($1)", "cancel($1)", "cancel($1, now => true)",
 }
 
-// asks has the owner ask something of a run.
+// asks sends a request of the owner to a run.
 func (w *walk) asks(run queue.RunID) {
 	request := oneOf(w, walkRequests...)
 	step := oneOf(w, "s%d", "s%d", "s%d", "s%d", "s%d", "s%d~1", "s%d~2", "@init")
@@ -104,7 +104,7 @@ func (w *walk) asks(run queue.RunID) {
 	w.asked[run] = append(w.asked[run], fmt.Sprintf("%s %v: %q", request, args[1:], w.says("owner", request, args...)))
 }
 
-// begin makes a run, perhaps with a result that was handed in, perhaps paused.
+// begin makes a run. Some runs get a precomputed result or start paused.
 func (w *walk) begin(dag string) (run queue.RunID) {
 	w.Helper()
 	given := fmt.Sprintf(`{"s%d": {"outputs": {"v": "x"}}}`, w.IntN(8))
@@ -117,7 +117,7 @@ func (w *walk) begin(dag string) (run queue.RunID) {
 	return run
 }
 
-// steps are those of which something ran, in a run.
+// steps returns the steps of a run of which something ran.
 func (w *walk) steps(run queue.RunID) (steps []string) {
 	for _, task := range w.ran[run] {
 		step, _, _ := strings.Cut(task, "/")
@@ -127,18 +127,18 @@ func (w *walk) steps(run queue.RunID) (steps []string) {
 	return steps
 }
 
-// unasked are the steps that run though nobody marks or retries anything, and whatever the owner says to its own approvals.
+// unasked returns the steps that run without any mark or retry, whatever the owner decides about its own approvals.
 func (w *walk) unasked(dag string) (steps []string) {
 	w.Helper()
 	for _, verb := range []string{"approve", "reject", ""} {
 		run := w.enqueue("owner", dag)
 		w.drive()
-		const rounds = 4 // a decision may bring up the next approval
+		const rounds = 4 // a decision may lead to the next approval
 		for range rounds {
 			granted := false
 			for _, step := range slices.Sorted(maps.Keys(w.gates)) { // no other step has an approval
 				if verb == "" || w.gates[step] {
-					continue // nothing is said, or it is somebody else's
+					continue // the owner leaves this approval open, or may not decide it
 				}
 				for _, task := range []any{nil, "a", "b"} {
 					for _, name := range []string{step, step + "~1"} {
@@ -157,8 +157,8 @@ func (w *walk) unasked(dag string) (steps []string) {
 	return steps
 }
 
-// Whatever the owner of a run asks for, in whatever order, no step runs behind the approval of somebody else that would not have
-// run there anyway.
+// Whatever the owner of a run asks for, in any order, no step runs behind another user's approval, except steps that run
+// there anyway.
 func TestSubmitter_WalksPastNoApproval(t *testing.T) {
 	t.Parallel()
 	w := &walk{office: newOffice(t), Rand: rand.New(rand.NewPCG(7, 7)), asked: map[queue.RunID][]string{}}
