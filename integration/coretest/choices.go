@@ -2,23 +2,23 @@ package coretest
 
 import "math/rand/v2"
 
-// Choices makes decisions: from a seed, or from the bytes of a fuzzer. The same source makes the same decisions.
+// Choices makes decisions from a seed or from the bytes of a fuzzer. The same source makes the same decisions.
 type Choices struct {
 	bytes  []byte
 	rng    *rand.Rand
-	prefix string // of the names of steps
+	prefix string // prefix of the names of steps
 }
 
-// Seeded decides by a pseudo-random sequence.
+// Seeded returns Choices that follow a pseudo-random sequence.
 func Seeded(seed uint64) *Choices { return &Choices{rng: rand.New(rand.NewPCG(seed, 0x0a41))} }
 
-// FromBytes decides by bytes, and takes the first of everything once they are used up.
+// FromBytes returns Choices that follow the bytes. When the bytes are used up, every decision is the first alternative.
 func FromBytes(b []byte) *Choices { return &Choices{bytes: b} }
 
-// Done says that the bytes are used up. A seed never is.
+// Done reports whether the bytes are used up. A seed never is.
 func (c *Choices) Done() bool { return c.rng == nil && len(c.bytes) == 0 }
 
-// N is from 0 to n-1.
+// N returns a number from 0 to n-1.
 func (c *Choices) N(n int) int {
 	switch {
 	case n <= 1:
@@ -33,13 +33,13 @@ func (c *Choices) N(n int) int {
 	return int(b) % n
 }
 
-// OneIn is true once in n times.
+// OneIn returns true once in n times.
 func (c *Choices) OneIn(n int) bool { return c.N(n) == n-1 }
 
-// Pick one of a list.
+// Pick returns one of a list.
 func Pick[T any](c *Choices, list ...T) T { return list[c.N(len(list))] }
 
-// Shuffled is a random order of 0 to n-1.
+// Shuffled returns the numbers 0 to n-1 in random order.
 func (c *Choices) Shuffled(n int) []int {
 	order := make([]int, n)
 	for i := range order {

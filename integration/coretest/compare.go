@@ -18,10 +18,10 @@ func (p *Pair) compareTasks() error {
 		row, ok := rows[c.ID]
 		delete(rows, c.ID)
 		if p.Model.isHandler(c) && !begun(c) && (!ok || p.Model.phase() == "") {
-			continue // it may never be part of this run
+			continue // the task may never become part of this run
 		}
 		if c.Publishing || c.PublishTries > 0 || c.Reason == "" || c.Reason == anyWords {
-			c.Reason = row.Reason // the words are free
+			c.Reason = row.Reason // the language does not fix the text of the reason
 		}
 		if want, got := p.printTask(c.TaskRecord), p.printTask(row); !ok || want != got {
 			return fmt.Errorf("task %s\n  core  %s\n  model %s", p.Model.name(c), got, want)
@@ -33,10 +33,10 @@ func (p *Pair) compareTasks() error {
 	return nil
 }
 
-// printTask is what must be the same: all of the row that the language or the contract speaks about.
+// printTask spells the part of a row that must agree: all that the language or the contract defines.
 func (p *Pair) printTask(t dagrun.TaskRecord) string {
 	if (p.Model.held() || t.ID.Step >= p.Model.plain) && t.State == dagrun.TaskReady {
-		t.State = dagrun.TaskPending // derived: nothing can come of the difference
+		t.State = dagrun.TaskPending // the state is derived, and no difference can follow from it
 	}
 	node := t.ID.Item == "" && t.ID.Alt == 0 && p.Graph.Step(t.ID.Step).Foreach != nil
 	var b strings.Builder
@@ -46,7 +46,7 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 		return b.String()
 	}
 	if strings.HasPrefix(t.Reason, "fail fast: ") {
-		t.Reason = "fail fast" // of several in one event, each may be the first
+		t.Reason = "fail fast" // if several tasks fail in one event, any of them may count as the first
 	}
 	if t.State != dagrun.TaskWaiting {
 		t.Ref = ""
@@ -82,7 +82,7 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 	return b.String()
 }
 
-// compareReady compares what is to be done.
+// compareReady compares what core and model want done.
 func (p *Pair) compareReady(ready dagrun.Ready) error {
 	for _, check := range []func(dagrun.Ready) error{p.compareWants, p.compareActions, p.compareAttempts, p.compareDecisions, p.compareEnd} {
 		if err := check(ready); err != nil {
@@ -141,7 +141,7 @@ func (p *Pair) printActions(actions []dagrun.Action) []string {
 }
 
 func (p *Pair) compareAttempts(ready dagrun.Ready) error {
-	for i, a := range p.Model.Attempts { // a skipped attempt is one or the other
+	for i, a := range p.Model.Attempts { // either of the two is right for a skipped attempt
 		for _, b := range ready.Records.Attempts {
 			if a.State == dagrun.TaskSkipped && a.ID == b.ID && a.Attempt == b.Attempt {
 				p.Model.Attempts[i].State = b.State
@@ -160,7 +160,7 @@ func (p *Pair) compareAttempts(ready dagrun.Ready) error {
 	for _, a := range slices.Concat(ready.Records.Attempts, p.Model.Attempts) {
 		kept = append(kept, p.Kept.Attempts[Try{a.ID, a.Attempt}])
 	}
-	old := show(kept) // what is stored may come again
+	old := show(kept) // the core may send a stored row again
 	again := func(s string) bool { return slices.Contains(old, s) }
 	core := slices.DeleteFunc(show(ready.Records.Attempts), again)
 	return same("attempts", core, slices.DeleteFunc(show(p.Model.Attempts), again))
@@ -205,7 +205,7 @@ func (p *Pair) compareEnd(ready dagrun.Ready) error {
 	return nil
 }
 
-// compareRun compares the run's row as it will be kept.
+// compareRun compares the run's row as it will be stored.
 func (p *Pair) compareRun(ready dagrun.Ready) error {
 	if !p.begun {
 		return nil
@@ -216,7 +216,7 @@ func (p *Pair) compareRun(ready dagrun.Ready) error {
 	}
 	show := func(r dagrun.RunRecord) string {
 		if !p.Model.timeoutCounts() {
-			r.Deadline = 0 // it has no say any more
+			r.Deadline = 0 // the deadline has no effect any more
 		}
 		return fmt.Sprintf("%s gen=%d ending=%s paused=%q started=%d deadline=%d left=%d wake=%d",
 			r.State, r.Generation, r.Ending, r.PausedBy, r.StartedAt, r.Deadline, r.Left, r.WakeAt)
@@ -227,7 +227,7 @@ func (p *Pair) compareRun(ready dagrun.Ready) error {
 	return p.compareCounts(core.Counts, ready)
 }
 
-// leftOut finds the handlers that have a row and had no turn: the last batch of a run ends these rows, too.
+// leftOut returns the handlers that have a row and had no turn. The last batch of a run ends these rows, too.
 func (p *Pair) leftOut(ready dagrun.Ready) (ids []dagrun.TaskID) {
 	for _, c := range p.Model.sorted() {
 		_, kept := p.Kept.Tasks[c.ID]

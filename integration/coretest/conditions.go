@@ -7,28 +7,28 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Cond is a condition made by hand.
+// Cond is a condition that a test builds by hand.
 type Cond struct {
 	Says  string
 	Holds func(dagrun.Scope) (bool, error)
 }
 
-// Eval is the condition.
+// Eval evaluates the condition.
 func (c Cond) Eval(s dagrun.Scope) (bool, error) { return c.Holds(s) }
 
-// String is how it reads.
+// String returns the text of the condition.
 func (c Cond) String() string { return c.Says }
 
 var errCondition = errors.New("no such thing")
 
-// Conditions that look at nothing.
+// Conditions that ignore their scope.
 var (
 	True  = Cond{"true", func(dagrun.Scope) (bool, error) { return true, nil }}
 	False = Cond{"false", func(dagrun.Scope) (bool, error) { return false, nil }}
 	Wrong = Cond{"wrong", func(dagrun.Scope) (bool, error) { return false, errCondition }}
 )
 
-// StepIs holds when a step is in a state, and is an error when there is no such step.
+// StepIs holds when a step is in a state. It fails with an error when there is no such step.
 func StepIs(step string, state dagrun.State) Cond {
 	return Cond{fmt.Sprintf("%s is %s", step, state), func(s dagrun.Scope) (bool, error) {
 		v, ok := s.Step(step)
@@ -51,7 +51,7 @@ func SomeItem(step string, state dagrun.State) Cond {
 	}}
 }
 
-// ItemIsNot holds for every item but one.
+// ItemIsNot holds for every item except the one with this key.
 func ItemIsNot(key string) Cond {
 	return Cond{"item is not " + key, func(s dagrun.Scope) (bool, error) {
 		it, ok := s.Item()
@@ -81,7 +81,7 @@ func FailedAs(kind dagrun.FailureKind) Cond {
 	}}
 }
 
-// RunIs holds when the verdict so far is a state: for handlers.
+// RunIs holds when the verdict so far is this state. It is meant for handlers.
 func RunIs(state dagrun.RunState) Cond {
 	return Cond{"run is " + state.String(), func(s dagrun.Scope) (bool, error) { return s.Run().State == state, nil }}
 }
@@ -89,7 +89,7 @@ func RunIs(state dagrun.RunState) Cond {
 // Keys expands to items with these keys.
 type Keys []string
 
-// Expand gives the items.
+// Expand returns the items.
 func (k Keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {
 	var items []dagrun.Item
 	for _, key := range k {
@@ -101,13 +101,13 @@ func (k Keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {
 // NoItems fails to expand.
 type NoItems struct{}
 
-// Expand is an error.
+// Expand returns an error.
 func (NoItems) Expand(dagrun.Scope) ([]dagrun.Item, error) { return nil, errCondition }
 
-// Key is a text that is always the same; "" is an error.
+// Key is a constant text; "" is an error.
 type Key string
 
-// Text is the key.
+// Text returns the key.
 func (k Key) Text(dagrun.Scope) (string, error) {
 	if k == "" {
 		return "", errCondition
@@ -115,10 +115,10 @@ func (k Key) Text(dagrun.Scope) (string, error) {
 	return string(k), nil
 }
 
-// Prio is a number that is always the same; one below -100 is an error.
+// Prio is a constant number; a number below -100 is an error.
 type Prio int
 
-// Number is the priority.
+// Number returns the priority.
 func (p Prio) Number(dagrun.Scope) (int, error) {
 	if p < -100 {
 		return 0, errCondition

@@ -2,8 +2,7 @@ package coretest
 
 import "testing"
 
-// FuzzCore reads bytes as choices: of a graph, and of what happens to it. Core and model must agree, and the run must
-// come to an end.
+// FuzzCore reads bytes as choices of a graph and of its history. Core and model must agree, and the run must end.
 func FuzzCore(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -11,7 +11,7 @@ type Features struct {
 	Rules, Edges, Growth, Errors, Waits, Handlers, Limits, Conditions, Cache, Publish bool
 }
 
-// AllFeatures uses everything.
+// AllFeatures allows every feature.
 var AllFeatures = Features{true, true, true, true, true, true, true, true, true, true}
 
 func someFeatures(c *Choices) Features {
@@ -22,7 +22,7 @@ func someFeatures(c *Choices) Features {
 	return Features{f(), f(), f(), f(), f(), f(), f(), f(), f(), f()}
 }
 
-// RandomSpec is a graph of up to size steps. Its parents may come after their children in the list.
+// RandomSpec returns a graph of up to size steps. A step may stand before its parents in the list.
 func RandomSpec(c *Choices, size int) (dagrun.Spec, dagrun.Options) {
 	f := someFeatures(c)
 	n := 1 + c.N(size)
@@ -70,7 +70,7 @@ func stepName(i int) string { return fmt.Sprintf("s%d", i) }
 
 func (c *Choices) stepName(i int) string { return c.prefix + stepName(i) }
 
-// The shapes: who depends on whom, by place in a topological order.
+// The shapes decide which step depends on which, by place in a topological order.
 
 func shape(n int, is func(child, parent int) bool) [][]bool {
 	edges := make([][]bool, n)
@@ -118,7 +118,7 @@ func edgeState(c *Choices, f Features) dagrun.EdgeState {
 	return dagrun.EdgeState(c.N(3))
 }
 
-// randomStep is a body with all that can be said about one. Replacements of replacements end at some depth.
+// randomStep returns a step with random settings. Replacements nest only up to a limit.
 func randomStep(c *Choices, f Features, depth int) dagrun.Step {
 	var s dagrun.Step
 	if f.Waits && c.OneIn(3) {
@@ -198,7 +198,7 @@ func foreach(c *Choices, s *dagrun.Step) {
 	s.Foreach.Items = Pick[dagrun.Expander](c, Keys{"x", "y"}, Keys{"x"}, Keys{"z", "y", "x"}, Keys{}, Keys{"x", "x"}, NoItems{})
 }
 
-// randomWhen looks only at what cannot change while the step is judged.
+// randomWhen returns a condition that looks only at what cannot change while the step is judged.
 func randomWhen(c *Choices, s *dagrun.Step) dagrun.Condition {
 	if s.Foreach != nil && c.OneIn(2) {
 		s.WhenPerItem = true
@@ -213,8 +213,8 @@ func randomWhen(c *Choices, s *dagrun.Step) dagrun.Condition {
 	return Pick(c, True, False, True, Wrong)
 }
 
-// noInstantFailures takes out what fails without a body where fail_fast is on: which of two such tasks is the first
-// within one event is free.
+// noInstantFailures removes failures without a body from graphs with fail_fast, because the language does not say which
+// of two such failures in one event is the first.
 func noInstantFailures(spec *dagrun.Spec) {
 	for i := range spec.Steps {
 		s := &spec.Steps[i]
@@ -255,7 +255,7 @@ func addHandlers(c *Choices, f Features, spec *dagrun.Spec) {
 	}
 }
 
-// randomResult is how a body may end.
+// randomResult returns one of the ways in which a body may end.
 func randomResult(c *Choices) dagrun.Result {
 	if c.OneIn(2) {
 		return dagrun.Result{Outputs: Pick(c, dagrun.JSON(""), `{"n":1}`), HasExit: true}

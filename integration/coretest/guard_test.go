@@ -8,8 +8,9 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// TestGuards_NobodyLeadsPastAnApproval plays histories in which nobody who marks or retries may decide an approval. As long as an
-// approval has not succeeded, nothing is under way behind it: wherever all steps behind it wait for the success of their parents.
+// TestGuards_NobodyLeadsPastAnApproval plays histories in which no user that marks or retries may decide an approval. As
+// long as an approval has not succeeded, no step behind it may be under way, provided that all steps behind it wait for
+// the success of their parents.
 func TestGuards_NobodyLeadsPastAnApproval(t *testing.T) {
 	t.Parallel()
 	seen := 0

@@ -15,16 +15,16 @@ type Kept struct {
 	Tasks    map[dagrun.TaskID]dagrun.TaskRecord
 	Attempts map[Try]dagrun.AttemptRecord
 	Decided  map[int64]dagrun.Decision
-	Asked    map[dagrun.TaskID]bool // approvals whose question is open
+	Asked    map[dagrun.TaskID]bool // approvals with an open question
 }
 
-// Try names one attempt.
+// Try identifies one attempt.
 type Try struct {
 	Task    dagrun.TaskID
 	Attempt int
 }
 
-// NewKept is an empty store.
+// NewKept returns an empty store.
 func NewKept() *Kept {
 	return &Kept{
 		Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
@@ -32,7 +32,7 @@ func NewKept() *Kept {
 	}
 }
 
-// Commit keeps a whole batch.
+// Commit stores a whole batch.
 func (k *Kept) Commit(r dagrun.Records) {
 	k.CommitPrefix(r, len(r.Tasks))
 	for _, a := range r.Attempts {
@@ -46,8 +46,8 @@ func (k *Kept) Commit(r dagrun.Records) {
 	}
 }
 
-// CommitPrefix keeps the first n task rows of a batch and the attempts that go with them, as a journal that splits
-// it does before it is cut off.
+// CommitPrefix stores the first n task rows of a batch and the attempts that go with them. A journal that splits a batch
+// leaves this behind when it is interrupted.
 func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
 	for _, a := range r.Attempts {
 		if slices.ContainsFunc(r.Tasks[:n], func(t dagrun.TaskRecord) bool { return t.ID == a.ID }) {
@@ -64,12 +64,12 @@ func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
 	}
 }
 
-// misasked finds an approval that waits without a question, or a question that nobody waits for.
+// misasked returns an error if an approval waits without a question, or a question is open for a task that does not wait.
 func (k *Kept) misasked(r *dagrun.Run) error {
 	for id, t := range k.Tasks {
 		step := r.Spec(id)
 		if step == nil {
-			continue // a row of what has not grown again
+			continue // the row of an earlier expansion: the task is not in the run now
 		}
 		if waits := t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && step.Body == dagrun.BodyApproval; waits != k.Asked[id] {
 			return fmt.Errorf("task %+v is %s, and its question is open: %v", id, t.State, k.Asked[id])
@@ -78,7 +78,7 @@ func (k *Kept) misasked(r *dagrun.Run) error {
 	return nil
 }
 
-// toldTwice finds an attempt that a row says succeeded, and that is recorded as superseded too.
+// toldTwice returns an error if a row says that an attempt succeeded, and the attempt is also recorded as superseded.
 func (k *Kept) toldTwice() error {
 	for id, t := range k.Tasks {
 		if a, ok := k.Attempts[Try{id, t.Attempt}]; ok && t.State == dagrun.TaskSucceeded && t.AttemptAt != 0 && a.State == t.State {
@@ -88,7 +88,7 @@ func (k *Kept) toldTwice() error {
 	return nil
 }
 
-// Saved is what Restore gets.
+// Saved returns what Restore needs.
 func (k *Kept) Saved() dagrun.Saved {
 	return dagrun.Saved{Run: k.Run, Tasks: slices.SortedFunc(maps.Values(k.Tasks), func(a, b dagrun.TaskRecord) int {
 		return cmp.Or(cmp.Compare(b.ID.Step, a.ID.Step), cmp.Compare(b.ID.Item, a.ID.Item), cmp.Compare(a.ID.Alt, b.ID.Alt))

@@ -12,10 +12,11 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// metamorphicSeeds is how many histories are played again, each in several ways.
+// metamorphicSeeds returns how many histories are played again, each in several ways.
 func metamorphicSeeds() uint64 { return uint64(*histories) / 8 }
 
-// TestReady_SameEventsSameOutcome wants the same decisions to the last byte from the same events, reasons and delays included.
+// TestReady_SameEventsSameOutcome plays the same events again. The decisions must be the same to the last byte, reasons
+// and delays included.
 func TestReady_SameEventsSameOutcome(t *testing.T) {
 	t.Parallel()
 	for seed := range metamorphicSeeds() {
@@ -44,14 +45,14 @@ func TestReady_SameEventsSameOutcome(t *testing.T) {
 	}
 }
 
-// TestRestore_ChangesNothing loads a run after every commit, and wants every row as the living run has it.
+// TestRestore_ChangesNothing loads a run after every commit. Every row must be as in the core that was not restored.
 func TestRestore_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range metamorphicSeeds() {
 		p := playOf(t, seed)
 		err := p.each(func() error {
 			if ready, _ := p.Core.Ready(); ready.Leave != nil {
-				return nil // or it would never do anything but park
+				return nil // else the run would only park, again and again
 			}
 			if err := p.commit(); err != nil || p.Core.Over() {
 				return err
@@ -64,7 +65,7 @@ func TestRestore_ChangesNothing(t *testing.T) {
 	}
 }
 
-// sameAfterRestore compares stored rows; what is pending or ready is derived anew at EvBegin.
+// sameAfterRestore compares stored rows. Whether a task is pending or ready is derived anew at EvBegin.
 func (p *Play) sameAfterRestore() error {
 	restored, err := dagrun.Restore(p.Graph, p.Opts, p.Kept.Saved())
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *Play) sameAfterRestore() error {
 	return nil
 }
 
-// TestEarlyTick_ChangesNothing steps a tick that comes before anything is due.
+// TestEarlyTick_ChangesNothing steps a tick before any timer is due.
 func TestEarlyTick_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range metamorphicSeeds() {
@@ -124,13 +125,13 @@ func TestOrderAndNames_ChangeNothing(t *testing.T) {
 	}
 }
 
-// replayRenamed gives the moves of a history to a core whose steps are shuffled and renamed.
+// replayRenamed plays the moves of a history on a core that has the same steps in another order and under other names.
 func replayRenamed(seed uint64, p *Play) error {
 	c := Seeded(seed)
 	c.prefix = "other-"
 	spec, opts := unlimited(RandomSpec(c, 6))
 	order := Seeded(seed + 1).Shuffled(len(spec.Steps))
-	place := make([]int, len(p.Spec.Steps)+len(p.Spec.Handlers)) // of a step of p in the other spec
+	place := make([]int, len(p.Spec.Steps)+len(p.Spec.Handlers)) // place in the other spec of each step of p
 	shuffled := make([]dagrun.Step, len(order))
 	for i := range place {
 		place[i] = i
@@ -194,7 +195,8 @@ func sameEnds(p *Play, other *Kept, place []int) error {
 	return nil
 }
 
-// playOf is a history without crash, retry or limits: places in a queue follow the order of the graph.
+// playOf returns a history without crash, retry or limits. Without these, places in a queue follow the order of the
+// graph.
 func playOf(t *testing.T, seed uint64) *Play {
 	t.Helper()
 	c := Seeded(seed)

@@ -9,11 +9,11 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Model is the reference: the same events in, the same states out. Its state is a map of cells, each the row of a
-// task and what this drive alone knows about it.
+// Model is the reference: the same events in, the same states out. Its state is a map of cells, each with the row of a
+// task and the facts that only this drive knows.
 type Model struct {
-	steps []dagrun.Step // handlers after the steps
-	plain int           // how many are steps
+	steps []dagrun.Step // the steps, then the handlers
+	plain int           // how many of them are steps
 	spec  dagrun.Spec
 	opts  dagrun.Options
 
@@ -21,10 +21,10 @@ type Model struct {
 	run    dagrun.RunRecord
 	cells  map[dagrun.TaskID]*cell
 	begun  bool
-	left   bool // Advance was called with a verdict or a leave on the table
+	left   bool // Advance was called after a verdict or a leave was proposed
 	drain  bool
-	asked  map[int64]bool                      // controls decided in this drive
-	giveUp string                              // the drive limit, until EvBegin
+	asked  map[int64]bool                      // ids of the controls decided in this drive
+	giveUp string                              // why the drive limit ends the run, until EvBegin
 	shelf  map[dagrun.TaskID]dagrun.TaskRecord // rows of tasks that are not in the run now
 
 	// What happened since the last Advance.
@@ -37,18 +37,18 @@ type Model struct {
 type cell struct {
 	dagrun.TaskRecord
 	step      *dagrun.Step
-	stored    bool        // it came from a row
-	since     dagrun.Time // ready since
-	cleared   bool        // ready: when, precomputed and cache are behind it
-	probing   bool        // ready: the cache was asked
+	stored    bool        // the cell was loaded from a row
+	since     dagrun.Time // when the task became ready
+	cleared   bool        // ready: when, precomputed and cache were asked
+	probing   bool        // ready: the cache was asked and has not answered
 	offered   bool        // ready, or finishing: a want is out
 	published bool        // finishing: the publish is under way
-	late      bool        // finishing: the publish was told to end
+	late      bool        // finishing: the publish was asked to end
 	opening   bool        // waiting: ActOpen is not answered
 	answered  bool        // waiting: ActOpen was answered in this drive
-	started   bool        // running: the body said so
-	gone      bool        // the body has ended, whatever came of it
-	killAt    dagrun.Time // running: its timeout, once it started
+	started   bool        // running: the body reported its start
+	gone      bool        // the body has ended, with any result
+	killAt    dagrun.Time // running: when its timeout kills it; 0 until it has started
 	settled   *dagrun.Result
 }
 
@@ -91,8 +91,8 @@ func RestoreModel(spec dagrun.Spec, opts dagrun.Options, saved dagrun.Saved) *Mo
 	return m
 }
 
-// load takes over the row of a cell that exists, then what it grew to. A row older than what it grew from is not of
-// this growth: only the number of its attempt counts.
+// load fills a cell from its row, then the cells that a foreach step expanded to. A row older than the expansion that it
+// would belong to is from an earlier expansion: only its attempt number counts.
 func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord, grownIn int) {
 	row, ok := rows[id]
 	if !ok {
@@ -113,7 +113,7 @@ func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord,
 	}
 }
 
-// sprout adds the cells that a growth stands for.
+// sprout adds the cells that a step expanded to.
 func (m *Model) sprout(c *cell) []dagrun.TaskID {
 	var ids []dagrun.TaskID
 	if c.State == dagrun.TaskReplaced {
@@ -139,7 +139,7 @@ func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
 	if old, ok := m.shelf[id]; ok {
 		delete(m.shelf, id)
 		if old.State.Terminal() && old.Generation == m.opts.Generation {
-			c.TaskRecord = old // the commit that held its node was cut off
+			c.TaskRecord = old // the commit with the row of its step was interrupted
 		} else {
 			m.supersede(c, old)
 		}
@@ -147,13 +147,14 @@ func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
 	m.cells[id] = c
 }
 
-// supersede begins a cell anew that has a row of an earlier growth: its attempt is closed, and the numbers go on.
+// supersede starts a cell again that has a row from an earlier expansion. The old attempt is closed, and the attempt
+// numbers continue.
 func (m *Model) supersede(c *cell, old dagrun.TaskRecord) {
 	m.closeRow(&cell{TaskRecord: old})
 	c.Attempt = old.Attempt
 }
 
-// Step takes an event. An error means that nothing changed.
+// Step takes an event. If it returns an error, nothing changed.
 func (m *Model) Step(ev dagrun.Event) error {
 	if m.left {
 		return dagrun.ErrOver
@@ -172,14 +173,15 @@ func (m *Model) Step(ev dagrun.Event) error {
 	return nil
 }
 
-// Advance says that what was shown is durable and performed.
+// Advance tells the model that the records are durable and the actions performed.
 func (m *Model) Advance() {
 	leave, verdict := m.proposal()
 	m.left = leave != nil || verdict != nil
 	m.actions, m.Attempts, m.Decisions = nil, nil, nil
 }
 
-// Wanted are the actions since the last Advance, but for those that came to nothing before they could be performed.
+// Wanted returns the actions since the last Advance, without actions that became pointless before they could be
+// performed.
 func (m *Model) Wanted() []dagrun.Action {
 	return slices.DeleteFunc(slices.Clone(m.actions), func(a dagrun.Action) bool {
 		c := m.cells[a.Task]
@@ -199,7 +201,7 @@ func (m *Model) Wanted() []dagrun.Action {
 	})
 }
 
-// sorted are all cells in graph order: step, item, replacement.
+// sorted returns all cells in graph order: step, item, replacement.
 func (m *Model) sorted() []*cell {
 	return slices.SortedFunc(maps.Values(m.cells), m.order)
 }
@@ -208,7 +210,7 @@ func (m *Model) order(a, b *cell) int {
 	return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(m.index(a), m.index(b)), cmp.Compare(a.ID.Alt, b.ID.Alt))
 }
 
-// index is -1 for a step itself, else the place of the item.
+// index returns -1 for a step itself, else the place of the item.
 func (m *Model) index(c *cell) int {
 	if c.ID.Item == "" {
 		return -1
@@ -217,7 +219,7 @@ func (m *Model) index(c *cell) int {
 	return slices.IndexFunc(items, func(it dagrun.Item) bool { return it.Key == c.ID.Item })
 }
 
-// name of a task for people.
+// name returns the name of a task as people read it.
 func (m *Model) name(c *cell) string {
 	s := m.steps[c.ID.Step].Name
 	if c.ID.Item != "" {
@@ -231,13 +233,13 @@ func (m *Model) name(c *cell) string {
 
 func (m *Model) isHandler(c *cell) bool { return c.ID.Step >= m.plain }
 
-// isNode says whether the cell is a foreach step itself, not one of its items.
+// isNode reports whether the cell is a foreach step itself, not one of its items.
 func (c *cell) isNode() bool { return c.step.Foreach != nil && c.ID.Item == "" && c.ID.Alt == 0 }
 
-// grown says whether the node has items under way.
+// grown reports whether the foreach step has expanded into items.
 func (c *cell) grown() bool { return c.isNode() && c.Growth != nil }
 
-// handler finds a handler's cell by name, nil when the spec has none.
+// handler returns a handler's cell by name, nil when the spec has none.
 func (m *Model) handler(name string) *cell {
 	for i := m.plain; i < len(m.steps); i++ {
 		if m.steps[i].Name == name {
@@ -247,5 +249,5 @@ func (m *Model) handler(name string) *cell {
 	return nil
 }
 
-// node is the cell of a step itself.
+// node returns the cell of a step itself.
 func (m *Model) node(step int) *cell { return m.cells[dagrun.TaskID{Step: step}] }

@@ -39,7 +39,7 @@ func playSeed(t *testing.T, seed uint64, total *Stats) {
 	}
 }
 
-// once are histories over which core and model parted before, among more than a hundred thousand.
+// once are the seeds of histories over which core and model once disagreed, among more than a hundred thousand.
 var once = []uint64{1674, 3704, 5378, 5654, 9633, 15916, 17627, 22349, 35928, 36021, 37829, 64157, 90914, 109569}
 
 func TestModel_AgreesWhereItOnceDidNot(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// control decides a request, once.
+// control decides a request. A second request with the same id is stale.
 func (m *Model) control(ct dagrun.Control) error {
 	if m.asked[ct.ID] {
 		return dagrun.ErrStale
@@ -67,7 +67,7 @@ func (m *Model) decideRun(ct dagrun.Control) dagrun.Outcome {
 	return dagrun.Refused
 }
 
-// reopenWaits does, once a pause is lifted, what it has held back since EvBegin.
+// reopenWaits opens, after a pause, the waits that the pause held back since EvBegin.
 func (m *Model) reopenWaits() {
 	for _, c := range m.sorted() {
 		unanswered := c.NextAt == 0 && c.Ref == "" && !c.opening && !c.answered && c.step.Body != dagrun.BodyApproval
@@ -89,7 +89,7 @@ func (m *Model) pauseRun(by string) dagrun.Outcome {
 	return dagrun.Applied
 }
 
-// dependants are all steps that come after a step, near and far.
+// dependants returns all steps that depend on a step, directly or not.
 func (m *Model) dependants(step int) map[int]bool {
 	after := map[int]bool{}
 	for changed := true; changed; {
@@ -131,7 +131,7 @@ func (m *Model) cancelTask(c *cell, by string, now bool) dagrun.Outcome {
 	return dagrun.Accepted
 }
 
-// hadItsTurn says of a handler that it has begun or may begin now.
+// hadItsTurn reports whether a handler has begun or may begin now.
 func (m *Model) hadItsTurn(c *cell) bool {
 	return !m.isHandler(c) || begun(c) || (m.begun && m.isOpen(c))
 }
@@ -236,7 +236,7 @@ func (m *Model) childEnded(c *cell, ct dagrun.Control) dagrun.Outcome {
 	return dagrun.Applied
 }
 
-// stronger of two outcomes: one accepted makes all accepted, one applied makes it no refusal.
+// stronger returns the outcome for both: accepted wins over applied, applied wins over refused.
 func stronger(a, b dagrun.Outcome) dagrun.Outcome {
 	if a == dagrun.Accepted || (a == dagrun.Applied && b == dagrun.Refused) {
 		return a

@@ -8,10 +8,10 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Class is what an end means to those who depend on it: 0 while it has not ended.
+// Class is what the end of a task means to its dependants: 0 while the task has not ended.
 type Class byte
 
-// The classes of LANGUAGE: succeeded, failed, skipped, canceled.
+// The classes of the language: succeeded, failed, skipped, canceled.
 const (
 	S Class = 'S'
 	F Class = 'F'
@@ -19,7 +19,7 @@ const (
 	C Class = 'C'
 )
 
-// class of one ended task. A replaced one has none: its replacements decide.
+// class returns the class of an ended task. A replaced task has none, since its replacements decide.
 func (c *cell) class() Class {
 	switch c.State {
 	case dagrun.TaskSucceeded:
@@ -42,12 +42,12 @@ func (c *cell) class() Class {
 	return 0
 }
 
-// group is a task and its replacements.
+// group returns a task and its replacements.
 func (m *Model) group(step int, item string) []*cell {
 	return slices.DeleteFunc(m.sorted(), func(c *cell) bool { return c.ID.Step != step || c.ID.Item != item })
 }
 
-// result of a group: 0 while one of it is open.
+// result returns the class of a group, 0 while one of its tasks is open.
 func result(group []*cell) Class {
 	seen := map[Class]bool{}
 	for _, c := range group {
@@ -64,7 +64,7 @@ func result(group []*cell) Class {
 	return K
 }
 
-// allSkipped says whether a settled group counts as skipped.
+// allSkipped reports whether a settled group counts as skipped.
 func allSkipped(group []*cell) bool {
 	for _, c := range group {
 		if c.State != dagrun.TaskSkipped && c.State != dagrun.TaskReplaced {
@@ -74,14 +74,14 @@ func allSkipped(group []*cell) bool {
 	return true
 }
 
-// settleNodes ends all nodes whose items have ended: that belongs to the end of the last item.
+// settleNodes ends all foreach steps with items that have all ended. This belongs to the event that ends the last item.
 func (m *Model) settleNodes() {
 	for _, c := range m.sorted() {
 		m.settleNode(c)
 	}
 }
 
-// settleNode ends a foreach node whose items have all ended.
+// settleNode ends one foreach step if its items have all ended.
 func (m *Model) settleNode(node *cell) bool {
 	if !node.grown() || node.State != dagrun.TaskRunning {
 		return false
@@ -114,7 +114,7 @@ func (m *Model) settleNode(node *cell) bool {
 	return true
 }
 
-// contribution is what an edge tells its child now, 0 for nothing yet.
+// contribution returns the class that an edge passes on to its child now, 0 for none yet.
 func (m *Model) contribution(e dagrun.Edge) Class {
 	group := m.group(m.stepIndex(e.Step), "")
 	switch {
@@ -126,7 +126,7 @@ func (m *Model) contribution(e dagrun.Edge) Class {
 	return result(group)
 }
 
-// finishing says whether nothing but publishing is left in a group, and nothing in it went wrong.
+// finishing reports whether only a publish is left in a group, and no task in it went wrong.
 func finishing(group []*cell) bool {
 	some := false
 	for _, c := range group {
@@ -145,18 +145,18 @@ func (m *Model) stepIndex(name string) int {
 	return slices.IndexFunc(m.steps, func(s dagrun.Step) bool { return s.Name == name })
 }
 
-// Judgement of a trigger rule.
+// Judgement is the answer of a trigger rule.
 type Judgement int
 
-// What a rule can say.
+// What a rule can answer.
 const (
 	Undecided Judgement = iota
 	Runs
 	Skips
-	Fails // upstream_failed
+	Fails // the task ends as upstream_failed
 )
 
-// Judge asks a trigger rule about the classes of the parents; 0 stands for one that has not shown anything.
+// Judge applies a trigger rule to the classes of the parents; 0 stands for a parent that contributes nothing yet.
 func Judge(rule dagrun.Rule, parents []Class) Judgement {
 	n := map[Class]int{}
 	for _, p := range parents {
@@ -191,7 +191,7 @@ func Judge(rule dagrun.Rule, parents []Class) Judgement {
 	return Skips
 }
 
-// judge the edges of a cell. Items and replacements have none.
+// judge applies the trigger rule of a cell to its edges. Items and replacements have no edges.
 func (m *Model) judge(c *cell) (Judgement, string) {
 	if c.ID.Item != "" || c.ID.Alt > 0 || m.isHandler(c) {
 		return Runs, ""

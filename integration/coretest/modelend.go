@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// end gives a task its last state of this generation, then lets fail_fast have its say.
+// end gives a task its last state of this generation, and then applies fail_fast.
 func (m *Model) end(c *cell, state dagrun.State, reason string) {
 	m.unready(c)
 	c.State, c.Reason, c.FinishedAt, c.Generation = state, reason, m.now, m.run.Generation
@@ -30,7 +30,7 @@ func (m *Model) end(c *cell, state dagrun.State, reason string) {
 	}
 }
 
-// endingReason is what is said of the tasks that an ending of the run ends.
+// endingReason returns the reason for the tasks that an ending of the run ends.
 func (m *Model) endingReason() string {
 	switch m.run.Ending {
 	case dagrun.EndingFailFast:
@@ -63,9 +63,9 @@ func (m *Model) failFast(c *cell) {
 	}
 }
 
-// bodyEnds is "when a body ends" of LANGUAGE, from the top.
+// bodyEnds follows the section "when a body ends" of the language, from the top.
 func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
-	if r.Settled && r.Kind == dagrun.KindNone && r.SnoozeUntil == 0 { // committed: nothing that was asked undoes it
+	if r.Settled && r.Kind == dagrun.KindNone && r.SnoozeUntil == 0 { // the result is committed, and no request undoes it
 		c.Request, c.RequestBy, c.Marked, c.killAt = 0, "", 0, 0
 	}
 	if m.requested(c, &r) {
@@ -76,7 +76,7 @@ func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
 		c.State, c.NextAt, c.Ref, c.Deadline = dagrun.TaskWaiting, r.SnoozeUntil, "", 0
 		return
 	}
-	if r.Unstarted { // nothing of it happened: on_lost has no say
+	if r.Unstarted { // the body never began, so on_lost does not apply
 		m.closeAttempt(c, dagrun.TaskFailed, r, r.Reason)
 		m.backToPending(c)
 		return
@@ -96,7 +96,7 @@ func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
 	}
 }
 
-// note keeps how the body ended in the row.
+// note writes how the body ended into the row.
 func (m *Model) note(c *cell, r dagrun.Result) {
 	c.Kind, c.ExitCode, c.HasExit, c.Signal = r.Kind, r.ExitCode, r.HasExit, r.Signal
 }
@@ -110,14 +110,15 @@ func (m *Model) bodySucceeded(c *cell, r dagrun.Result, how string) {
 	case frozen && m.run.Ending == dagrun.EndingTimeout:
 		m.fail(c, dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true, Reason: m.endingReason()})
 		return
-	case frozen: // a publish is a start
+	case frozen: // a publish counts as a start
 		m.end(c, dagrun.TaskCanceled, m.endingReason())
 		return
 	}
 	c.State, c.published, c.killAt, c.opening, c.NextAt, c.Deadline = dagrun.TaskFinishing, false, 0, false, 0, 0
 }
 
-// requested honours what was asked of a task under way. A timeout turns into a failure and goes on.
+// requested applies the open request of a task under way. For a timeout it only turns the result into a failure and
+// returns false.
 func (m *Model) requested(c *cell, r *dagrun.Result) bool {
 	switch c.Request {
 	case dagrun.RequestPause:
@@ -147,11 +148,11 @@ func (m *Model) pauseNow(c *cell, by string) {
 
 func (m *Model) marked(c *cell, as dagrun.State, by string, outputs dagrun.JSON) {
 	c.Kind, c.ExitCode, c.HasExit, c.Signal, c.Outputs = "", 0, false, 0, outputs
-	c.CacheKey = "" // said, not put out
+	c.CacheKey = "" // the user supplied the outputs, so they are not cached
 	m.end(c, as, "marked by "+by)
 }
 
-// closeAttempt records an attempt that is not the task's end.
+// closeAttempt records an attempt that is not the end of its task.
 func (m *Model) closeAttempt(c *cell, state dagrun.State, r dagrun.Result, reason string) {
 	m.Attempts = append(m.Attempts, dagrun.AttemptRecord{
 		ID: c.ID, Attempt: c.Attempt, Generation: c.Generation, State: state,
@@ -161,7 +162,7 @@ func (m *Model) closeAttempt(c *cell, state dagrun.State, r dagrun.Result, reaso
 	c.AttemptAt, c.killAt, c.opening = 0, 0, false
 }
 
-// lost is an attempt whose driver is gone, or gave it up.
+// lost ends an attempt because its driver is gone or gave it up.
 func (m *Model) lost(c *cell, reason string) {
 	r := dagrun.Result{Kind: dagrun.KindLost, Reason: "lost"}
 	if reason != "" {
@@ -184,7 +185,7 @@ func (m *Model) lost(c *cell, reason string) {
 	m.bodyFailed(c, r)
 }
 
-// backToPending is where every way to another attempt leads: the edges are judged again.
+// backToPending prepares a task for another attempt, for any reason: its edges are judged again.
 func (m *Model) backToPending(c *cell) {
 	m.unready(c)
 	c.State, c.NextAt, c.Reason = dagrun.TaskPending, 0, ""
@@ -268,7 +269,7 @@ func (m *Model) retry(c *cell, r dagrun.Result) {
 	c.Ref, c.Deadline = "", 0
 }
 
-// delay before the next attempt, without jitter.
+// delay returns the pause before the next attempt, without jitter.
 func delay(p dagrun.RetryPolicy, retries int) dagrun.Time {
 	d := float64(p.Interval) * math.Pow(max(1, p.Backoff), float64(retries))
 	if p.MaxInterval > 0 {
@@ -277,7 +278,7 @@ func delay(p dagrun.RetryPolicy, retries int) dagrun.Time {
 	return dagrun.Time(d)
 }
 
-// fail is the last stop: failed, unless continue_on tolerates it.
+// fail ends a task as failed, unless continue_on tolerates the failure.
 func (m *Model) fail(c *cell, r dagrun.Result) {
 	co := c.step.ContinueOn
 	if co.Failed || (r.HasExit && slices.Contains(co.ExitCodes, r.ExitCode)) {
@@ -300,7 +301,7 @@ func (m *Model) tolerate(c *cell, r dagrun.Result) {
 	m.end(c, dagrun.TaskFailed, reasonOf(r))
 }
 
-// publishEnded is the end of the second body.
+// publishEnded handles the end of a publish.
 func (m *Model) publishEnded(c *cell, r dagrun.Result) {
 	if c.late {
 		r = dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true}
@@ -324,10 +325,10 @@ func (m *Model) publishEnded(c *cell, r dagrun.Result) {
 	}
 }
 
-// anyWords is the reason of what the language has no words for: it is not compared.
+// anyWords is a reason that is not compared, because the language defines no text for it.
 const anyWords = "*"
 
-// reasonOf says how a body failed.
+// reasonOf explains how a body failed.
 func reasonOf(r dagrun.Result) string {
 	switch {
 	case r.Reason != "":

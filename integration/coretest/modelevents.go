@@ -44,7 +44,7 @@ func (m *Model) apply(ev dagrun.Event) error {
 	return nil
 }
 
-// taskEvent is about one attempt; an event about another one is stale.
+// taskEvent handles an event about one attempt. An event about another attempt is stale.
 func (m *Model) taskEvent(c *cell, ev dagrun.Event) error {
 	if c == nil {
 		return dagrun.ErrStale
@@ -130,7 +130,7 @@ func (m *Model) givenUp(c *cell, text string, running, publishing bool) error {
 	return nil
 }
 
-// waits says until when an opened body waits, or what its child run is called.
+// waits notes until when an opened body waits, or the name of its child run.
 func (m *Model) waits(c *cell, ev dagrun.Event) error {
 	if c.State != dagrun.TaskWaiting || !c.opening {
 		return dagrun.ErrStale
@@ -156,7 +156,7 @@ func (m *Model) probed(c *cell, r *dagrun.Result) error {
 		return nil
 	}
 	m.beginAttempt(c)
-	c.CacheKey = "" // it is there already
+	c.CacheKey = "" // the outputs come from the cache
 	m.bodyEnds(c, *r, "cached")
 	return nil
 }
@@ -187,7 +187,7 @@ func (m *Model) begin() {
 	}
 }
 
-// unsaid draws what a former driver had no time to record from what it did record.
+// unsaid derives what a former driver had no time to record from the rows that it did record.
 func (m *Model) unsaid() {
 	if m.run.PausedBy == "" && m.giveUp == "" && m.timeoutCounts() && m.run.Deadline <= m.now {
 		m.runTimeout()
@@ -199,7 +199,7 @@ func (m *Model) unsaid() {
 	}
 }
 
-// orphan takes up what a former drive left behind.
+// orphan handles a task that a former drive left under way.
 func (m *Model) orphan(c *cell) {
 	c.gone = true
 	m.actions = slices.DeleteFunc(m.actions, func(a dagrun.Action) bool { return a.Kind == dagrun.ActKill && a.Task == c.ID })
@@ -242,7 +242,7 @@ func (m *Model) orphanWait(c *cell) {
 	}
 }
 
-// withdraw takes back what was offered or asked; what is ready has to get there again.
+// withdraw takes back offers and cache requests. A ready task has to ask for them again.
 func (m *Model) withdraw() {
 	for _, c := range m.cells {
 		c.offered = false
@@ -253,7 +253,7 @@ func (m *Model) withdraw() {
 	}
 }
 
-// drainNow takes back what is offered and starts nothing more.
+// drainNow takes back offers and starts nothing more.
 func (m *Model) drainNow() {
 	m.drain = true
 	m.withdraw()

@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// barred says whether somebody asks for what could let a step start behind an approval that is not given.
+// barred reports whether a request could let a step start behind an approval that is not given.
 func (m *Model) barred(step int, ct dagrun.Control) bool {
 	for i := range m.steps {
 		if !reserved(&m.steps[i]) || slices.Contains(ct.Decides, m.steps[i].Name) || m.given(i) {
@@ -31,7 +31,7 @@ func (m *Model) barred(step int, ct dagrun.Control) bool {
 	return false
 }
 
-// reserved says whether a step is, or may become, an approval for which somebody is named.
+// reserved reports whether a step is, or may become, an approval that names its approvers.
 func reserved(s *dagrun.Step) bool {
 	found := named(s)
 	for _, rule := range s.OnError {
@@ -42,7 +42,7 @@ func reserved(s *dagrun.Step) bool {
 	return found
 }
 
-// after are the steps that come after a step: after init, all.
+// after returns the steps that come after a step. After init these are all steps.
 func (m *Model) after(step int) map[int]bool {
 	after := m.dependants(step)
 	if m.steps[step].Name == dagrun.InitHandler {
@@ -58,7 +58,7 @@ func (m *Model) given(step int) bool {
 	return class == S || class == K && m.steps[step].Name == dagrun.InitHandler
 }
 
-// waitedFor says whether all that comes after an approval waits for its success, and it succeeds when it is approved only.
+// waitedFor reports whether all steps behind an approval wait for its success, and only its approval can make it succeed.
 func (m *Model) waitedFor(guard int, behind map[int]bool) bool {
 	g := &m.steps[guard]
 	c := g.ContinueOn
@@ -66,7 +66,7 @@ func (m *Model) waitedFor(guard int, behind map[int]bool) bool {
 		return false
 	}
 	if g.Name == dagrun.InitHandler {
-		return true // there are no two ways past it
+		return true // no second path leads past it
 	}
 	for i := range behind {
 		s := &m.steps[i]
@@ -78,7 +78,7 @@ func (m *Model) waitedFor(guard int, behind map[int]bool) bool {
 	return true
 }
 
-// named says whether a step is an approval for which somebody is named.
+// named reports whether a step is an approval that names its approvers.
 func named(s *dagrun.Step) bool {
 	return s.Body == dagrun.BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
 }

@@ -10,7 +10,8 @@ import (
 
 var outcomes = []string{dagrun.SuccessHandler, dagrun.FailureHandler, dagrun.AbortHandler}
 
-// isOpen says whether the run has come to where this task may start: init, the steps, one outcome handler, exit.
+// isOpen reports whether the run has reached the phase in which this task may start: init, the steps, one outcome
+// handler, exit.
 func (m *Model) isOpen(c *cell) bool {
 	now := m.phase()
 	if !m.isHandler(c) {
@@ -19,7 +20,7 @@ func (m *Model) isOpen(c *cell) bool {
 	return now == m.steps[c.ID.Step].Name
 }
 
-// phase is "steps", the name of the handler whose turn it is, or "" when nothing is left.
+// phase returns "steps", the name of the handler that is in turn, or "" when nothing is left.
 func (m *Model) phase() string {
 	if m.run.Ending == dagrun.EndingRefused {
 		return ""
@@ -39,7 +40,7 @@ func (m *Model) phase() string {
 	return ""
 }
 
-// initDone says whether the steps may be judged.
+// initDone reports whether the steps may be judged.
 func (m *Model) initDone() bool {
 	init := m.handler(dagrun.InitHandler)
 	if init == nil {
@@ -51,12 +52,12 @@ func (m *Model) initDone() bool {
 
 func (m *Model) groupSettled(c *cell) bool { return result(m.group(c.ID.Step, c.ID.Item)) != 0 }
 
-// begun says whether there is anything of a handler to go on with.
+// begun reports whether a handler has begun.
 func begun(c *cell) bool {
 	return c.StartedAt != 0 || (c.State != dagrun.TaskPending && c.State != dagrun.TaskReady)
 }
 
-// outcome is the outcome handler whose turn it is, "" when that phase is over.
+// outcome returns the outcome handler that is in turn, "" when that phase is over.
 func (m *Model) outcome() string {
 	ran := false
 	for _, name := range outcomes {
@@ -87,7 +88,7 @@ func (m *Model) outcome() string {
 	return want
 }
 
-// stepsSettled says whether every step has ended.
+// stepsSettled reports whether every step has ended.
 func (m *Model) stepsSettled() bool {
 	for _, c := range m.cells {
 		if !m.isHandler(c) && !c.State.Terminal() {
@@ -97,7 +98,7 @@ func (m *Model) stepsSettled() bool {
 	return true
 }
 
-// settleInit draws the consequences of an init handler that did not succeed.
+// settleInit cancels the steps if the init handler failed or was canceled. It reports whether anything changed.
 func (m *Model) settleInit() bool {
 	init := m.handler(dagrun.InitHandler)
 	if init == nil || m.stepsSettled() {
@@ -115,7 +116,7 @@ func (m *Model) settleInit() bool {
 	return false
 }
 
-// verdict so far: what the run would be if nothing else happened.
+// verdict returns the state that the run would end in if nothing else happened.
 func (m *Model) verdict() (dagrun.RunState, string) {
 	e := m.run.Ending
 	failed := m.failures()
@@ -132,7 +133,7 @@ func (m *Model) verdict() (dagrun.RunState, string) {
 	case len(failed) > 0:
 		first := failed[0]
 		if first.Kind == dagrun.KindConfig || first.Reason == anyWords {
-			return dagrun.RunFailed, "" // the words are free
+			return dagrun.RunFailed, "" // the language defines no text for this reason
 		}
 		reason := fmt.Sprintf("step %s failed: %s", m.name(first), first.Reason)
 		if n := len(failed) - 1; n > 0 {
@@ -152,7 +153,7 @@ func (m *Model) verdict() (dagrun.RunState, string) {
 	return dagrun.RunSucceeded, "nothing to do"
 }
 
-// failures are the tasks that failed for good, in order of failure. A foreach node fails with its items.
+// failures returns the tasks that failed for good, in the order of their failures. A foreach step fails with its items.
 func (m *Model) failures() []*cell {
 	failed := slices.DeleteFunc(m.sorted(), func(c *cell) bool {
 		return c.State != dagrun.TaskFailed || c.Tolerated || c.grown()
@@ -165,7 +166,7 @@ func (m *Model) nodeFailed() bool {
 	return slices.ContainsFunc(m.sorted(), func(c *cell) bool { return c.grown() && c.class() == F })
 }
 
-// cancelSteps stops every step, and says whether that changed anything.
+// cancelSteps cancels every step and reports whether that changed anything.
 func (m *Model) cancelSteps(reason, by string, now bool) bool {
 	changed := false
 	for _, c := range m.sorted() {
@@ -178,7 +179,7 @@ func (m *Model) cancelSteps(reason, by string, now bool) bool {
 	return changed
 }
 
-// cancel stops one task, at once where nothing of it is under way. It says whether the task has ended.
+// cancel cancels one task, at once if nothing of it is under way. It reports whether the task has ended.
 func (m *Model) cancel(c *cell, reason, by string, now bool) bool {
 	running := c.State == dagrun.TaskRunning || (c.State == dagrun.TaskFinishing && c.published)
 	child := c.State == dagrun.TaskWaiting && c.step.Body == dagrun.BodyChild && c.AttemptAt != 0
@@ -204,7 +205,7 @@ func (m *Model) cancel(c *cell, reason, by string, now bool) bool {
 	return true
 }
 
-// cancelRun is a person's cancel of the run.
+// cancelRun handles a user's cancel of the run.
 func (m *Model) cancelRun(by string, now bool) {
 	now = now || m.run.Ending >= dagrun.EndingCancel
 	reason := "canceled by " + by
@@ -224,15 +225,15 @@ func (m *Model) cancelRun(by string, now bool) {
 	m.cancelHandlers(reason, by, now)
 	for _, c := range m.sorted() {
 		if m.isHandler(c) && c.State == dagrun.TaskReady && !m.isOpen(c) {
-			m.unready(c) // its turn comes again, or never
+			m.unready(c) // the handler is judged again in its turn, if that comes
 			c.State = dagrun.TaskPending
 		}
 	}
 	m.reopenWaits()
 }
 
-// cancelHandlers stops what has begun; abort and exit go on, or start, unless it must be now. An init that has not
-// ended never will.
+// cancelHandlers cancels the handlers that have begun. The handlers abort and exit go on, or still start, unless now is
+// set. An init handler that has not ended is canceled for good.
 func (m *Model) cancelHandlers(reason, by string, now bool) {
 	exit := m.handler(dagrun.ExitHandler)
 	exiting := exit != nil && begun(exit)
@@ -248,8 +249,8 @@ func (m *Model) cancelHandlers(reason, by string, now bool) {
 	}
 }
 
-// giveUpDrives ends the run because too many drivers were lost. Where the steps were over already, the handlers
-// that were still to come end too.
+// giveUpDrives ends the run because too many drivers were lost. If the steps were over already, the handlers that have
+// not run end too.
 func (m *Model) giveUpDrives(steps bool) {
 	if m.run.Ending == dagrun.EndingDrives {
 		m.run.EndingText = m.giveUp
@@ -293,7 +294,7 @@ func (m *Model) refuse(text string) {
 	}
 }
 
-// proposal is how the drive would end now: by leaving, with a verdict, or not at all.
+// proposal returns how the drive would end now: with a leave, with a verdict, or not at all.
 func (m *Model) proposal() (*dagrun.Leave, *dagrun.Verdict) {
 	if !m.begun {
 		return nil, nil
@@ -312,7 +313,7 @@ func (m *Model) proposal() (*dagrun.Leave, *dagrun.Verdict) {
 		return &dagrun.Leave{}, nil
 	}
 	for _, c := range m.cells {
-		full := c.cleared && !c.offered // child runs take what a limit allows
+		full := c.cleared && !c.offered // the task waits for a limit that child runs fill
 		if c.State == dagrun.TaskReady && !full || c.State == dagrun.TaskFinishing {
 			return nil, nil
 		}
@@ -327,7 +328,7 @@ func (m *Model) proposal() (*dagrun.Leave, *dagrun.Verdict) {
 	return &dagrun.Leave{WakeAt: first}, nil
 }
 
-// busy says whether something of this drive is still under way.
+// busy reports whether something of this drive is still under way.
 func (m *Model) busy() bool {
 	for _, c := range m.cells {
 		switch {
@@ -350,7 +351,7 @@ func (m *Model) tolerated() int {
 	return n
 }
 
-// Run is the run's own row, but for the counts.
+// Run returns the run's own row, without the counts.
 func (m *Model) Run() dagrun.RunRecord {
 	r := m.run
 	switch leave, verdict := m.proposal(); {

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// retryRun opens a generation: it resets what the mode names.
+// retryRun opens a new generation and resets the tasks that the mode names.
 func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
 	if m.begun || m.run.State != dagrun.RunQueued || m.opts.Generation < 2 || ct.Generation != m.opts.Generation {
 		return dagrun.Refused
@@ -34,14 +34,14 @@ func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
 	return dagrun.Applied
 }
 
-// handlersFailed says that the handlers alone are reason enough to run again.
+// handlersFailed reports whether the handlers alone are a reason to run again.
 func (m *Model) handlersFailed() bool {
 	return slices.ContainsFunc(m.sorted(), func(c *cell) bool {
 		return m.isHandler(c) && (c.class() == F || c.class() == C || m.already(c))
 	})
 }
 
-// targets are single tasks and whole steps to reset, before what follows from them.
+// targets returns the tasks and the whole steps to reset, without their dependants.
 func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]bool, ok bool) {
 	tasks, steps = map[*cell]bool{}, map[int]bool{}
 	if ct.Mode == dagrun.RetryFrom || ct.Mode == dagrun.RetryStep {
@@ -51,7 +51,7 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 		if ct.Task.Item == "" {
 			steps[ct.Task.Step] = true
 		}
-		tasks[m.cells[dagrun.TaskID{Step: ct.Task.Step, Item: ct.Task.Item}]] = true // what replaced it is laid aside
+		tasks[m.cells[dagrun.TaskID{Step: ct.Task.Step, Item: ct.Task.Item}]] = true // its replacements are laid aside
 		return tasks, steps, true
 	}
 	for _, c := range m.sorted() {
@@ -61,7 +61,7 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 			steps[c.ID.Step] = true
 		case m.already(c), c.class() == F, c.class() == C:
 			if c.grown() {
-				continue // its items say which
+				continue // the items decide which of them to reset
 			}
 			tasks[c] = true
 			if c.ID.Item == "" && c.ID.Alt == 0 {
@@ -72,10 +72,10 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 	return tasks, steps, true
 }
 
-// already says that a retry has been at this task before, and only its decision was lost.
+// already reports whether this retry has reset the task before, and only the decision about the retry was lost.
 func (m *Model) already(c *cell) bool { return c.stored && c.Generation == m.opts.Generation }
 
-// widen adds the dependants that nothing else blocks.
+// widen adds the dependants that no other task blocks.
 func (m *Model) widen(tasks map[*cell]bool, steps map[int]bool, mode dagrun.RetryMode) {
 	if mode == dagrun.RetryStep {
 		return
@@ -94,7 +94,7 @@ func (m *Model) widen(tasks map[*cell]bool, steps map[int]bool, mode dagrun.Retr
 	}
 }
 
-// follows says whether a step depends on a reset one, and no failed parent that stays keeps it from ever running.
+// follows reports whether a step depends on a reset one, and no failed parent that stays blocks it.
 func (m *Model) follows(i int, touched map[int]bool) bool {
 	after, blocked := false, false
 	for _, e := range m.steps[i].Depends {
@@ -112,7 +112,7 @@ func (m *Model) follows(i int, touched map[int]bool) bool {
 	return after
 }
 
-// resetStep makes a step as if it had never run, but for the attempt numbers.
+// resetStep resets a step as if it had never run, except for the attempt numbers.
 func (m *Model) resetStep(i int) {
 	if m.already(m.node(i)) {
 		return
@@ -125,7 +125,7 @@ func (m *Model) resetStep(i int) {
 	m.reset(m.node(i))
 }
 
-// resetTask resets an item or a replacement; the node it belongs to goes on with what it grew to.
+// resetTask resets an item or a replacement. Its foreach step keeps the same items.
 func (m *Model) resetTask(c *cell) {
 	if !m.already(c) && c.ID.Item != "" && c.ID.Alt == 0 {
 		for _, o := range m.group(c.ID.Step, c.ID.Item) {
@@ -150,7 +150,7 @@ func (m *Model) reset(c *cell) {
 	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation}
 }
 
-// closeRow records the attempt that a row tells of, which is about to be overwritten.
+// closeRow records the attempt that a row describes, before the row is overwritten.
 func (m *Model) closeRow(c *cell) {
 	if c.AttemptAt != 0 {
 		m.closeAttempt(c, c.State, dagrun.Result{Kind: c.Kind, ExitCode: c.ExitCode, HasExit: c.HasExit, Signal: c.Signal}, c.Reason)
@@ -160,12 +160,12 @@ func (m *Model) closeRow(c *cell) {
 			last.State = dagrun.TaskFailed
 		}
 		if c.State == dagrun.TaskSucceeded && c.ExitCode != 0 {
-			last.State = dagrun.TaskSkipped // marked as succeeded: it is up to the core what the attempt was
+			last.State = dagrun.TaskSkipped // marked as succeeded: the core may choose the state of this attempt
 		}
 	}
 }
 
-// shelve takes a cell out of the run, and keeps its row for when it grows again.
+// shelve takes a cell out of the run and keeps its row for the next expansion.
 func (m *Model) shelve(c *cell) {
 	m.shelf[c.ID] = c.TaskRecord
 	delete(m.cells, c.ID)

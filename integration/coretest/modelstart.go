@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// settle changes one thing after the other until nothing is left to change, then offers what may start.
+// settle makes one change after the other until no change is left, then offers the tasks that may start.
 func (m *Model) settle() {
 	for n := 0; m.changeSomething() || m.offer(); n++ {
 		if n > 100*len(m.cells)+100 {
@@ -28,7 +28,7 @@ func (m *Model) changeSomething() bool {
 	return false
 }
 
-// held says that nothing new may start.
+// held reports whether a pause or a drain keeps new work from starting.
 func (m *Model) held() bool { return m.run.PausedBy != "" || m.drain }
 
 // startOrSkip moves a pending or ready task on, as its edges and the state of the run allow.
@@ -76,10 +76,10 @@ func (m *Model) startOrSkip(c *cell) bool {
 	return false
 }
 
-// unready forgets what only a ready task has.
+// unready clears the marks that only a ready task has.
 func (m *Model) unready(c *cell) { c.cleared, c.probing, c.offered = false, false, false }
 
-// enter asks when, foreach, precomputed results and the cache, in this order.
+// enter evaluates when, foreach, precomputed results and the cache, in this order.
 func (m *Model) enter(c *cell) {
 	if !m.passesWhen(c) {
 		return
@@ -130,7 +130,7 @@ func (m *Model) precomputed(c *cell) *dagrun.Result {
 	return c.step.Result
 }
 
-// grow adds the items of a foreach node.
+// grow adds the items of a foreach step.
 func (m *Model) grow(c *cell) {
 	items, err := c.step.Foreach.Items.Expand(m.scope(c))
 	limit := c.step.Foreach.MaxItems
@@ -148,7 +148,7 @@ func (m *Model) grow(c *cell) {
 	m.sprout(c)
 }
 
-// body starts what needs no slot; the rest is offered when everything has settled.
+// body starts a body that needs no slot. All others are offered when everything has settled.
 func (m *Model) body(c *cell) {
 	switch c.step.Body {
 	case dagrun.BodyNoop:
@@ -186,7 +186,7 @@ func (m *Model) open(c *cell) {
 
 func (m *Model) act(a dagrun.Action) { m.actions = append(m.actions, a) }
 
-// startPublish starts a publish that takes no pool.
+// startPublish starts a publish that needs no pool.
 func (m *Model) startPublish(c *cell) bool {
 	if c.State != dagrun.TaskFinishing || c.published || c.step.PublishPool != "" || m.held() {
 		return false
@@ -196,8 +196,8 @@ func (m *Model) startPublish(c *cell) bool {
 	return true
 }
 
-// offer puts out wants, best first, up to the limits of the run and of each foreach. A want that is out stays out. A child
-// run begins instead, which may change other things.
+// offer makes wants, best first, up to the limits of the run and of each foreach. A want that was made stays. A child run
+// begins instead of being offered, which may change other tasks.
 func (m *Model) offer() bool {
 	if m.held() {
 		return false
@@ -231,7 +231,8 @@ func (m *Model) offer() bool {
 	return false
 }
 
-// holding counts the tasks that hold slots, were offered some, or have a child run: of the run, and of one step.
+// holding counts the tasks that have slots, were offered some, or have a child run: all of the run, and those of one
+// step.
 func (m *Model) holding(step int) (all, same int) {
 	for _, c := range m.cells {
 		if !c.holds() {
@@ -250,7 +251,7 @@ func (c *cell) holds() bool {
 		(c.State == dagrun.TaskWaiting && c.AttemptAt != 0 && c.step.Body == dagrun.BodyChild)
 }
 
-// limited says whether max_concurrent and max_active_steps are about a task.
+// limited reports whether max_concurrent and max_active_steps apply to a task.
 func (c *cell) limited() bool {
 	return c.step.Body == dagrun.BodyTask || c.step.Body == dagrun.BodyChild
 }
@@ -266,7 +267,7 @@ func (m *Model) priority(c *cell) int {
 	return n
 }
 
-// Wants are the tasks that are offered a slot, in graph order.
+// Wants returns the tasks that are offered a slot, in graph order.
 func (m *Model) Wants() []dagrun.TaskID {
 	var ids []dagrun.TaskID
 	for _, c := range m.sorted() {

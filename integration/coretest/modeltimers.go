@@ -7,13 +7,13 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// timer is something that happens by itself.
+// timer is an event that the clock causes.
 type timer struct {
 	at dagrun.Time
 	do func()
 }
 
-// timers are all that may fire, earliest first: those of the tasks, and the run's own timeout.
+// timers returns all timers that may fire, earliest first: those of the tasks, and the run's own timeout.
 func (m *Model) timers() []timer {
 	all := m.taskTimers()
 	if m.run.PausedBy == "" && m.timeoutCounts() {
@@ -27,7 +27,7 @@ func inOrder(all []timer) []timer {
 	return all
 }
 
-// taskTimers are those of the tasks. What a pause or a drain holds back is not among them.
+// taskTimers returns the timers of the tasks, without timers that a pause or a drain holds back.
 func (m *Model) taskTimers() []timer {
 	var all []timer
 	add := func(at dagrun.Time, do func()) {
@@ -57,7 +57,7 @@ func (m *Model) taskTimers() []timer {
 	return inOrder(all)
 }
 
-// timeoutCounts says whether the run's timeout can still end it.
+// timeoutCounts reports whether the run's timeout can still end it.
 func (m *Model) timeoutCounts() bool {
 	return m.spec.Timeout > 0 && m.run.Ending < dagrun.EndingTimeout && !m.stepsSettled()
 }
@@ -83,14 +83,14 @@ func (m *Model) retryDue(c *cell) {
 
 func (m *Model) waitDue(c *cell) {
 	c.NextAt = 0
-	if c.AttemptAt == 0 { // snoozed
+	if c.AttemptAt == 0 { // the task was snoozed
 		m.backToPending(c)
 		return
 	}
 	m.open(c)
 }
 
-// timeout of one task: of its attempt, or of the run.
+// timeout applies the timeout of one task: of its attempt, or of the run.
 func (m *Model) timeout(c *cell, reason string) {
 	switch {
 	case c.State == dagrun.TaskRunning, c.State == dagrun.TaskFinishing && c.published:
@@ -102,7 +102,7 @@ func (m *Model) timeout(c *cell, reason string) {
 	}
 }
 
-// request asks a body to stop, for a reason.
+// request asks a body to stop.
 func (m *Model) request(c *cell, r dagrun.Request, by, reason string) {
 	c.Request, c.RequestBy = r, by
 	c.Reason = cmp.Or(reason, c.Reason)
@@ -113,7 +113,7 @@ func (m *Model) kill(c *cell, now bool) {
 	m.act(dagrun.Action{Kind: dagrun.ActKill, Task: c.ID, Attempt: c.Attempt, Cause: c.Request, Now: now})
 }
 
-// requestChild asks a child run to stop. One without a name yet is asked when it has one.
+// requestChild asks a child run to stop. A child run without a name is asked as soon as it has one.
 func (m *Model) requestChild(c *cell, r dagrun.Request, by, reason string, now bool) {
 	c.Request, c.RequestBy = r, by
 	c.Reason = cmp.Or(reason, c.Reason)
@@ -140,7 +140,7 @@ func (m *Model) runTimeout() {
 	}
 }
 
-// WakeAt is when the next tick is needed, 0 for never.
+// WakeAt returns when the next tick is needed, 0 for never.
 func (m *Model) WakeAt() dagrun.Time {
 	if all := m.timers(); len(all) > 0 {
 		return all[0].at

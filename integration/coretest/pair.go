@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Pair drives a core and a model through the same events, and says where they part.
+// Pair drives a core and a model through the same events, and reports where they disagree.
 type Pair struct {
 	Graph *dagrun.Graph
 	Spec  dagrun.Spec
@@ -18,12 +18,12 @@ type Pair struct {
 	Core  *dagrun.Run
 	Model *Model
 	Kept  *Kept
-	Log   []string // what happened, for people
+	Log   []string // what happened, for people to read
 	Stats *Stats
 	Moves []Move
 
 	begun  bool
-	offers map[dagrun.TaskID]bool // wants of the core as of the last commit, not granted since
+	offers map[dagrun.TaskID]bool // wants of the core at the last commit that were not granted since
 }
 
 // Move is one thing that was done to a core: an event, a commit, or a restore.
@@ -51,7 +51,7 @@ func NewPair(spec dagrun.Spec, opts dagrun.Options) (*Pair, error) {
 
 func (p *Pair) logf(format string, args ...any) { p.Log = append(p.Log, fmt.Sprintf(format, args...)) }
 
-// Step gives both the event. The bool says whether it was taken.
+// Step hands an event to both. The bool reports whether they accepted it.
 func (p *Pair) Step(ev dagrun.Event) (bool, error) {
 	p.Stats.Events++
 	coreErr := p.Core.Step(ev)
@@ -76,14 +76,14 @@ func (p *Pair) Step(ev dagrun.Event) (bool, error) {
 func sentinel(err error) error {
 	switch {
 	case errors.Is(err, dagrun.ErrStale), errors.Is(err, dagrun.ErrEvent):
-		return dagrun.ErrStale // which of the two is a matter of taste
+		return dagrun.ErrStale // either of the two errors is right
 	case errors.Is(err, dagrun.ErrOver):
 		return dagrun.ErrOver
 	}
 	return err
 }
 
-// Ready shows what the core wants done, compared with what the model says.
+// Ready returns what the core wants done, after a comparison with the model.
 func (p *Pair) Ready() (dagrun.Ready, error) {
 	ready, _ := p.Core.Ready()
 	if again, _ := p.Core.Ready(); !reflect.DeepEqual(ready, again) {
@@ -92,7 +92,7 @@ func (p *Pair) Ready() (dagrun.Ready, error) {
 	return ready, p.compareReady(ready)
 }
 
-// Commit keeps the records and acknowledges.
+// Commit stores the records and acknowledges them.
 func (p *Pair) Commit() (dagrun.Ready, error) {
 	ready, err := p.Ready()
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Pair) Commit() (dagrun.Ready, error) {
 	return ready, nil
 }
 
-// offered are all wants that are out, after what a Ready shows.
+// offered returns all wants that are out after a Ready.
 func (p *Pair) offered(ready dagrun.Ready) map[dagrun.TaskID]bool {
 	out := maps.Clone(p.offers)
 	for _, id := range ready.Drops {
@@ -126,7 +126,7 @@ func (p *Pair) offered(ready dagrun.Ready) map[dagrun.TaskID]bool {
 	return out
 }
 
-// Restore throws both away and loads them from what is kept.
+// Restore discards core and model and loads them from the store.
 func (p *Pair) Restore() error {
 	saved := p.Kept.Saved()
 	p.Moves = append(p.Moves, Move{Restore: true})
@@ -158,7 +158,7 @@ func (p *Pair) event(ev dagrun.Event) string {
 	return s
 }
 
-// Story is all that happened, for a failing test.
+// Story returns the whole history, for a failing test.
 func (p *Pair) Story() string {
 	var b []byte
 	for _, s := range slices.Concat(p.Spec.Steps, p.Spec.Handlers) {

@@ -9,20 +9,20 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Play is one random history of one run: a shell that does what the core asks, people, crashes, and stray events.
+// Play is one random history of one run: a shell that performs what the core asks for, users, crashes, and stray events.
 type Play struct {
 	*Pair
 	c   *Choices
 	now dagrun.Time
 
 	bodies    map[dagrun.TaskID]body // under way in this drive
-	opens     map[dagrun.TaskID]int  // ActOpen not answered: the attempt
+	opens     map[dagrun.TaskID]int  // attempts with an ActOpen that is not answered
 	probes    map[dagrun.TaskID]bool
-	requests  []dagrun.Control // made, not known to be decided
+	requests  []dagrun.Control // controls that were made and may be undecided
 	lastID    int64
-	retries   int  // generations still allowed
-	strangers bool // nobody who asks may decide an approval
-	safe      bool // no crash
+	retries   int  // how many more generations are allowed
+	strangers bool // no user that sends a request may decide an approval
+	safe      bool // there are no crashes
 	torn      bool // the last crash cut a batch
 }
 
@@ -42,13 +42,13 @@ func NewPlay(c *Choices, spec dagrun.Spec, opts dagrun.Options) (*Play, error) {
 	return pl, nil
 }
 
-// forget is what a crash of the shell does to it.
+// forget drops everything that the shell loses in a crash.
 func (p *Play) forget() {
 	p.bodies, p.opens, p.probes = map[dagrun.TaskID]body{}, map[dagrun.TaskID]int{}, map[dagrun.TaskID]bool{}
 }
 
-// Run plays moves random moves, then calmly leads the run to its end. It says where core and model part, or that the
-// run does not end.
+// Run plays so many random moves, then leads the run to its end with calm moves. It returns an error if core and model
+// disagree or if the run does not end.
 func (p *Play) Run(moves int) error {
 	if err := p.begin(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (p *Play) Run(moves int) error {
 	return errors.New("the run does not come to an end")
 }
 
-// turn makes a move, commits now and then, and sees to what follows when the drive is over.
+// turn makes a move, sometimes commits, and ends the drive if it is over.
 func (p *Play) turn(move func() error) (over bool, err error) {
 	if !p.safe && p.c.OneIn(24) {
 		return false, p.crash()
@@ -84,7 +84,7 @@ func (p *Play) turn(move func() error) (over bool, err error) {
 		if err := p.comeBack(); err != nil || !p.c.Done() {
 			return false, err
 		}
-		return false, p.calmMove() // or it would do nothing but park
+		return false, p.calmMove() // a random move would only park the run again
 	}
 	p.Stats.Verdicts++
 	if p.retries == 0 {
@@ -142,7 +142,7 @@ func (p *Play) step(ev dagrun.Event) error {
 	return err
 }
 
-// crash loses the drive: nothing, some or all of the last batch was kept, and none of its actions performed.
+// crash loses the drive: none, some or all of the last batch was stored, and none of its actions was performed.
 func (p *Play) crash() error {
 	p.Stats.Crashes++
 	ready, err := p.Ready()
@@ -176,7 +176,7 @@ func (p *Play) crash() error {
 	return p.comeBack()
 }
 
-// comeBack is the next drive: what nobody has decided is asked again, before or after its begin.
+// comeBack begins the next drive. Controls that are not decided are stepped again, before or after its begin.
 func (p *Play) comeBack() error {
 	p.forget()
 	if err := p.Restore(); err != nil {
@@ -235,7 +235,7 @@ func (p *Play) begin() error {
 
 func isRetry(ct dagrun.Control) bool { return ct.Verb == dagrun.VerbRetry }
 
-// nextGeneration is a retry of a finished run, as a store makes it.
+// nextGeneration retries a finished run, as a store does.
 func (p *Play) nextGeneration() error {
 	p.Stats.Generations++
 	p.Kept.Run.State = dagrun.RunQueued
@@ -253,7 +253,7 @@ func (p *Play) nextGeneration() error {
 func (p *Play) request(ct dagrun.Control) dagrun.Control {
 	if p.lastID%2 == 0 && !p.strangers {
 		for _, s := range slices.Concat(p.Spec.Steps, p.Spec.Handlers) {
-			ct.Decides = append(ct.Decides, s.Name) // an approver, or who operates
+			ct.Decides = append(ct.Decides, s.Name) // the user is an approver or an operator
 		}
 	}
 	p.lastID++
@@ -269,7 +269,7 @@ func sortedIDs[V any](m map[dagrun.TaskID]V) []dagrun.TaskID {
 	})
 }
 
-// calmMove leads to an end: everything is granted, answered, resumed and finished.
+// calmMove leads to an end: it grants, answers, resumes and finishes everything.
 func (p *Play) calmMove() error {
 	p.now += 100
 	if p.Kept.Run.PausedBy != "" || p.Model.run.PausedBy != "" {
@@ -303,7 +303,7 @@ func (p *Play) calmMove() error {
 	return p.step(dagrun.Event{Kind: dagrun.EvTick})
 }
 
-// endWait ends what waits for somebody else.
+// endWait ends a wait: for a timer, a child run or a decision.
 func (p *Play) endWait(t dagrun.TaskRecord) error {
 	id := t.ID
 	switch p.Core.Spec(id).Body {

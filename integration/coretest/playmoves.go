@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// randomMove is whatever may happen next.
+// randomMove makes one random move of all that are possible.
 func (p *Play) randomMove() error {
 	p.now += dagrun.Time(Pick(p.c, 0, 0, 1, 900, 4_000))
 	switch k := p.c.N(20); {
@@ -76,7 +76,7 @@ func (p *Play) bodyMoves() error {
 	return p.step(dagrun.Event{Kind: dagrun.EvFinished, Task: id, Attempt: b.attempt, Result: &r})
 }
 
-// answer one of the questions the core asked: an opened wait, a cache.
+// answer answers one of the core's questions: an opened wait or a cache lookup.
 func (p *Play) answer() error {
 	if ids := sortedIDs(p.probes); len(ids) > 0 && (p.c.OneIn(2) || p.c.Done()) {
 		id := Pick(p.c, ids...)
@@ -107,7 +107,7 @@ func (p *Play) answer() error {
 	return p.step(ev)
 }
 
-// ref of the child run of a task: the same however often it is asked for.
+// ref names the child run of a task. The name is the same however often the task asks for it.
 func (p *Play) ref(id dagrun.TaskID) string { return "run of " + p.Graph.TaskName(id) }
 
 func (p *Play) tick() error {
@@ -132,7 +132,7 @@ func (p *Play) lose() error {
 	return p.step(dagrun.Event{Kind: dagrun.EvLost, Task: id, Attempt: b.attempt, Text: "drained"})
 }
 
-// someTask is any task there is.
+// someTask returns any task.
 func (p *Play) someTask() dagrun.TaskID {
 	var ids []dagrun.TaskID
 	for t := range p.Core.Tasks() {
@@ -172,7 +172,7 @@ func (p *Play) someControl() error {
 	return p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
 }
 
-// stray is an event that should not be: about another attempt, another task, or heard twice.
+// stray steps an event that should not come: about another attempt or task, or a second time.
 func (p *Play) stray() error {
 	id := p.someTask()
 	t, _ := p.Core.Task(id)
@@ -185,7 +185,7 @@ func (p *Play) stray() error {
 		return nil
 	}
 	if t.State == dagrun.TaskRunning || t.State == dagrun.TaskFinishing || ev.Kind == dagrun.EvGranted {
-		return nil // the action is out, but not performed: no stray
+		return nil // the action is shown but not performed, so the event would not be stray
 	}
 	if ev.Kind == dagrun.EvProbed && t.State == dagrun.TaskReady {
 		return nil

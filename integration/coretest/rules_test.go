@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// TestTriggerRules holds core and model to the table in testdata/rules.txt, in every order of the parents.
+// TestTriggerRules compares core and model with the table in testdata/rules.txt, in every order of the parents.
 func TestTriggerRules(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/rules.txt")
@@ -58,7 +58,7 @@ func checkRule(t *testing.T, rule dagrun.Rule, parents, want string) {
 	}
 }
 
-// coreJudges restores a run whose parents have ended, and looks at the child.
+// coreJudges restores a run with parents that have all ended, and returns what became of the child.
 func coreJudges(t *testing.T, rule dagrun.Rule, parents string) string {
 	t.Helper()
 	child := dagrun.Step{Name: "child", Rule: rule}
@@ -93,7 +93,7 @@ func coreJudges(t *testing.T, rule dagrun.Rule, parents string) string {
 	return says[row.State]
 }
 
-// permutations of a short word, each once.
+// permutations returns the permutations of a short word, each once.
 func permutations(word string) []string {
 	if len(word) < 2 {
 		return []string{word}
