@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Case is one graph of tasks with default rule and edges, the outcome of each body, and what people do.
+// Case is one graph of tasks with default rule and edges, the outcome of each body, and the controls of users.
 type Case struct {
 	parents [][]int
 	fails   []bool
@@ -16,21 +16,21 @@ type Case struct {
 	known   map[stored]int
 }
 
-// Count of what was played.
+// Count counts what was played.
 type Count struct {
 	Cases     int
-	Histories int // ways to the end
+	Histories int // complete histories
 	States    int // stored states from which a drive began
 }
 
-// Add sums up.
+// Add adds another count.
 func (c *Count) Add(o Count) {
 	c.Cases += o.Cases
 	c.Histories += o.Histories
 	c.States += o.States
 }
 
-// explore plays every drive from a stored state, and all that can come after each.
+// explore plays every drive from a stored state and all histories that follow, and returns how many histories there are.
 func (c *Case) explore(s stored) (int, error) {
 	if n, ok := c.known[s]; ok {
 		return n, nil
@@ -50,7 +50,7 @@ func (c *Case) explore(s stored) (int, error) {
 	}
 }
 
-// follow plays a drive and what comes after it.
+// follow plays one drive and the histories that follow it.
 func (c *Case) follow(d *drive) (int, error) {
 	end, err := d.play()
 	if err != nil {

@@ -1,13 +1,14 @@
 package enumerate
 
-// counter counts histories with crashes on paper, as rows that land one by one. Sets of tasks are bits.
+// counter computes the number of histories with crashes independently: rows are stored one by one. Sets of tasks are
+// bits.
 type counter struct {
 	parents [][]int
 	fails   int
 }
 
-// paper is all that one drive hands to the next: rows of tasks that run, that have succeeded, that have failed or are
-// blocked by one that did; and whether the run's own row says that it has begun.
+// paper is the state that one drive hands to the next: which tasks run, have succeeded, or have failed or are blocked by
+// a failed one; and whether the run's own row says that the run has begun.
 type paper struct {
 	running, good, bad int
 	begun              bool
@@ -15,7 +16,7 @@ type paper struct {
 
 func (p paper) settled() int { return p.good | p.bad }
 
-// begin counts what can follow a stored state: every attempt under way is lost and starts again.
+// begin counts the histories that follow a stored state: every attempt under way is lost and starts again.
 func (c counter) begin(p paper, crashes int) int {
 	orphans := p.running
 	live := p
@@ -23,7 +24,7 @@ func (c counter) begin(p paper, crashes int) int {
 	return c.commit(p, c.batch(live, nil), orphans, crashes)
 }
 
-// goOn counts what can follow while the drive lives: any body may end next.
+// goOn counts the histories that follow while the drive lives: any body may end next.
 func (c counter) goOn(p paper, crashes int) int {
 	total := 0
 	for i := range c.parents {
@@ -42,7 +43,8 @@ func (c counter) goOn(p paper, crashes int) int {
 	return total
 }
 
-// batch lists what is stored after each row: what ended, what that blocks, what starts, the run's own.
+// batch returns the state after each row of a batch: the task that ended, the tasks it blocks, the tasks that start, the
+// run's own row.
 func (c counter) batch(p paper, pieces []paper) []paper {
 	for range c.parents {
 		for i := range c.parents {
@@ -65,7 +67,7 @@ func (c counter) batch(p paper, pieces []paper) []paper {
 	return pieces
 }
 
-// of says whether all parents have succeeded, and whether all are settled and one has not.
+// of reports whether all parents have succeeded, and whether all are settled and one of them has not succeeded.
 func (c counter) of(i int, p paper) (all, blocked bool) {
 	all, settled := true, true
 	for _, q := range c.parents[i] {
@@ -77,8 +79,8 @@ func (c counter) of(i int, p paper) (all, blocked bool) {
 
 func (c counter) ended(p paper) bool { return p.settled() == 1<<len(c.parents)-1 }
 
-// commit counts what can follow a batch: a crash before any of its rows, or after the last, or none. What is lost and
-// starts again is stored as running all the while.
+// commit counts the histories that follow a batch: with a crash before any of its rows, after the last row, or with none.
+// A lost attempt that starts again stays stored as running meanwhile.
 func (c counter) commit(before paper, pieces []paper, orphans, crashes int) int {
 	stored := func(n int) paper {
 		if n == 0 {
@@ -104,7 +106,7 @@ func (c counter) commit(before paper, pieces []paper, orphans, crashes int) int 
 	return total + c.goOn(last, crashes)
 }
 
-// histories of a graph over all outcomes.
+// histories counts the histories of a graph over all outcomes.
 func histories(parents [][]int, crashes int) int {
 	total := 0
 	for fails := range 1 << len(parents) {

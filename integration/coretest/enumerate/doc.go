@@ -1,14 +1,14 @@
-// Package enumerate plays every history of small graphs, and holds each end against what graph, outcomes and control
-// alone say it must be.
+// Package enumerate plays every history of small graphs, and compares each end with the one that follows from graph,
+// outcomes and control alone.
 //
-// A history is a chain of drives. A drive is played again from its stored state once for every sequence of choices: which
-// body ends next, at which point a control is made, where a crash comes and how many rows of the batch it let through. The
-// clock stands still, for nothing in these graphs waits for it; so equal stored states have equal futures, and the future
-// of each is played once and counted as often as it is reached.
+// A history is a chain of drives. A drive is played from its stored state once for every sequence of choices: which body
+// ends next, when a control is made, where a crash happens and how many rows of the batch it lets through. The clock
+// stands still, because nothing in these graphs waits for it. So equal stored states have equal futures: the future of
+// each state is played once and counted as often as the state is reached.
 //
-// The expected ends are worked out with a few lines of arrays, from the language, without asking the core or the model. Each
-// row that is stored is looked at as well: no start before its edges, no final row written again, no attempt number
-// skipped or used twice, nothing started that a control forbids.
+// The expected ends are computed with a few lines of array code from the language, without the core or the model. Each
+// stored row is checked as well: no start before its edges, no final row written again, no attempt number skipped or used
+// twice, nothing started that a control forbids.
 //
-// The package starts no goroutine and looks at no clock.
+// The package starts no goroutine and reads no clock.
 package enumerate

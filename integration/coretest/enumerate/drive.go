@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// ending says how a drive ended.
+// ending is how a drive ended.
 type ending int
 
 const (
@@ -19,7 +19,7 @@ const (
 	finished
 )
 
-const mostMoves = 100 // of one drive
+const mostMoves = 100 // moves of one drive, at most
 
 // drive is one driver's part of a history, from a stored state.
 type drive struct {
@@ -27,12 +27,12 @@ type drive struct {
 	s       stored
 	choices *odometer
 	run     *dagrun.Run
-	flying  [mostTasks]int // attempt under way
+	flying  [mostTasks]int // number of the attempt under way, by task
 	killed  [mostTasks]bool
 	log     []entry
 }
 
-// entry is a line of the story, put into words only when a history fails.
+// entry is a line of the story. It is put into words only when a history fails.
 type entry struct {
 	what string
 	args []any
@@ -75,7 +75,7 @@ func (d *drive) play() (ending, error) {
 	return goesOn, errors.New("the drive does not end")
 }
 
-// begin takes the run up, and hands in the controls that nobody has decided.
+// begin takes the run up, and hands in the controls that are not decided.
 func (d *drive) begin() error {
 	var err error
 	d.note("drive")
@@ -98,7 +98,7 @@ func (d *drive) control(n int) error {
 	return d.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
 }
 
-// move makes a control, or does what the core asks for, or ends a body.
+// move makes a control, performs an action that the core asks for, or ends a body.
 func (d *drive) move() (ending, error) {
 	if d.plan.mayAsk(&d.s) && d.pick(2) == 1 {
 		d.s.asked++
@@ -124,10 +124,10 @@ func (d *drive) grant(wants []dagrun.Want) error {
 	return nil
 }
 
-// commit stores a batch, all of it unless a crash comes: before it, after some of its rows, or after it.
+// commit stores a whole batch, unless a crash happens: before the batch, after some of its rows, or after all of it.
 func (d *drive) commit(ready dagrun.Ready) (ending, error) {
 	r := ready.Records
-	pieces := len(r.Tasks) // that a crash may separate
+	pieces := len(r.Tasks) // rows that a crash may separate
 	if r.Run != nil || len(r.Controls) > 0 {
 		pieces++
 	}
@@ -135,7 +135,7 @@ func (d *drive) commit(ready dagrun.Ready) (ending, error) {
 	if d.s.crashes > 0 {
 		ways := pieces + 1
 		if !ends && pieces > 0 {
-			ways++ // all is stored and nothing done; after an end that is no crash
+			ways++ // all is stored and nothing is done; after the end of a drive that is no crash
 		} else if !ends {
 			ways = 2
 		}
@@ -202,7 +202,7 @@ func (d *drive) act(a dagrun.Action) error {
 	return d.step(dagrun.Event{Kind: dagrun.EvStarted, Task: a.Task, Attempt: a.Attempt})
 }
 
-// endBody ends one of the bodies under way. One that was killed may have ended by itself before.
+// endBody ends one of the bodies under way. A killed body may also end by itself before the kill.
 func (d *drive) endBody() error {
 	if err := d.nothingIdle(); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (d *drive) result(i int) *dagrun.Result {
 	return &dagrun.Result{HasExit: true}
 }
 
-// nothingIdle sees that whatever may run does: slots are free, and nobody holds anything up.
+// nothingIdle returns an error if a task that may run does not: slots are free, and no control holds it up.
 func (d *drive) nothingIdle() error {
 	if d.plan.first != nil {
 		return nil

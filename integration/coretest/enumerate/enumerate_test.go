@@ -8,13 +8,13 @@ import (
 
 var nightly = flag.Bool("nightly", false, "play every graph, and more crashes: takes an hour")
 
-// Places among the graphs of 3 tasks numbered parents first.
+// Indexes of graphs among those of 3 tasks that are numbered parents first.
 const (
 	joinGraph  = 3 // 0 and 1, then 2
 	chainGraph = 5 // 0, then 1, then 2
 )
 
-// play sums up over graphs, on two lanes.
+// play sums up the counts of many graphs, on two goroutines.
 func play(t *testing.T, graphs [][][]int, one func([][]int) (Count, error)) Count {
 	t.Helper()
 	const lanes = 2
@@ -43,7 +43,7 @@ func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
 	type set struct {
 		name    string
 		graphs  [][][]int
-		want    int // how many graphs there are
+		want    int // number of graphs
 		crashes int
 	}
 	sets := []set{{"3 tasks in one order", smallGraphs(3, false), 8, 2}}
@@ -68,7 +68,7 @@ func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
 	}
 }
 
-// Without crashes the number of histories is that of the orders in which bodies can end.
+// Without crashes there is one history for each order in which the bodies can end.
 func TestCrashes_PlaysEveryOrder(t *testing.T) {
 	t.Parallel()
 	for _, graphs := range [][][][]int{smallGraphs(3, true), smallGraphs(4, *nightly)} {
@@ -86,7 +86,7 @@ func TestCrashes_PlaysEveryOrder(t *testing.T) {
 	}
 }
 
-// orders counts the orders in which bodies can still end after some have. Sets of tasks are bits.
+// orders counts the orders in which the remaining bodies can end. fails and ended are sets of tasks, as bits.
 func orders(parents [][]int, fails, ended int) int {
 	total := 0
 	for i, ps := range parents {
@@ -109,7 +109,7 @@ func TestControls_EndAsTheLanguageSays(t *testing.T) {
 		graphs = smallGraphs(3, true)
 	}
 	got := play(t, graphs, func(g [][]int) (Count, error) { return Controls(g, crashes) })
-	const outcomes, controls = 8, 5 + 3*7 // of the run, and of each task
+	const outcomes, controls = 8, 5 + 3*7 // controls of the run, and of each task
 	if want := len(graphs) * outcomes * controls; got.Cases != want {
 		t.Errorf("%d cases, want %d", got.Cases, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// check holds the end of a run against what graph, outcomes and control say it must be.
+// check compares the end of a run with the end that follows from graph, outcomes and control.
 func (c *Case) check(s *stored) error {
 	for n := range s.asked {
 		if s.answers[n] == "" {
@@ -66,7 +66,7 @@ func checkCounts(got dagrun.Counts, states []dagrun.State) error {
 	return nil
 }
 
-// expected are the final states. Zero in fixed means that a task is as its parents and its body make it.
+// expected returns the final states.
 func (c *Case) expected(s *stored) []dagrun.State {
 	fixed := make([]dagrun.State, len(c.parents))
 	if c.plan.first == nil || s.asked == 0 {
@@ -85,7 +85,7 @@ func (c *Case) expected(s *stored) []dagrun.State {
 	return c.follows(fixed, c.fails)
 }
 
-// follows works the states out from graph and outcomes.
+// follows computes the states from graph and outcomes. Zero in fixed means that parents and body of the task decide.
 func (c *Case) follows(fixed []dagrun.State, fails []bool) []dagrun.State {
 	states := make([]dagrun.State, len(c.parents))
 	for range c.parents {
@@ -115,8 +115,9 @@ func stateOf(states []dagrun.State, parents []int, fails bool) dagrun.State {
 	return end
 }
 
-// fixCanceled fixes what a cancel has canceled. Of a run that may be anything, and once a task is canceled nothing
-// after it runs. Of a task it is the task and all that depends on it, or nothing when it came too late.
+// fixCanceled fixes the states that a cancel causes. After a cancel of the run any task may be canceled or not, and after
+// a canceled task none of its dependants runs. A cancel of a task cancels the task and all its dependants, or nothing if
+// it came too late.
 func (c *Case) fixCanceled(s *stored, fixed []dagrun.State) {
 	if id := c.plan.first.Task; id != nil {
 		if took(s.answers[0]) || s.tasks[id.Step].State == dagrun.TaskCanceled {
@@ -139,7 +140,7 @@ func (c *Case) dependsOn(i, on int) bool {
 	return slices.ContainsFunc(c.parents[i], func(p int) bool { return p == on || c.dependsOn(p, on) })
 }
 
-// retried are the states after a retry in which every body succeeds.
+// retried returns the states after a retry in which every body succeeds.
 func (c *Case) retried() []dagrun.State {
 	before := c.follows(make([]dagrun.State, len(c.parents)), c.fails)
 	fixed := slices.Clone(before)
@@ -151,7 +152,7 @@ func (c *Case) retried() []dagrun.State {
 	return c.follows(fixed, make([]bool, len(c.parents)))
 }
 
-// checkReset sees that the new generation holds what the retry is about and nothing else.
+// checkReset returns an error unless the new generation holds exactly the tasks that the retry resets.
 func (c *Case) checkReset(s *stored) error {
 	before := c.follows(make([]dagrun.State, len(c.parents)), c.fails)
 	for i := range c.parents {
@@ -166,8 +167,8 @@ func (c *Case) checkReset(s *stored) error {
 	return nil
 }
 
-// isReset says whether the retry is about a task: it is meant, or depends on one that is, and no failed parent that
-// stays as it is blocks it.
+// isReset reports whether the retry resets a task: it names the task, or it resets one of its parents and no failed
+// parent that stays failed blocks the task.
 func (c *Case) isReset(before []dagrun.State, i int) bool {
 	mode := c.plan.first.Mode
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// smallGraphs lists all graphs of n tasks: parents[i] are the tasks that task i depends on. With allOrders a graph comes
-// once for every way to number its tasks; without, its tasks are numbered parents first.
+// smallGraphs returns all graphs of n tasks: parents[i] are the tasks that task i depends on. With allOrders it returns a
+// graph once for every numbering of its tasks, else only with tasks numbered parents first.
 func smallGraphs(n int, allOrders bool) [][][]int {
 	var all [][][]int
 	for o := newOdometer(); ; {
@@ -39,10 +39,10 @@ func acyclic(parents [][]int) bool {
 	return !slices.Contains(done, false)
 }
 
-// skipCode is the exit code with which a body says that its task is skipped.
+// skipCode is the exit code with which a body asks for its task to be skipped.
 const skipCode = 99
 
-// specOf makes tasks of a graph, with default rules and edges.
+// specOf returns the spec of a graph, with default rules and edges.
 func specOf(parents [][]int) dagrun.Spec {
 	spec := dagrun.Spec{Steps: make([]dagrun.Step, len(parents))}
 	for i, ps := range parents {

@@ -1,16 +1,16 @@
 package enumerate
 
-// odometer enumerates: run the same function again and again, and every sequence of answers of N comes up once.
+// odometer enumerates decisions. If the same function runs again and again, every sequence of answers of N comes up once.
 type odometer struct {
 	picks, sizes []int
 	at           int
-	changed      int // the first answer that differs from the run before
+	changed      int // index of the first answer that differs from the run before
 }
 
-// newOdometer is at its first sequence.
+// newOdometer returns an odometer at its first sequence.
 func newOdometer() *odometer { return &odometer{changed: -1} }
 
-// N is from 0 to n-1.
+// N returns a number from 0 to n-1.
 func (o *odometer) N(n int) int {
 	if o.at == len(o.picks) {
 		o.picks, o.sizes = append(o.picks, 0), append(o.sizes, n)
@@ -19,10 +19,10 @@ func (o *odometer) N(n int) int {
 	return o.picks[o.at-1]
 }
 
-// Fresh says that this point was not reached with the same answers before.
+// Fresh reports whether this point was not reached before with the same answers.
 func (o *odometer) Fresh() bool { return o.at > o.changed }
 
-// Next goes to the next sequence, false when there is none.
+// Next goes to the next sequence, and returns false when there is none.
 func (o *odometer) Next() bool {
 	for i := len(o.picks) - 1; i >= 0; i-- {
 		if o.picks[i]+1 < o.sizes[i] {

@@ -7,13 +7,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// plan is what people do to a run: nothing, one control at any point, or a pause at any point and a resume at any later one.
+// plan is what users do to a run: nothing, one control at any point, or a pause at any point and a resume at any later
+// one.
 type plan struct {
 	first    *dagrun.Control
-	oneOrder bool // of the bodies' ends: the lowest number first
+	oneOrder bool // bodies end in one order only: the lowest number first
 }
 
-// plans are all controls that are made one at a time.
+// plans returns a plan for each control.
 func plans(tasks int) []plan {
 	list := []dagrun.Control{
 		{Verb: dagrun.VerbCancel},
@@ -59,7 +60,7 @@ func (p plan) String() string {
 
 func (p plan) is(v dagrun.Verb) bool { return p.first != nil && p.first.Verb == v }
 
-// control gives the control with number n: after the first come resumes.
+// control returns control number n. All controls after the first are resumes.
 func (p plan) control(n int) dagrun.Control {
 	ct := dagrun.Control{Verb: dagrun.VerbResume, Task: p.first.Task}
 	if n == 0 {
@@ -72,7 +73,8 @@ func (p plan) control(n int) dagrun.Control {
 	return ct
 }
 
-// mayAsk says whether somebody may make the next control now. A pause is resumed only by who sees that it holds.
+// mayAsk reports whether a user may make the next control now. A user resumes a pause only after the pause has taken
+// effect.
 func (p plan) mayAsk(s *stored) bool {
 	switch {
 	case p.first == nil || p.first.Verb == dagrun.VerbRetry:
@@ -83,7 +85,8 @@ func (p plan) mayAsk(s *stored) bool {
 	return p.is(dagrun.VerbPause) && s.asked == 1 && took(s.answers[0])
 }
 
-// mayWake says whether somebody will wake a parked run: who paused it, and perhaps was told that it was still stopping.
+// mayWake reports whether a user wakes a parked run: the user that paused it, perhaps after the answer that it was still
+// stopping.
 func (p plan) mayWake(s *stored) bool {
 	return p.is(dagrun.VerbPause) && s.asked > 0 && s.asked < mostControls
 }
@@ -92,7 +95,7 @@ func (p plan) mayRetry(s *stored) bool { return p.is(dagrun.VerbRetry) && s.aske
 
 func took(o dagrun.Outcome) bool { return o == dagrun.Applied || o == dagrun.Accepted }
 
-// mayStart refuses a start that a control in force forbids.
+// mayStart returns an error for a start that a control in force forbids.
 func (p plan) mayStart(s *stored, task int) error {
 	if p.first == nil || !took(s.answers[0]) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// fate of a task's body, and of its publish where it has one.
+// fate is how a task's body ends, and its publish if it has one.
 type fate int
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // Rules plays a graph once, in one order, for every trigger rule of each task with parents, every state of each edge, and
-// every set of outcomes. A task that somebody waits for with a `finished` edge publishes.
+// every set of outcomes. A task with a child on a `finished` edge publishes.
 func Rules(parents [][]int) (Count, error) {
 	var sum Count
 	for o := newOdometer(); ; {
@@ -82,7 +82,8 @@ func everyFate(g *dagrun.Graph, steps []dagrun.Step, parents [][]int) (n int, er
 	}
 }
 
-// playOnce gives the final states and the verdict of a run in which everything starts at once and the lowest number ends first.
+// playOnce returns the final states and the verdict of a run in which every task starts at once and the lowest number
+// ends first.
 func playOnce(g *dagrun.Graph, steps []dagrun.Step, fates []fate) ([]dagrun.State, dagrun.RunState, error) {
 	run := dagrun.New(g, dagrun.Options{})
 	err := run.Step(dagrun.Event{Kind: dagrun.EvBegin, At: 1})
@@ -113,7 +114,7 @@ func playOnce(g *dagrun.Graph, steps []dagrun.Step, fates []fate) ([]dagrun.Stat
 	return nil, 0, err
 }
 
-// grantAll grants what is wanted, and what is wanted because of that.
+// grantAll grants all wants, and the wants that follow from these grants.
 func grantAll(run *dagrun.Run, under []bool) error {
 	for ready, _ := run.Ready(); len(ready.Wants) > 0; ready, _ = run.Ready() {
 		for _, w := range slices.Clone(ready.Wants) {
@@ -126,7 +127,7 @@ func grantAll(run *dagrun.Run, under []bool) error {
 	return nil
 }
 
-// workedOut gives the same by looking at everything again until nothing changes.
+// workedOut computes the same states as playOnce: it judges all tasks again until nothing changes.
 func workedOut(steps []dagrun.Step, parents [][]int, fates []fate) []dagrun.State {
 	states, started := make([]dagrun.State, len(steps)), make([]bool, len(steps))
 	for {
@@ -154,7 +155,7 @@ func workedOut(steps []dagrun.Step, parents [][]int, fates []fate) []dagrun.Stat
 	}
 }
 
-// judged is the table of trigger rules.
+// judged applies the table of trigger rules.
 func judged(s *dagrun.Step, parents []int, states []dagrun.State, started []bool) dagrun.State {
 	var good, bad, skipped, open int
 	for k, p := range parents {
@@ -187,7 +188,7 @@ func judged(s *dagrun.Step, parents []int, states []dagrun.State, started []bool
 	return dagrun.TaskSkipped
 }
 
-// statesOf lists the states of the first n steps.
+// statesOf returns the states of the first n steps.
 func statesOf(run *dagrun.Run, n int) []dagrun.State {
 	states := make([]dagrun.State, n)
 	for i := range states {

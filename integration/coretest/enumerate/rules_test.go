@@ -21,12 +21,12 @@ func TestRules_EndAsTheTableSays(t *testing.T) {
 	t.Logf("every rule and edge state: %d graphs, %+v", len(graphs), got)
 }
 
-// ruleHistories counts task by task: 9 rules where there are parents; 3 outcomes, or 4 for the states of the edges to its
-// children of which one at least is `finished`.
+// ruleHistories multiplies, over the tasks: 9 rules if the task has parents; 3 outcomes, or 4 where an edge to a child is
+// `finished`; and the states of the edges to its children.
 func ruleHistories(parents [][]int) int {
 	total := 1
 	for i, ps := range parents {
-		all, none := 1, 1 // the states of the edges to its children, and those without `finished`
+		all, none := 1, 1 // products over the edges to its children: all states, and all states but `finished`
 		for _, qs := range parents {
 			for _, p := range qs {
 				if p == i {

@@ -12,7 +12,8 @@ const (
 	mostControls = 3
 )
 
-// stored is what outlives a drive. Equal ones have equal futures, so it is the key under which a future is remembered.
+// stored is what outlives a drive. Equal values have equal futures, so stored is the key under which a future is
+// remembered.
 type stored struct {
 	run     dagrun.RunRecord
 	tasks   [mostTasks]dagrun.TaskRecord
@@ -20,7 +21,7 @@ type stored struct {
 	closed  [mostTasks]uint16 // attempts that have a record of their own, one bit each
 	asked   int
 	answers [mostControls]dagrun.Outcome
-	crashes int // that may still come
+	crashes int // crashes that may still happen
 }
 
 func (s *stored) saved() dagrun.Saved {
@@ -33,7 +34,8 @@ func (s *stored) saved() dagrun.Saved {
 	return saved
 }
 
-// keep stores the first rows of a batch with the attempts that belong to them; the rest comes with the last piece.
+// keep stores the first rows of a batch with the attempts that belong to them. With last it also stores the rest of the
+// batch.
 func (c *Case) keep(s *stored, r dagrun.Records, rows int, last bool) error {
 	for _, a := range r.Attempts {
 		if last || hasRow(r.Tasks[:rows], a.ID) {
@@ -69,7 +71,7 @@ func hasRow(rows []dagrun.TaskRecord, id dagrun.TaskID) bool {
 	return false
 }
 
-// put stores a row that is consistent with those before it.
+// put stores a row after a check that it is consistent with the rows before it.
 func (c *Case) put(s *stored, row dagrun.TaskRecord) error {
 	i := row.ID.Step
 	old := s.tasks[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// condition is the expression language of scripts, just enough for rules: true, false, error, costly (true, and costs as
-// much as an expression may), or left==right, where left is state(step), outputs(step), item, kind, exit, attempt or run.
+// condition is a small expression language for scripts: true, false, error, costly (true, at the highest permitted cost),
+// or left==right, where left is state(step), outputs(step), item, kind, exit, attempt or run.
 type condition string
 
 func (c condition) String() string { return string(c) }
@@ -37,7 +37,7 @@ func (c condition) Eval(s dagrun.Scope) (bool, error) {
 	return got == right, err
 }
 
-// mostUnits is what an expression may cost.
+// mostUnits is the highest cost of an expression.
 const mostUnits = 20_000_000
 
 var errBroken = errors.New("no such thing")
@@ -75,7 +75,7 @@ func unknownUnless(known bool, step string) error {
 	return fmt.Errorf("step %q is unknown", step)
 }
 
-// number is a priority; "error" is one that cannot be worked out.
+// number is a priority; "error" stands for an expression that fails.
 type number string
 
 func (n number) Number(dagrun.Scope) (int, error) {
@@ -95,8 +95,8 @@ func (t text) Text(dagrun.Scope) (string, error) {
 	return string(t), nil
 }
 
-// keys are the items of a foreach: a comma list of keys, "none", "error", or n times "x" for n of them. Every item's
-// value is its key in quotes.
+// keys are the items of a foreach: a comma list of keys, "none", "error", or n times "x" for n of them. The value of an
+// item is its key in quotes.
 type keys string
 
 func (k keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {

@@ -12,7 +12,7 @@ import (
 // parseDAG reads a dag block.
 func parseDAG(lines []string) (dagrun.Spec, error) {
 	p := dagParser{bodies: map[string]dagrun.Step{}}
-	for _, prefix := range []string{"~", ""} { // replacements first: steps name them
+	for _, prefix := range []string{"~", ""} { // replacements first, since steps refer to them
 		for _, line := range lines {
 			if strings.HasPrefix(line, "~") != (prefix == "~") {
 				continue
@@ -27,7 +27,7 @@ func parseDAG(lines []string) (dagrun.Spec, error) {
 
 type dagParser struct {
 	spec   dagrun.Spec
-	bodies map[string]dagrun.Step // for replace(…)
+	bodies map[string]dagrun.Step // by name, for replace(…)
 }
 
 func (p *dagParser) line(line string) error {
@@ -61,7 +61,7 @@ func (p *dagParser) line(line string) error {
 	return nil
 }
 
-// parents takes words up to the first key=value.
+// parents reads words as parents, up to the first key=value.
 func parents(step *dagrun.Step, words []string) []string {
 	for i, word := range words {
 		name, state, _ := strings.Cut(word, ":")
@@ -166,7 +166,7 @@ var stepKeys = map[string]setter{
 	"item_fail_fast": func(_ *dagParser, s *dagrun.Step, _ string) error { s.Foreach.FailFast = true; return nil },
 }
 
-// approvalOf is what a step asks of people.
+// approvalOf returns the approval of a step, and makes it if there is none.
 func approvalOf(s *dagrun.Step) *dagrun.Approval {
 	if s.Approval == nil {
 		s.Approval = &dagrun.Approval{}
@@ -288,8 +288,8 @@ func duration(v string) (dagrun.Duration, error) {
 	return dagrun.Duration(d.Milliseconds()), err
 }
 
-// parseResult reads how a body ended: nothing for success, or exit:3, signal:9, kind:timeout, out:{…}, snooze:5s,
-// permanent, settled.
+// parseResult reads how a body ended: nothing or ok for success, or exit:3, signal:9, kind:timeout, out:{…}, permanent,
+// settled, unstarted.
 func parseResult(words []string) (*dagrun.Result, error) {
 	res := &dagrun.Result{}
 	for _, word := range words {

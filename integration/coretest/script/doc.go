@@ -1,8 +1,8 @@
-// Package script reads and runs the text files in testdata, which show the rules of the language one by one: a graph,
-// what happens to it, and what the core answers.
+// Package script reads and runs the text files in testdata. Each file shows one rule of the language by a graph, events,
+// and the answers of the core.
 //
-// A file is a list of blocks. A block is a command, further lines where the command takes some, a line of four dashes,
-// and what the command prints, up to an empty line:
+// A file is a list of blocks. A block is a command, further lines if the command takes some, a line of four dashes, and
+// the output of the command up to an empty line:
 //
 //	dag
 //	a
@@ -14,17 +14,17 @@
 //	a: running #1
 //	-> start a #1
 //
-// Text that starts with # is for the reader. The test rewrites what is below the dashes with -rewrite.
+// Text that starts with # is a comment. With -rewrite the test replaces the output below the dashes.
 //
 // # Graphs
 //
-// One step a line: its name, "<-" and its parents where it has some (parent:started and parent:finished are the other
-// edges), then key=value. A line that starts with "run:" is about the run, one that starts with @ a handler, one
-// that starts with ~ a body that replace(…) can name. See dag.go for the keys.
+// Each line is one step: its name, "<-" and its parents if it has some (parent:started and parent:finished are the other
+// edges), then key=value. A line that starts with "run:" sets options of the run, a line with @ is a handler, and a line
+// with ~ is a body that replace(…) can name. See dag.go for the keys.
 //
 // # What happens
 //
-// Whatever wants a slot is granted one at once, and whatever the core wants stored is stored at once, unless the script
-// says "manual grants" or "manual commits". A commit that is not made is refused: the next event is stepped first.
-// "crash" forgets the core and restores it from what was stored, with the controls nobody has decided.
+// Every want for a slot is granted at once, and all records are stored at once, unless the script says "manual grants" or
+// "manual commits". A commit that is not made is refused: the next event is stepped first. "crash" forgets the core and
+// restores it from the stored rows, with the controls that are not decided.
 package script

@@ -9,14 +9,14 @@ const dashes = "----"
 
 // block is one command of a script with what it should print.
 type block struct {
-	comment string // with the empty lines before the command
+	comment string // includes the empty lines before the command
 	command string
 	input   []string
 	want    string
 	line    int
 }
 
-// parseFile cuts a script into blocks; what follows the last of them is returned as it is.
+// parseFile cuts a script into blocks. The string is the unchanged text after the last block.
 func parseFile(text string) ([]block, string, error) {
 	lines := strings.SplitAfter(text, "\n")
 	var blocks []block
@@ -62,7 +62,7 @@ func isComment(line string) bool {
 	return line == "" || strings.HasPrefix(line, "#")
 }
 
-// print puts a block back into text, with other output.
+// print writes a block as text, with other output.
 func (b block) print(got string) string {
 	var s strings.Builder
 	s.WriteString(b.comment + b.command + "\n")

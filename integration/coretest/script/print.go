@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// print shows what is ready: records first, then what follows from them.
+// print shows what is ready: first the records, then the actions.
 func (s *session) print(committed bool) {
 	ready, ok := s.run.Ready()
 	if !ok {
@@ -91,7 +91,7 @@ func (s *session) record(t *dagrun.TaskRecord) string {
 	return join(append(parts, asks(t.Asks))...)
 }
 
-// asks is what becomes of the question of an approval: an input that is required has an exclamation mark.
+// asks spells the question of an approval. A required input has an exclamation mark.
 func asks(a *dagrun.Asks) string {
 	switch {
 	case a == nil:
@@ -182,7 +182,7 @@ func (s *session) printLeave(l *dagrun.Leave) {
 	}
 }
 
-// printWake tells when to tick next, once per change.
+// printWake prints when the next tick is due, once per change.
 func (s *session) printWake(at dagrun.Time) {
 	if at == s.shownWake || s.run.Over() {
 		return
@@ -200,7 +200,7 @@ func (s *session) show() {
 	}
 }
 
-// at prints a time as the span since the script began.
+// at spells a time as the span since the script began.
 func (s *session) at(t dagrun.Time) string { return span(dagrun.Duration(t - begin)) }
 
 func span(d dagrun.Duration) string { return (time.Duration(d) * time.Millisecond).String() }
@@ -219,7 +219,7 @@ func times(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// join leaves out what is empty.
+// join joins the parts that are not empty.
 func join(parts ...string) string {
 	kept := parts[:0]
 	for _, p := range parts {

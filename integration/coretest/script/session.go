@@ -11,10 +11,10 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// begin is when every script starts; what is printed counts from there.
+// begin is the time at which every script starts. Printed times count from it.
 const begin dagrun.Time = 1_000_000
 
-// session is a script under way: a core, a store of one run, and a clock.
+// session is a running script: a core, a store of one run, and a clock.
 type session struct {
 	graph *dagrun.Graph
 	run   *dagrun.Run
@@ -23,7 +23,7 @@ type session struct {
 
 	saved    dagrun.RunRecord
 	rows     map[dagrun.TaskID]dagrun.TaskRecord
-	controls map[int64]*dagrun.Control // not decided
+	controls map[int64]*dagrun.Control // controls that are not decided
 	lastID   int64
 
 	manualGrants, manualCommits bool
@@ -32,7 +32,7 @@ type session struct {
 	out                         strings.Builder
 }
 
-// Run runs the commands of one file and returns the file with what they print.
+// Run runs the commands of one file and returns the file with their output.
 func Run(text string) (string, error) {
 	blocks, tail, err := parseFile(text)
 	if err != nil {
@@ -55,7 +55,7 @@ func Run(text string) (string, error) {
 
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 
-// do runs one command. A refusal of the core is output; an error is a mistake in the script.
+// do runs one command. A refusal by the core is output; an error is a mistake in the script.
 func (s *session) do(b *block) error {
 	words := strings.Fields(b.command)
 	if words[0] != "dag" && s.graph == nil {
@@ -121,7 +121,7 @@ func (s *session) restore() error {
 	return nil
 }
 
-// step hands an event in, and follows it up as a driver would.
+// step hands an event to the core, and performs what follows, as a driver would.
 func (s *session) step(e dagrun.Event) {
 	if e.At == 0 {
 		e.At = s.now
@@ -141,7 +141,7 @@ func (s *session) step(e dagrun.Event) {
 	}
 }
 
-// grant gives every want what it asks for.
+// grant grants every want.
 func (s *session) grant() bool {
 	if s.manualGrants {
 		return false
@@ -156,10 +156,10 @@ func (s *session) grant() bool {
 	return len(wants) > 0
 }
 
-// driven says whether a driver has the run: it has begun and not left.
+// driven reports whether a driver has the run: the run has begun and its drive is not over.
 func (s *session) driven() bool { return s.begun && !s.run.Over() }
 
-// commit stores, prints and acknowledges what is ready. A cache without an answer of the script misses.
+// commit stores, prints and acknowledges what is ready. A cache lookup that the script does not answer is a miss.
 func (s *session) commit() bool {
 	ready, ok := s.run.Ready()
 	s.print(true)
@@ -200,7 +200,7 @@ func (s *session) explain(words []string) error {
 	return err
 }
 
-// event reads a command that is an event.
+// event reads a command that stands for an event.
 func (s *session) event(words []string) (dagrun.Event, error) {
 	if verb, err := dagrun.ParseVerb(strings.ReplaceAll(words[0], "-", "_")); err == nil {
 		return s.control(verb, words[1:])
@@ -221,7 +221,8 @@ func (s *session) event(words []string) (dagrun.Event, error) {
 	return s.taskEvent(words)
 }
 
-// precompute reads step=result words. They count from the start of the run, so a core that begins is made anew.
+// precompute reads step=result words. Precomputed results must be there before the run begins, so precompute makes the
+// core anew.
 func (s *session) precompute(words []string) error {
 	for _, word := range words {
 		step, result, _ := strings.Cut(word, "=")
@@ -301,7 +302,7 @@ func (s *session) details(e *dagrun.Event, words []string) (err error) {
 	return err
 }
 
-// result reads words as parseResult does, and snooze=5s besides.
+// result reads the same words as parseResult, and also snooze=5s.
 func (s *session) result(words []string) (*dagrun.Result, error) {
 	snooze := dagrun.Time(0)
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool {
@@ -321,7 +322,8 @@ func (s *session) result(words []string) (*dagrun.Result, error) {
 	return res, err
 }
 
-// control reads: verb [task] by=… now mode=… as=… out=… ref=… text=… decides=… , and for a child's end its result.
+// control reads: verb [task] by=… now mode=… as=… out=… ref=… text=… decides=…, and for the end of a child run its
+// result.
 func (s *session) control(verb dagrun.Verb, words []string) (dagrun.Event, error) {
 	s.lastID++
 	c := &dagrun.Control{ID: s.lastID, Verb: verb, By: "ana"}
@@ -374,11 +376,11 @@ func (s *session) control(verb dagrun.Verb, words []string) (dagrun.Event, error
 	return dagrun.Event{Kind: dagrun.EvControl, Control: c}, nil
 }
 
-// open does to a finished run what the database does when a retry is asked for: it opens a new generation.
+// open does to a finished run what the database does for a retry: it opens a new generation.
 func (s *session) open(c *dagrun.Control) error {
 	if !s.saved.State.Terminal() {
 		c.Generation = s.saved.Generation
-		return nil // the core refuses it
+		return nil // the core refuses this control
 	}
 	s.opts.Generation = s.saved.Generation + 1
 	c.Generation = s.opts.Generation
