@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Violation is something that must not happen.
+// Violation is a breach of a rule.
 type Violation struct {
-	Rule string // as in docs/internals/promises.md: S1, W2
+	Rule string // rule of docs/internals/promises.md, such as S1 or W2
 	Run  int64
 	What string
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%s run %d: %s", v.Rule, v.Run, v.What) }
 
-// Change is a change of a row of a run, or of one of its tasks, in the order in which they were made.
+// Change is a change of the row of a run or of one of its tasks. Trails hold changes in the order in which they were
+// made.
 type Change struct {
-	Tx         int64     // several in one transaction happen at once
+	Tx         int64     // changes of one transaction happen at once
 	At         time.Time // by the database's clock
 	Run        int64
-	Task       string // its name, with its item: s1/a, s2~1; "": the run's own row
-	Shell      bool   // a task that is a process
+	Task       string // name of the task with its item: s1/a, s2~1; "": the run's own row
+	Shell      bool   // the task is a process
 	Was, Is    string // states; Was is "" for a new row
 	Attempt    int
 	WasAttempt int
@@ -28,22 +29,22 @@ type Change struct {
 	Epoch      int    // of the row
 	RunEpoch   int    // of the run at that moment
 	Claim      string // of the run at that moment, "": none
-	Asked      bool   // something was asked of the run
-	GaveBack   string // the worker that gave the run back for want of a slot, "": nobody did
+	Asked      bool   // the run got a request
+	GaveBack   string // the worker that gave the run back for want of a slot; "": none did
 }
 
 var terminal = map[string]bool{
 	"succeeded": true, "failed": true, "canceled": true, "skipped": true, "upstream_failed": true, "replaced": true,
 }
 
-// history is what a run has come to in a trail.
+// history is the state of a run at one point of a trail.
 type history struct {
 	epoch, generation int
 	over              bool
-	overIn            int64            // the transaction that ended it
-	ends              map[int64]bool   // the transactions that end it, later ones included
-	parted            int64            // the transaction in which it was without a claim first
-	succeeded         map[taskOf]int64 // by which transaction
+	overIn            int64            // transaction that ended it
+	ends              map[int64]bool   // transactions that end it, later generations included
+	parted            int64            // transaction in which it first was without a claim
+	succeeded         map[taskOf]int64 // transaction of each success
 	tasks             map[string]Change
 }
 
@@ -52,8 +53,8 @@ type taskOf struct {
 	generation int
 }
 
-// Trail finds what must not happen in the order of changes. Edges are the parents of each step, by run; a run that is not
-// there has none.
+// Trail returns what must not happen in this order of changes. edges holds the parents of each step, by run. A run that
+// is not in edges has no parents to check.
 func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Violation) {
 	runs, ends := map[int64]*history{}, endsIn(changes)
 	claims := map[string]string{}
@@ -80,7 +81,7 @@ func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Viol
 	return broken
 }
 
-// endsIn finds the transactions that end each run: a cancel of one that nobody holds ends its tasks first.
+// endsIn returns the transactions that end each run. If no worker holds a run, its cancel ends the tasks first.
 func endsIn(changes []Change) map[int64]map[int64]bool {
 	all := map[int64]map[int64]bool{}
 	for _, c := range changes {
@@ -117,7 +118,7 @@ func (h *history) ofRun(c Change, say sayer) {
 	}
 }
 
-// checkClaim wants a claim id to be of one drive.
+// checkClaim reports a claim id that belongs to two drives.
 func checkClaim(c Change, claims map[string]string, say sayer) {
 	if c.Claim == "" {
 		return
@@ -160,7 +161,7 @@ func (h *history) ofTask(c Change, say sayer) {
 	}
 }
 
-// begins says whether a task starts, or ends by itself without ever having run.
+// begins reports whether a task starts, or ends without ever having run.
 func (c *Change) begins() bool {
 	switch c.Is {
 	case "pending", "ready", "canceled", "upstream_failed":
@@ -169,7 +170,7 @@ func (c *Change) begins() bool {
 	return c.Was == "" || c.Was == "pending" || c.Was == "ready" || c.Is == "running" && c.Was != "running"
 }
 
-// checkEdges wants all parents of a task to be settled when it starts.
+// checkEdges reports a task that starts before all its parents are settled.
 func (h *history) checkEdges(c Change, edges map[string][]string, say sayer) {
 	for _, parent := range edges[stepOf(c.Task)] {
 		if p := h.tasks[parent]; !terminal[p.Is] {
@@ -178,7 +179,7 @@ func (h *history) checkEdges(c Change, edges map[string][]string, say sayer) {
 	}
 }
 
-// stepOf is the step of a task: s1 of s1/a, and of s1~2.
+// stepOf returns the step of a task: s1 for s1/a and for s1~2.
 func stepOf(task string) string {
 	for i, r := range task {
 		if r == '/' || r == '~' {
@@ -188,8 +189,9 @@ func stepOf(task string) string {
 	return task
 }
 
-// Limits wants no more runs of a kind to be claimed at once than may be (C1). Kinds says of what each run is, most how many of
-// that there may be. Whoever claims because another run was given back has seen that committed, so that comes first in the trail.
+// Limits reports runs of a kind that are claimed beyond the limit of that kind (C1). kinds holds the kinds of each run,
+// most the limit of each kind. A worker that claims because another run was given back has seen that commit, so the trail
+// has the release first.
 func Limits(changes []Change, kinds map[int64][]string, most map[string]int) (broken []Violation) {
 	claimed, told := map[string]map[int64]bool{}, map[string]bool{}
 	for i, c := range changes {
@@ -204,7 +206,7 @@ func Limits(changes []Change, kinds map[int64][]string, most map[string]int) (br
 			}
 		}
 		if i+1 < len(changes) && changes[i+1].Tx == c.Tx {
-			continue // in one moment
+			continue // the rest of the transaction follows
 		}
 		for kind, limit := range most {
 			if n := len(claimed[kind]); n > limit && !told[kind] {

@@ -7,35 +7,35 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Answer is what a call came to.
+// Answer is the outcome of a call.
 type Answer string
 
-// Answers. Unknown is "maybe applied", and so is every call that failed.
+// Answers. Unknown means "maybe applied"; every call that failed has this answer.
 const (
-	Done    Answer = "done"    // a run, made or found; a cancel that was accepted
-	Refused Answer = "refused" // a cancel that came too late
+	Done    Answer = "done"    // a run was made or found; a cancel was accepted
+	Refused Answer = "refused" // the cancel came too late
 	Unknown Answer = "unknown"
 )
 
-// Call is one that a client made, and what it was told.
+// Call is a call that a client made, with its answer.
 type Call struct {
 	Client     int
 	From, To   time.Duration
-	Object     string // what it is about: a key, or a run
+	Object     string // the key or the run that the call is about
 	Verb       string // ask, audit; cancel, look
 	Answer     Answer
-	Run        int64  // of a key
-	State      string // of a run
+	Run        int64  // answer for a key
+	State      string // answer for a run
 	Generation int
-	Count      int // of an audit: runs that have the key
+	Count      int // answer of an audit: number of runs with the key
 }
 
 const never = 24 * time.Hour
 
-// AtTheEnd is after all calls, and after whatever of them may still land.
+// AtTheEnd is a time after all calls, and after the last moment at which one of them may still be applied.
 const AtTheEnd = never + time.Hour
 
-// Calls finds the objects whose calls cannot have happened in any order that their times allow (A1, A2, A3).
+// Calls returns the objects with calls that cannot have happened in any order that their times allow (A1, A2, A3).
 func Calls(calls []Call, patience time.Duration) (broken []Violation) {
 	of := map[string][]porcupine.Operation{}
 	for _, c := range calls {
@@ -68,7 +68,7 @@ func callsOf(history []porcupine.Operation) (all []Call) {
 	return all
 }
 
-// keys is how one key is meant to work: 0 is free, -1 held by a run that nobody was told of, else the run.
+// keys models one key. Its state is 0 while the key is free, -1 while a run that no client knows holds it, else the run.
 var keys = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{int64(0)} },
 	Step: func(state, input, _ any) []any {
@@ -85,14 +85,13 @@ var keys = porcupine.NondeterministicModel{
 	},
 }
 
-// standing is what a run may be: Ended is its final state, "" before.
+// standing is the state of a run. ended is its final state, "" before.
 type standing struct {
 	canceling bool
 	ended     string
 }
 
-// runs is how one run is meant to answer: a cancel that was accepted wins, one that was refused came after the end, and what
-// has ended stays as it is.
+// runs models one run: an accepted cancel wins, a refused cancel came after the end, and the final state does not change.
 var runs = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{standing{}} },
 	Step: func(state, input, _ any) []any {

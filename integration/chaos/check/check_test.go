@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// rules are the rules that were broken, in order.
+// rules returns the rules that were broken, in order.
 func rules(broken []Violation) string {
 	var all []string
 	for _, v := range broken {
@@ -29,7 +29,7 @@ func task(tx int64, name, was, is string, attempt, epoch int) Change {
 
 var edges = map[int64]map[string][]string{1: {"b": {"a"}}}
 
-// fine is a run of two steps whose driver was lost once.
+// fine returns the trail of a run of two steps that lost its driver once.
 func fine() []Change {
 	again := task(6, "a", "running", "running", 2, 2)
 	again.WasAttempt = 1
@@ -93,7 +93,7 @@ func TestTrail_FindsWhatMustNotHappen(t *testing.T) {
 	}
 }
 
-// A cancel of a run that nobody holds ends its tasks, then the run. What is asked of such a run changes no task else.
+// A cancel of a run that no worker holds ends its tasks, then the run. No other request to such a run changes a task.
 func TestTrail_LetsNobodyButTheEndOfARunChangeTasksWithoutAClaim(t *testing.T) {
 	t.Parallel()
 	end := task(5, "a", "running", "canceled", 1, 1)
@@ -178,7 +178,7 @@ func TestWitness_FindsWhatMustNotHappen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			trail := fine()
-			if name == "again after success" { // its generation is known by what else was recorded
+			if name == "again after success" { // other records show the generation
 				c := task(8, "a", "", "ready", 3, 2)
 				trail = append(trail, c)
 			}
@@ -260,7 +260,7 @@ func TestCalls_FindsWhatCannotHaveHappened(t *testing.T) {
 	}
 }
 
-// What could not be found out is not taken for good.
+// What could not be decided in time is reported, not taken as correct.
 func TestCalls_SaysWhatItDidNotFindOut(t *testing.T) {
 	t.Parallel()
 	calls := []Call{{From: 100, To: 101, Object: "r", Verb: "look", Answer: Done, State: "succeeded"}, {From: 102, To: 103, Object: "r", Verb: "look", Answer: Done, State: "failed"}}

@@ -6,64 +6,66 @@ import (
 	"time"
 )
 
-// How C2 looks at a fault run: no run waits for idleMost while a worker that may serve it has a free slot.
+// Bounds of C2: no run may wait for idleMost while a worker that may serve it has a free slot.
 const (
 	idleMost = 2 * time.Second
-	// beatFresh is for how long a worker counts after its last sign of life, or after its session was seen last. Shorter than idleMost:
-	// what died at one moment is not to count until a wait that began just before is too long.
+	// beatFresh is how long a worker counts after its last sign of life, or after its session was last seen. It is
+	// shorter than idleMost, so that a worker that dies stops counting before a wait that began just before its death is
+	// too long.
 	beatFresh = time.Second
-	// gapMost is how far apart two moments may be, and tookMost how long one may take to be looked at: what happened in between is
-	// unknown else, and whoever keeps the sampler from running keeps workers from it, too.
+	// gapMost bounds the time between two moments, and tookMost the time that a look may take. Beyond these it is unknown
+	// what happened in between. What keeps the sampler from running also keeps workers from it.
 	gapMost  = 400 * time.Millisecond
 	tookMost = 250 * time.Millisecond
 )
 
-// How C3 looks at a trail: a worker gives a run back for want of a slot at most movesMost times within movesTime.
+// Bounds of C3: a worker may give a run back for want of a slot at most movesMost times within movesTime.
 const (
 	movesMost = 2
 	movesTime = time.Second
 )
 
-// Moment is what the database said of the sharing of work, and what is known of faults, at one time.
+// Moment is what the database says about the sharing of work at one time, with the faults of that time.
 type Moment struct {
 	At, Took time.Duration `json:"-"` // by the sampler's own clock
 	Seats    []Seat
 	Waits    []Wait
 }
 
-// Seat is a life of a worker.
+// Seat is a worker, from one start to its end.
 type Seat struct {
 	ID, Name string
-	Room     bool  // by its own account it has a free slot, and nothing of its own that waits for one
-	Beat     int64 // moves with each sign of life
-	Polled   int64 // moves with each look or claim; 0: unknown
-	Stuck    bool  // the server has not done with a statement of it for a while
-	Storms   int   `json:"-"` // moves with each fault that begins and could keep it from claiming
-	Stormy   bool  `json:"-"` // such a fault is under way
-	Mute     bool  `json:"-"` // its writes may hang: its own runs stay with it
+	Room     bool  // the worker reports a free slot, and no task of its own that waits for one
+	Beat     int64 // grows with each sign of life
+	Polled   int64 // changes with each look or claim; 0: unknown
+	Stuck    bool  // the server has been busy with one of its statements for a while
+	Storms   int   `json:"-"` // grows with each fault that begins and could keep it from claiming
+	Stormy   bool  `json:"-"` // a fault that could keep it from claiming is under way
+	Mute     bool  `json:"-"` // its writes may hang, so that its runs stay with it
 }
 
-// Wait is a run of which nothing is under way, and which wants nothing but a slot.
+// Wait is a run that has nothing under way and needs only a slot to go on.
 type Wait struct {
 	Run      int64
 	Epoch    int
-	Progress int      // moves when something of it goes on
-	Holder   string   // the worker that has it; "": it is in the queue
-	May      []string // ids of workers that may serve it, but for the holder
+	Progress int      // changes when the run makes progress
+	Holder   string   // the worker that holds it; "": it is in the queue
+	May      []string // ids of workers that may serve it, without the holder
 }
 
-// Sharing looks at moments one after the other, and finds runs that wait beside a free slot (C2). The zero value is ready to use.
+// Sharing looks at moments one after the other, and finds runs that wait although another worker has a free slot (C2).
+// The zero value is ready to use.
 //
-// A worker counts once it was seen to beat and to poll since the last fault that could keep it from that, and for as long as its
-// beat goes on. A wait counts while the same worker has room at each moment.
+// A worker counts once it was seen to beat and to poll since the last fault that could keep it from doing so, and as long
+// as its beat goes on. A wait counts while the same worker has room at each moment.
 type Sharing struct {
-	Moments int           // that were looked at
-	Unsure  int           // of these, those that came late: what was known until then is forgotten
+	Moments int           // moments looked at
+	Unsure  int           // moments that came too late: everything known before them is dropped
 	Open    int           // moments at which a worker that counts had a free slot
-	Waits   int           // that were looked at
-	Held    int           // of these, those on a worker
-	Beside  int           // of these, those that went on beside a worker with room for two moments and more
-	Longest time.Duration // of these
+	Waits   int           // waits looked at
+	Held    int           // waits of runs that a worker holds
+	Beside  int           // waits that lasted for two moments or more while a worker had room
+	Longest time.Duration // longest wait of Beside
 	Broken  []Violation
 
 	last  time.Duration
@@ -76,7 +78,7 @@ type seat struct {
 	storms           int
 	beat, polled     int64
 	beatAt, polledAt time.Duration
-	beats, polls     bool // since the last storm
+	beats, polls     bool // seen to beat, to poll, since the last fault
 }
 
 type waitOf struct {
@@ -86,14 +88,14 @@ type waitOf struct {
 }
 
 type pending struct {
-	since  map[string]time.Duration // by the worker that has room
+	since  map[string]time.Duration // since when the wait has lasted, by the worker that has room
 	beside bool
 }
 
-// Forget says that nothing is known of what happens now.
+// Forget drops everything known so far, since the present state is unknown.
 func (s *Sharing) Forget() { s.seats, s.waits = nil, nil }
 
-// Look takes in a moment.
+// Look adds a moment.
 func (s *Sharing) Look(m *Moment) {
 	if s.Moments++; s.Moments > 1 && m.At-s.last > gapMost || m.Took > tookMost {
 		s.Unsure++
@@ -127,7 +129,7 @@ func (s *Sharing) Look(m *Moment) {
 	s.waits = waits
 }
 
-// lookAtSeats says which workers can be counted on to give runs back, and which to take some.
+// lookAtSeats returns the workers that must give runs back, and the workers that must take some.
 func (s *Sharing) lookAtSeats(m *Moment) (awake, room map[string]bool) {
 	seats := map[string]*seat{}
 	awake, room = map[string]bool{}, map[string]bool{}
@@ -146,7 +148,7 @@ func (s *Sharing) lookAtSeats(m *Moment) (awake, room map[string]bool) {
 	return awake, room
 }
 
-// look says whether a worker beats and polls.
+// look reports whether a worker beats and polls.
 func (w *seat) look(now *Seat, at time.Duration) bool {
 	if now.Beat != w.beat {
 		w.beats, w.beat, w.beatAt = true, now.Beat, at
@@ -161,7 +163,7 @@ func (w *seat) look(now *Seat, at time.Duration) bool {
 	return w.beats && w.polls && at-w.beatAt <= beatFresh && !now.Stuck && !now.Stormy
 }
 
-// lookAtWait takes in which workers have room for a run.
+// lookAtWait notes which workers have room for a waiting run, and reports a wait that is too long.
 func (s *Sharing) lookAtWait(at time.Duration, w waitOf, p *pending, room []string) {
 	for id := range p.since {
 		if !slices.Contains(room, id) {
@@ -194,14 +196,15 @@ func (s *Sharing) where(holder string) string {
 	return fmt.Sprintf("on worker %s (%s)", s.seats[holder].name, holder)
 }
 
-// Moves counts how often runs were given back for want of a slot. It finds runs that one worker gave back three times within a second (C3),
-// though nothing of them started, ended or was asked in between, and no worker lost them or gave them up.
+// Moves counts how often runs were given back for want of a slot. It reports runs that one worker gave back three times
+// within a second (C3), unless in between a task of the run started or ended, a request arrived, or a worker lost the run
+// or gave it up.
 func Moves(trail []Change) (n int, broken []Violation) {
-	by := map[int64]map[string][]Change{} // the last movesMost moves by each worker
+	by := map[int64]map[string][]Change{} // the last movesMost moves, by run and worker
 	for _, c := range trail {
 		switch {
 		case c.Task != "" && (c.Is == "running" || c.Is == "waiting" || terminal[c.Is]), c.Asked, terminal[c.Is],
-			c.Task == "" && c.Was == "running" && c.Is == "queued" && c.GaveBack == "": // whatever that worker started was never recorded
+			c.Task == "" && c.Was == "running" && c.Is == "queued" && c.GaveBack == "": // what that worker started was not recorded
 			delete(by, c.Run)
 		}
 		if c.Task != "" || c.GaveBack == "" {

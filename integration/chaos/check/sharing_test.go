@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// scene is a made-up history of moments, 100 ms apart: w2 has room, and run 7 waits.
+// scene is an invented history of moments, 100 ms apart: w2 has room, and run 7 waits.
 type scene struct {
-	from, to int // the first moment and the last one
+	from, to int // first and last moment
 	change   func(i int, m *Moment)
 }
 
-// play looks at moments: for 1 s both workers beat and poll and nothing waits, then run 7 does.
+// play looks at the moments. For 1 s both workers beat and poll and no run waits, then run 7 waits.
 func (s scene) play() *Sharing {
 	var shared Sharing
 	for i := s.from; i <= s.to; i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Sight is a line of the witness: a task says that it starts, lives, ends.
+// Sight is a line of the witness file: a task writes that it starts, lives or ends.
 type Sight struct {
 	What    string // start, tick, end
 	Run     int64
@@ -17,7 +17,7 @@ type Sight struct {
 	Worker  string
 }
 
-// ReadWitness reads lines of "what run step item attempt epoch worker uptime". The last one may be half written.
+// ReadWitness reads lines of "what run step item attempt epoch worker uptime". An incomplete last line is ignored.
 func ReadWitness(r io.Reader) (all []Sight, err error) {
 	lines := bufio.NewReader(r)
 	for {
@@ -40,11 +40,11 @@ func ReadWitness(r io.Reader) (all []Sight, err error) {
 	}
 }
 
-// Excused are the workers whose tasks may live on: hosts that were frozen, and worker processes whose guard died with them
-// and that nobody started again before their lease was over.
+// Excused are the workers with tasks that may live on: workers on frozen hosts, and worker processes that died with their
+// guard and were not started again before their lease was over.
 type Excused map[string]bool
 
-// Witness holds what tasks wrote down against what is recorded about them.
+// Witness compares what tasks wrote down with what the trail records about them.
 func Witness(sights []Sight, trail []Change, excused Excused) (broken []Violation) {
 	broken = append(broken, checkEpochs(sights, excused)...)
 	w := newRecorded(trail)
@@ -74,7 +74,7 @@ func Witness(sights []Sight, trail []Change, excused Excused) (broken []Violatio
 	return append(broken, w.checkRan(started, ended)...)
 }
 
-// checkEpochs wants the last sign of life of each epoch of a run before the first of the next one.
+// checkEpochs reports a task of one epoch that shows life after the first sign of life of the next epoch of its run.
 func checkEpochs(sights []Sight, excused Excused) (broken []Violation) {
 	last := map[int64]Sight{}
 	for _, s := range sights {
@@ -99,7 +99,7 @@ type attemptOf struct {
 
 // recorded is what a trail says about attempts.
 type recorded struct {
-	epochs     map[attemptOf]map[int]bool // in which an attempt was running
+	epochs     map[attemptOf]map[int]bool // epochs in which the attempt was running
 	generation map[attemptOf]int
 	succeeded  map[attemptOf]bool
 	wins       map[taskIn]int // the attempt that succeeded
@@ -138,7 +138,7 @@ func newRecorded(trail []Change) *recorded {
 	return w
 }
 
-// checkStart wants a start to be recorded before, in the same drive, and not to follow a success.
+// checkStart reports a start that was not recorded before in the same drive, or that follows a success.
 func (w *recorded) checkStart(s Sight, a attemptOf, say sayer) {
 	if !w.epochs[a][s.Epoch] {
 		say("W2", "attempt %d of %s started in epoch %d, which is not recorded", s.Attempt, s.Task, s.Epoch)
@@ -148,7 +148,7 @@ func (w *recorded) checkStart(s Sight, a attemptOf, say sayer) {
 	}
 }
 
-// doneBefore is the attempt of the same generation that succeeded, if it is another one.
+// doneBefore returns another attempt of the same generation that succeeded, 0 for none.
 func (w *recorded) doneBefore(a attemptOf) int {
 	if won := w.wins[taskIn{a.run, a.task, w.generation[a]}]; won != a.attempt {
 		return won
@@ -156,7 +156,7 @@ func (w *recorded) doneBefore(a attemptOf) int {
 	return 0
 }
 
-// checkRan wants what succeeded to have run, from its start to its end.
+// checkRan reports a recorded success of an attempt that did not run from its start to its end.
 func (w *recorded) checkRan(started map[attemptOf]int, ended map[attemptOf]bool) (broken []Violation) {
 	for a := range w.succeeded {
 		if w.shell[a] && (started[a] != 1 || !ended[a]) {
@@ -166,19 +166,19 @@ func (w *recorded) checkRan(started map[attemptOf]int, ended map[attemptOf]bool)
 	return broken
 }
 
-// Log is what is stored of an attempt's output, and what it wrote by its own account.
+// Log is the stored output of an attempt, beside the output that the attempt noted down itself.
 type Log struct {
 	Run      int64
-	Attempt  string // with its task: s1/a#2
+	Attempt  string // the task and its attempt: s1/a#2
 	Chunks   []LogChunk
 	Wrote    []byte
 	Known    bool // Wrote is known
-	Complete bool // Wrote is all of it: the attempt came to its end
+	Complete bool // Wrote is complete: the attempt came to its end
 	Lost     bool // its driver died
-	Over     bool // it ended, and its driver or the next one said so
+	Over     bool // the attempt ended, and its driver or the next one recorded that
 }
 
-// LogChunk is a stored piece.
+// LogChunk is a stored chunk.
 type LogChunk struct {
 	Seq     int
 	Final   bool
@@ -186,7 +186,7 @@ type LogChunk struct {
 	Dropped int64
 }
 
-// Logs checks the numbers, the marker and the bytes of each.
+// Logs checks the numbers, the final marker and the bytes of each log.
 func Logs(logs []Log) (broken []Violation) {
 	for i := range logs {
 		broken = append(broken, logs[i].check()...)
@@ -214,7 +214,7 @@ func (l *Log) check() (broken []Violation) {
 	if final >= 0 && final != len(l.Chunks)-1 {
 		say("G2", "%d chunks come after the final one", len(l.Chunks)-1-final)
 	}
-	if final < 0 && l.Over && (len(l.Chunks) > 0 || l.Lost) { // of one that wrote nothing its record says the end
+	if final < 0 && l.Over && (len(l.Chunks) > 0 || l.Lost) { // if the attempt wrote nothing, only its record shows the end
 		say("G2", "no final marker after %d chunks", len(l.Chunks))
 	}
 	if l.Known && dropped == 0 {
@@ -225,8 +225,8 @@ func (l *Log) check() (broken []Violation) {
 	return broken
 }
 
-// checkBytes compares what is stored with what was written. What the task noted down itself may end before or after what
-// its driver read, unless it came to its end.
+// checkBytes compares the stored bytes with the written ones. Unless the task came to its end, its own note may be longer
+// or shorter than what its driver read.
 func (l *Log) checkBytes(stored string, say sayer) {
 	wrote := string(l.Wrote)
 	switch {

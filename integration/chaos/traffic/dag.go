@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Kind is what a step does.
+// Kind is the behaviour of a step.
 type Kind string
 
-// Kinds of steps. Of the shell's ones, the body is a call of `body TICKS LINES CODE` of the library that tasks source.
+// Kinds of steps. The body of a shell step is a call of `body TICKS LINES CODE` from the library that tasks source.
 const (
 	Quick     Kind = "quick"     // ends at once
 	Steady    Kind = "steady"    // takes a few ticks
@@ -17,9 +17,9 @@ const (
 	Flaky     Kind = "flaky"     // fails at first, and is retried
 	Broken    Kind = "broken"    // fails for good
 	Tolerated Kind = "tolerated" // fails, and the run goes on
-	Passed    Kind = "passed"    // says that there was nothing to do
-	Replaced  Kind = "replaced"  // fails, and another task decides in its place
-	Fan       Kind = "fan"       // one task for each of some items
+	Passed    Kind = "passed"    // reports that there was nothing to do
+	Replaced  Kind = "replaced"  // fails, and another task takes its place
+	Fan       Kind = "fan"       // one task per item
 	Flood     Kind = "flood"     // writes a lot
 	Daemon    Kind = "daemon"    // leaves processes behind
 	Deaf      Kind = "deaf"      // does not listen to SIGTERM
@@ -28,29 +28,29 @@ const (
 	Child     Kind = "child"     // another run
 )
 
-// Shell tells whether tasks of a kind are processes.
+// Shell reports whether tasks of a kind are processes.
 func (k Kind) Shell() bool { return k != Once && k != Nothing && k != Child }
 
-// Step is a step of a DAG, and how it ends.
+// Step is a step of a DAG, with its expected end.
 type Step struct {
 	ID      string
 	Kind    Kind
 	Parents []string
 	Always  bool   // trigger_rule: all_done
-	Ends    string // its state at the end of a run that nobody cancels
-	Items   int    // of a Fan
+	Ends    string // its state at the end of a run that is not canceled
+	Items   int    // number of items of a Fan
 }
 
-// DAG is a graph, as text and as what to expect of it.
+// DAG is a graph, as a file and with its expected end.
 type DAG struct {
 	Name   string
 	Source string // $DIR stands for the folder of the library
 	Steps  []Step
-	Ends   string // the state of a run that nobody cancels
+	Ends   string // the state of a run that is not canceled
 	Limit  int    // max_active_runs, 0: none
 }
 
-// Tasks is how many tasks a run of the DAG has, but for those of its children.
+// Tasks returns how many tasks a run of the DAG has, without the tasks of its child runs.
 func (d *DAG) Tasks() (n int) {
 	for _, s := range d.Steps {
 		n += 1 + s.Items
@@ -58,7 +58,7 @@ func (d *DAG) Tasks() (n int) {
 	return n
 }
 
-// odds says how often each kind is chosen.
+// odds is how often each kind is chosen.
 var odds = []struct {
 	kind Kind
 	n    int
@@ -94,7 +94,7 @@ func pick(r *rand.Rand) Kind {
 	return Quick
 }
 
-// child is the DAG that others have runs of.
+// child returns the DAG of child runs.
 func child(options Options) *DAG {
 	d := &DAG{Name: "child", Ends: "succeeded"}
 	d.Steps = []Step{{ID: "c0", Kind: Steady, Ends: "succeeded"}, {ID: "c1", Kind: Quick, Parents: []string{"c0"}, Ends: "succeeded"}}
@@ -102,8 +102,8 @@ func child(options Options) *DAG {
 	return d
 }
 
-// rush is a DAG whose first step ends at once and whose second takes long. A worker that is alone with runs of it claims some ahead,
-// since its slots end fast at first, and these wait.
+// rush returns a DAG with a first step that ends at once and a second step that takes long. A worker that is alone with
+// such runs claims some ahead, since its slots end fast at first, and these runs then wait.
 func rush(options Options) *DAG {
 	d := &DAG{Name: "rush", Ends: "succeeded"}
 	options.LongTicks += options.LongTicks / 2
@@ -120,7 +120,7 @@ const (
 	maxSteps = 12
 )
 
-// newDAG draws a graph: layers with fans and diamonds between them.
+// newDAG draws a graph: layers, with fans and diamonds between them.
 func newDAG(r *rand.Rand, name string, options Options) *DAG {
 	d := &DAG{Name: name}
 	if name == limitedDAG {
@@ -141,7 +141,7 @@ func newDAG(r *rand.Rand, name string, options Options) *DAG {
 	return d
 }
 
-// parents are up to three of the last six steps: near enough for chains, far enough for diamonds.
+// parents draws up to three of the last six steps: near enough for chains, far enough for diamonds.
 func parents(r *rand.Rand, before []Step) (ids []string) {
 	near := before[max(0, len(before)-6):]
 	for _, i := range r.Perm(len(near))[:min(len(near), r.IntN(4))] {
@@ -150,7 +150,7 @@ func parents(r *rand.Rand, before []Step) (ids []string) {
 	return ids
 }
 
-// foretell says how each step ends, by the rules of the language.
+// foretell computes how each step ends, by the rules of the language.
 func (d *DAG) foretell() {
 	ends := map[string]string{}
 	d.Ends = "succeeded"
@@ -164,7 +164,7 @@ func (d *DAG) foretell() {
 	}
 }
 
-// verdict is how a step ends whose parents ended so.
+// verdict returns how a step ends after parents that ended in these states.
 func (s *Step) verdict(parents map[string]string) string {
 	failed, skipped := false, false
 	for _, p := range s.Parents {
@@ -189,7 +189,7 @@ func (s *Step) verdict(parents map[string]string) string {
 	}
 }
 
-// asParent is what children take a step's end for.
+// asParent returns the state that counts for the children of a step.
 func (s *Step) asParent() string {
 	switch s.Ends {
 	case "upstream_failed":
@@ -204,7 +204,7 @@ func (s *Step) asParent() string {
 	return s.Ends
 }
 
-// write makes the file. A run may lose its driver as often as it likes: that is what is being done to it.
+// write makes the file. There is no limit on lost drivers, because the faults of the run cause the losses.
 func (d *DAG) write(r *rand.Rand, options Options) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "name: %s\nmax_drives: 1000\nmax_active_runs: %d\nparams: [{name: n, type: integer, default: 0}]\n", d.Name, d.Limit)
@@ -231,7 +231,7 @@ func (s *Step) write(text *strings.Builder, r *rand.Rand, options Options) {
 	}
 }
 
-// call is a line that calls body of the library.
+// call returns a line that calls body of the library.
 func call(ticks, lines, code int) string {
 	return fmt.Sprintf("run: '. $DIR/lib; body %d %d %d'", ticks, lines, code)
 }

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Options bound a plan.
+// Options are the bounds of a plan.
 type Options struct {
-	Runs      int           // how many are asked for, about
-	Over      time.Duration // by when the last of them is
+	Runs      int           // how many runs to enqueue, about
+	Over      time.Duration // when the last of them is enqueued
 	LongTicks int           // ticks of a task that outlives a lease
 }
 
-// Way is how a run is asked for.
+// Way is how a run is enqueued.
 type Way string
 
-// Ways to ask for a run.
+// Ways to enqueue a run.
 const (
-	Plain  Way = "plain"  // a call
-	Keyed  Way = "keyed"  // several clients at once, by one key
+	Plain  Way = "plain"  // with a call
+	Keyed  Way = "keyed"  // by several clients at once, with one key
 	Held   Way = "held"   // in a transaction that stays open for a while
-	Undone Way = "undone" // in one that is rolled back
+	Undone Way = "undone" // in a transaction that is rolled back
 )
 
-// Ask is a run to be asked for.
+// Ask is one run to enqueue.
 type Ask struct {
 	DAG    *DAG
 	Way    Way
 	At     time.Duration
 	Hold   time.Duration // of Held and Undone
 	Key    string        // of Keyed and Undone
-	Limit  bool          // in the queue whose runs are limited
+	Limit  bool          // in the queue that limits its runs
 	Demand []Demand
 }
 
-// Verb is something that is asked of a run.
+// Verb is a request to a run.
 type Verb string
 
 // Verbs of a Demand. Rest is a pause and, after a while, a resume.
@@ -45,28 +45,28 @@ const (
 	Again  Verb = "again" // retry, once the run is over
 )
 
-// Demand is a request to a run.
+// Demand is a request to make.
 type Demand struct {
 	Verb  Verb
-	After time.Duration // since the run was accepted; of Again: since it was over
+	After time.Duration // since the run was accepted; for Again: since it was over
 	For   time.Duration // of Rest
 	Now   bool          // of Cancel
-	All   bool          // of Again: everything, not what failed
+	All   bool          // of Again: retry everything, not only what failed
 }
 
 // Plan is the traffic of one seed.
 type Plan struct {
 	DAGs []*DAG
 	Asks []Ask
-	Rush *DAG // asked for RushRuns times at once when the faults are over
+	Rush *DAG // enqueued RushRuns times at once when the faults are over
 }
 
-// RushRuns is how many runs a rush is: more than the slots of one worker, fewer than those of three.
+// RushRuns is the number of runs in a rush: more than the slots of one worker, fewer than the slots of three.
 const RushRuns = 10
 
 const dagsPerPlan = 5
 
-// limitedDAG is the one whose runs are limited, and to how many.
+// limitedDAG is the DAG that limits its runs, and limitOfRuns its limit.
 const (
 	limitedDAG  = "d4"
 	limitOfRuns = 2

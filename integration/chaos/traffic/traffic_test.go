@@ -35,7 +35,7 @@ func TestNew_IsDrawnFromItsSeedAlone(t *testing.T) {
 	}
 }
 
-// What a fault run needs, or planted faults survive it.
+// Without each of these in a plan, planted faults survive the fault run.
 func TestNew_HasEverythingThatMatters(t *testing.T) {
 	t.Parallel()
 	kinds, ways, verbs, ends := map[Kind]int{}, map[Way]int{}, map[Verb]int{}, map[string]int{}
