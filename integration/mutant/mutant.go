@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Mutant is a fault to be planted.
+// Mutant is a fault to plant.
 type Mutant struct {
 	Name string
 	Why  string // what goes wrong, in a sentence
 	File string
-	Old  string // stands in File once
+	Old  string // stands in File exactly once
 	New  string
-	By   []Suite // who must notice; empty: whoever does
+	By   []Suite // suites that must notice; empty: the suites of the list
 }
 
-// Parse reads a list of mutants. What starts with # is for the reader.
+// Parse reads a list of mutants. Paragraphs that start with # are comments.
 func Parse(text string) ([]Mutant, error) {
 	var list []Mutant
 	names := map[string]bool{}

@@ -18,7 +18,7 @@ var (
 	only    = flag.String("only", "", "plant those alone whose names match")
 )
 
-// rounds is how often the suites of a fault of the system are asked: some need luck.
+// rounds is how often the suites of a system fault run, because some need luck.
 const rounds = 3
 
 const (
@@ -26,7 +26,7 @@ const (
 	core = "../../dagrun"
 )
 
-// coreSuites are asked in this order: the quick ones see most, and the last plays the worker around the core.
+// coreSuites run in this order: the quick ones notice most faults, and the last one plays the worker around the core.
 var coreSuites = []Suite{
 	{Package: "../integration/coretest/script"},
 	{Package: "."},
@@ -69,7 +69,7 @@ func TestMutants_FitTheSystem(t *testing.T) {
 	}
 }
 
-// fits says whether a fault can still be planted, and makes Go of Go.
+// fits checks that a fault can still be planted, and that the result is still valid Go.
 func fits(t *testing.T, folder string, m *Mutant) {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(folder, m.File))
@@ -90,7 +90,7 @@ func fits(t *testing.T, folder string, m *Mutant) {
 	}
 }
 
-// TestCore plants the faults of the core, as many at a time as -parallel says, and prints who noticed each, and how fast.
+// TestCore plants the faults of the core, up to -parallel at a time. It prints which suite noticed each, and how fast.
 func TestCore(t *testing.T) {
 	if !*mutants {
 		t.Skip("takes minutes: make mutants")
@@ -111,7 +111,7 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// TestSystem plants the faults of the system, one after the other: their suites have servers and leases.
+// TestSystem plants the faults of the system one after the other, since their suites start servers and wait for leases.
 func TestSystem(t *testing.T) {
 	if !*mutants {
 		t.Skip("takes minutes: make mutants")
@@ -126,7 +126,7 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// together are the suites of all mutants, as one for each package.
+// together returns the suites of all mutants, merged into one suite for each package.
 func together(all []Mutant) []Suite {
 	var packages []string
 	patterns, others := map[string][]string{}, map[string][]string{}
@@ -169,7 +169,7 @@ func absolute(t *testing.T, folder string) string {
 	return abs
 }
 
-// isGreen wants a suite to let the code pass that has no fault.
+// isGreen fails the test if a suite fails on the code without a fault.
 func isGreen(t *testing.T, folder string, s *Suite) {
 	t.Helper()
 	if o, err := s.run(t.Context(), folder); err != nil || o.Caught {

@@ -19,17 +19,17 @@ type Suite struct {
 	Args    []string
 }
 
-// Outcome of a suite, or of a mutant: of the first suite that is red.
+// Outcome is the result of a suite, or of a mutant: then that of the first suite that fails.
 type Outcome struct {
 	Caught bool
 	Suite  string
-	Test   string // the first to fail
-	Seed   string // the history that showed it, where seeds are what is tried
-	Runs   int    // of suites, until then
+	Test   string // the first test that failed
+	Seed   string // the history that showed the fault, for suites that try seeds
+	Runs   int    // how many suites ran
 	Took   time.Duration
 }
 
-// Plant runs suites over a mutant of what is in a folder until one is red. An error says that the mutant, or a suite,
+// Plant runs suites over a mutant of the code in a folder until one fails. An error means that the mutant, or a suite,
 // does not even compile.
 func Plant(ctx context.Context, folder, scratch string, m *Mutant, suites []Suite) (Outcome, error) {
 	overlay, err := overlay(folder, scratch, m)
@@ -47,7 +47,7 @@ func Plant(ctx context.Context, folder, scratch string, m *Mutant, suites []Suit
 	return Outcome{Took: time.Since(begin), Runs: len(suites)}, nil
 }
 
-// overlay writes the file with the fault, and what tells the go command to take it for the right one.
+// overlay writes the file with the fault, and the list that makes the go command use it instead of the original.
 func overlay(folder, scratch string, m *Mutant) (string, error) {
 	file := filepath.Join(folder, m.File)
 	source, err := os.ReadFile(file)
@@ -95,7 +95,7 @@ func (s Suite) run(ctx context.Context, folder string, flags ...string) (Outcome
 
 var seedLine = regexp.MustCompile(`seed (\d+):`)
 
-// seedIn is the first seed that a failing suite names.
+// seedIn returns the first seed that a failing suite prints.
 func seedIn(events []byte) string {
 	if found := seedLine.FindSubmatch(events); found != nil {
 		return string(found[1])
@@ -111,8 +111,8 @@ type event struct {
 	FailedBuild string `json:"FailedBuild"`
 }
 
-// firstFailure names the first test that failed; the innermost, because its parents report after it. A package that
-// failed outside of its tests, for instance by a panic, is called so.
+// firstFailure returns the name of the first test that failed. That is the innermost, because its parents report after
+// it. If a package failed outside of its tests, for instance by a panic, it returns the package.
 func firstFailure(events []byte) (test string, built bool, err error) {
 	built = true
 	err = eachEvent(events, func(e event) {
