@@ -11,10 +11,10 @@ import (
 
 const core = "dagrun"
 
-// coreImports is all that the core may import; its tests may import more.
+// coreImports lists all packages that the core may import. Its tests may import more.
 var coreImports = strings.Fields("cmp errors fmt iter slices strconv strings")
 
-// printing in fmt is output, which the core does not have.
+// printing lists the functions of fmt that do output, which the core may not do.
 var printing = strings.Fields("Print Printf Println Fprint Fprintf Fprintln Scan Scanf Scanln Fscan Fscanf Fscanln")
 
 func checkCore(t *Tree) []Finding {
@@ -40,7 +40,7 @@ func checkCore(t *Tree) []Finding {
 	return found
 }
 
-// impure says why a node has no place in the core, "" if it has.
+// impure returns why a node is forbidden in the core, "" if it is allowed.
 func impure(t *Tree, f *GoFile, info *types.Info, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -68,7 +68,7 @@ func isMap(info *types.Info, e ast.Expr) bool {
 	return is
 }
 
-// annotated says that a comment with this mark and a reason stands at the line or right above it.
+// annotated reports whether a comment with this mark and a reason stands on the line or right above it.
 func annotated(t *Tree, f *GoFile, pos token.Pos, mark string) bool {
 	for _, group := range f.Comments {
 		for _, c := range group.List {
@@ -82,7 +82,7 @@ func annotated(t *Tree, f *GoFile, pos token.Pos, mark string) bool {
 	return false
 }
 
-// typesOf infers types without looking at imports: the maps of a package that imports next to nothing are its own.
+// typesOf infers types without the imports: almost all maps of the core have types of its own package.
 func typesOf(t *Tree, files []*GoFile) *types.Info {
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
 	config := types.Config{Importer: noImports{}, Error: func(error) {}}
@@ -90,7 +90,7 @@ func typesOf(t *Tree, files []*GoFile) *types.Info {
 	for i, f := range files {
 		parsed[i] = f.File
 	}
-	_, _ = config.Check(core, t.fset, parsed, info) // errors about what was not imported are expected
+	_, _ = config.Check(core, t.fset, parsed, info) // errors about names that were not imported are expected
 	return info
 }
 

@@ -20,16 +20,17 @@ var (
 	makePath  = regexp.MustCompile(`(?:^|[\s'"=(/|%])((?:cmd|queue|dagrun|worker|sql|migrations|integration|internal|docs|examples|deploy|tools)/[a-z][\w./-]*)`)
 )
 
-// foreign are names of packages of the standard library that packages of ours share: which one is meant is not known.
+// foreign lists names that packages of the standard library and packages of ours share, so that a bare name is ambiguous.
 var foreign = []string{"embed", "exec", "http", "sql"}
 
-// checkDocumented wants what tables, build files and documents name to exist: packages, paths, exported identifiers.
+// checkDocumented reports names in tables, build files and documents that do not exist: packages, paths, exported
+// identifiers.
 func checkDocumented(t *Tree) []Finding {
 	return slices.Concat(checkTable(t), checkMakefile(t), newIndex(t).check(t))
 }
 
-// checkTable refuses a row or an entry of the import table whose package does not exist, and a package below integration on any
-// floor but the highest.
+// checkTable reports rows and entries of the import table that name a missing package, and packages below integration
+// that are not on the highest floor.
 func checkTable(t *Tree) []Finding {
 	var found []Finding
 	table := parseTable(t.Text(importsPath))
@@ -58,7 +59,7 @@ func checkMakefile(t *Tree) []Finding {
 	return found
 }
 
-// index knows the exported names of each package, with their methods and fields, by the last part of its path.
+// index holds the exported names of each package, with their methods and fields, by the last part of the package's path.
 type index map[string]map[string]bool
 
 func newIndex(t *Tree) index {
@@ -115,7 +116,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// members are the fields of a struct, or the methods of an interface.
+// members returns the fields of a struct, or the methods of an interface.
 func members(e ast.Expr) (names []string) {
 	var fields *ast.FieldList
 	switch s := e.(type) {
@@ -137,7 +138,7 @@ func members(e ast.Expr) (names []string) {
 	return names
 }
 
-// check looks at package comments and documents.
+// check checks package comments and documents.
 func (x index) check(t *Tree) []Finding {
 	var found []Finding
 	for _, f := range t.Go {
@@ -170,7 +171,7 @@ func (x index) check(t *Tree) []Finding {
 	return found
 }
 
-// unknown says which names of packages of ours are none.
+// unknown explains which names in a text look like names of our packages and do not exist.
 func (x index) unknown(text string) (whys []string) {
 	for _, m := range qualified.FindAllStringSubmatch(text, -1) {
 		names, ours := x[m[1]]

@@ -14,12 +14,12 @@ var (
 	repoPath   = regexp.MustCompile(`^\.?[A-Za-z][\w.*-]*(?:/[\w.*-]+)*/?$`)
 	makeCall   = regexp.MustCompile(`^(?:\$ )?make ([a-z][a-z-]*)\b`)
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
-	standIn    = regexp.MustCompile(`/[A-Z]+(?:/|\.[a-z]+$|$)`) // sql/OWNER/NAME.sql: a form, not a path
+	standIn    = regexp.MustCompile(`/[A-Z]+(?:/|\.[a-z]+$|$)`) // sql/OWNER/NAME.sql: a pattern, not a path
 	heading    = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	notSlug    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// topLevel are the names under which the module's parts are found, whether they exist yet or not.
+// topLevel lists the folders that may stand at the top of the module, whether they exist yet or not.
 var topLevel = strings.Fields("cmd queue dagrun worker sql migrations integration internal docs examples deploy web tools .ci")
 
 func checkDocuments(t *Tree) []Finding {
@@ -81,7 +81,7 @@ func (d document) checkCommand(text string) []string {
 	return []string{fmt.Sprintf("`make %s` is no target of the Makefile: it has %s", m[1], strings.Join(d.targets, " "))}
 }
 
-// checkPath judges a code span that looks like a path of this module: its first part is one of our folders, or it is a
+// checkPath checks a code span that looks like a path of this module: it begins with one of our folders, or it is a
 // document.
 func (d document) checkPath(text string) []string {
 	first, _, deep := strings.Cut(text, "/")
@@ -116,7 +116,7 @@ func (d document) checkLink(target string) []string {
 	return nil
 }
 
-// anchors lists the names that headings get on the web: small letters, spaces to dashes, the rest dropped.
+// anchors returns the anchors that headings get on the web: small letters, dashes for spaces, nothing else.
 func anchors(text string) []string {
 	var names []string
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
@@ -126,7 +126,7 @@ func anchors(text string) []string {
 	return names
 }
 
-// has says whether a path, which may hold *, is in the module.
+// has reports whether the module has a path, which may contain *.
 func (t *Tree) has(p string) bool {
 	if t.files[p] || t.folder[p] {
 		return true

@@ -27,7 +27,7 @@ func checkPackages(t *Tree) []Finding {
 	return found
 }
 
-// checkDoc wants one package comment, and in a library it stands in doc.go, where a reader looks first.
+// checkDoc reports a package without exactly one package comment. In a library the comment must be in doc.go.
 func checkDoc(t *Tree, pkg string) []Finding {
 	files := t.In(pkg)
 	isMain := files[0].Name.Name == "main"

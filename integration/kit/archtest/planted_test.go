@@ -16,8 +16,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the rules find into testdata")
 
-// Each file in testdata is a small module that breaks the rule its name begins with. Above the files stands what the
-// rule must find, line by line; `make golden` writes it anew.
+// Each file in testdata is a small module that breaks the rule named at the start of the file name. The expected findings
+// stand above the files of the module, one a line; `make golden` writes them anew.
 func TestRule_FindsPlantedViolation(t *testing.T) {
 	t.Parallel()
 	for _, p := range plantedFiles(t) {

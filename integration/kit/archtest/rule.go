@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Rule is one thing that must hold for the whole module.
+// Rule is a condition that must hold for the whole module.
 type Rule struct {
 	Name  string
 	Says  string
@@ -22,7 +22,7 @@ type Finding struct {
 
 func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
 
-// Rules are all rules, in the order in which a reader of the code meets them.
+// Rules lists all rules, in the order in which a reader of the code meets them.
 var Rules = []Rule{
 	{"imports", "packages import what imports.txt allows, and nothing else", checkImports},
 	{"core", "dagrun is pure: no clock, goroutine, channel, output, or map order", checkCore},

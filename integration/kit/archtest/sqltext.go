@@ -23,14 +23,15 @@ var (
 		`insert\s+into\s+[\w.%"]+\s*(?:\(|values\b|select\b)`, `update\s+[\w.%"]+\s+set\s+[\w%"]+\s*=`,
 		`delete\s+from\s+[\w.%"]+\s*(?:;|$|where\b|using\b)`, `with\s+\w+\s+as\s*\(`,
 	}, "|") + `)`)
-	// whole takes a string that is nothing else: the end of a transaction, a channel, the first half of a concatenation.
+	// whole matches a string that consists of nothing else: the end of a transaction, a channel, the first half of a
+	// concatenation.
 	whole = regexp.MustCompile(`^\s*(?:` + strings.Join([]string{
 		`(?:BEGIN|COMMIT|ROLLBACK|START\s+TRANSACTION)(?:\s+[A-Z\s]+)?\s*;?`, `(?:SELECT|UPDATE|DELETE|LISTEN|UNLISTEN|NOTIFY)\s`,
 		`(?:LISTEN|UNLISTEN|NOTIFY)\s+(?:%s|"?[a-z]\w*_\w*"?)`,
 	}, "|") + `)\s*$`)
 )
 
-// sqlHomes may hold SQL in Go strings; sqlTestHomes only in their tests.
+// sqlHomes are packages that may hold SQL in Go strings; packages in sqlTestHomes may only in their tests.
 var (
 	sqlHomes     = []string{"sql/...", "migrations/...", "integration/kit/pgtest"}
 	sqlTestHomes = []string{"internal/pglink", "internal/pglocal", "integration/kit/netfault", "integration/kit/pgcluster", "internal/listen", "examples/...", "queue/...", "worker/action/...", "worker/embed", "integration/storetest", "integration/weight", "integration/kit/archtest", "web/..."}
@@ -53,7 +54,7 @@ func checkSQLText(t *Tree) []Finding {
 	return found
 }
 
-// looksLikeSQL says whether a string is a statement or a part of one. A text with %w is an error message.
+// looksLikeSQL reports whether a string is a statement or a part of one. A text with %w is an error message.
 func looksLikeSQL(text string) bool {
 	if strings.Contains(text, "%w") {
 		return false

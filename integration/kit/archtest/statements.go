@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// questions are what a reviewer asks of every statement.
+// questions are the keys that the header of every statement must have.
 var questions = []string{"-- Purpose:", "-- Index:", "-- Locks:"}
 
-// The files below sql/invariants are run as a folder, so nobody names them one by one.
+// The files below sql/invariants are run as a folder, so no code names them one by one.
 const invariants = "sql/invariants/"
 
 func checkStatements(t *Tree) []Finding {
@@ -54,7 +54,7 @@ func answers(header []string, question string) bool {
 	return false
 }
 
-// namesInCode collects the strings of all code but tests: a statement that only a test names is not used.
+// namesInCode collects the strings of all code except tests: a statement that only a test names is unused.
 func namesInCode(t *Tree) map[string]bool {
 	named := map[string]bool{}
 	for _, f := range t.Go {

@@ -14,8 +14,8 @@ var importsText string
 type row struct {
 	pkg   string // may end in /...
 	ours  []string
-	floor int // counted from below
-	line  int // of imports.txt
+	floor int // counts from below
+	line  int // line of imports.txt
 }
 
 type importTable struct {
@@ -52,7 +52,7 @@ func list(cell string) []string {
 	return strings.Fields(cell)
 }
 
-// row finds the row of a package: its own, else that of the nearest folder with /... above it.
+// row returns the row of a package: its own, else the row of the nearest folder with /... above it.
 func (t importTable) row(pkg string) (row, bool) {
 	var found row
 	for _, r := range t.rows {
@@ -63,7 +63,7 @@ func (t importTable) row(pkg string) (row, bool) {
 	return found, found.pkg != ""
 }
 
-// covers reports whether an entry of the table takes in a path.
+// covers reports whether an entry of the table covers a path.
 func covers(entry, p string) bool {
 	folder, deep := strings.CutSuffix(entry, "/...")
 	return entry == "*" || entry == p || deep && (p == folder || strings.HasPrefix(p, folder+"/"))

@@ -31,7 +31,7 @@ type GoFile struct {
 	Test bool   // its name ends in _test.go
 }
 
-// skipped folders hold nothing that people wrote for the module.
+// skipped lists folders without files written for the module.
 var skipped = []string{".git", ".cache", "bin", "dist", "node_modules", "vendor"}
 
 // Load parses the module in fsys. A Go file that does not parse is an error: no rule can judge it.

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	patience    = time.Minute           // only a test that fails waits that long
-	maxInterval = 20 * time.Millisecond // a look may be a query, or the reading of all of /proc
+	patience    = time.Minute           // only a test that fails waits this long
+	maxInterval = 20 * time.Millisecond // a look may be a query, or a scan of all of /proc
 )
 
-// True waits until a condition holds. It looks less often the longer that takes.
+// True waits until a condition holds. The pauses between looks grow.
 func True(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	interval := time.Millisecond
@@ -25,7 +25,7 @@ func True(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Buffer gathers what several goroutines write. The zero value is empty.
+// Buffer collects what several goroutines write. The zero value is empty.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,7 +38,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is all that was written so far.
+// String returns everything written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

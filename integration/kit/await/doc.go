@@ -1,5 +1,5 @@
-// Package await is for tests that wait for what another goroutine or process does.
+// Package await helps tests that wait for another goroutine or process.
 //
-// True polls a condition for as long as a busy machine may need, and fails the test after that. A Buffer may be read while
-// others write to it, as the log of a program that runs. It knows nothing of the product.
+// True polls a condition for as long as a busy machine may need, and then fails the test. A Buffer may be read while
+// others write to it, like the log of a running program. The package knows nothing of the product.
 package await

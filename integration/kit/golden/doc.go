@@ -1,5 +1,6 @@
-// Package golden compares what a test got with what a person looked at and stored in a file, and writes the file anew under
-// -rewrite. Importing it gives a test that flag; `make golden` finds the tests that do.
+// Package golden compares the output of a test with a file that a person has checked. With -rewrite it writes the file
+// anew. Importing the package gives a test that flag; `make golden` finds such tests.
 //
-// It is for tests only. Calls for different files may run at the same time. It knows nothing of what is in the files.
+// The package is for tests only. Calls for different files may run at the same time. It knows nothing of the contents of
+// the files.
 package golden

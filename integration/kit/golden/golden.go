@@ -10,7 +10,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the test got into its golden files")
 
-// Equal fails the test where the file at path holds anything but got.
+// Equal fails the test unless the file at path holds exactly got.
 func Equal(tb testing.TB, path, got string) {
 	tb.Helper()
 	if *rewrite {

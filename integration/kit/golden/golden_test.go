@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that fails without failing this one.
+// recorder is a fake test that records its failure.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -15,7 +15,7 @@ type recorder struct {
 func (r *recorder) Helper()               {}
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
 
-// Not parallel: it plays with the flag.
+// Not parallel, because the test changes the flag.
 func TestEqual_FailsUntilTheFileIsRewritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("old\n"), 0o644); err != nil {

@@ -7,8 +7,8 @@
 //	… connect to proxy.Addr(), commit: the row is there, the client gets an error …
 //	cut.MustFire(t)
 //
-// It understands just enough of the protocol to see messages: their side, type and body. It refuses encryption, as a
-// server without TLS does, so that it can go on seeing them; give clients sslmode=disable or prefer.
+// The proxy understands just enough of the protocol to see messages: their side, type and body. It refuses encryption,
+// like a server without TLS, so that it can read the messages. Give clients sslmode=disable or prefer.
 //
 // A Proxy is safe for concurrent use. It has one goroutine per direction of each connection, and Close waits for all
 // of them. It knows nothing about SQL.

@@ -34,8 +34,8 @@ func Completed(tag string) Match {
 	}
 }
 
-// OfType matches every message of a type that one side sends: 'Q' is a query without arguments, 'B' a bind, 'S' a
-// sync of the client; 'Z' of the server says that it is ready for the next.
+// OfType matches every message of a type that one side sends. From the client, 'Q' is a query without arguments, 'B' a
+// bind, 'S' a sync. From the server, 'Z' reports that it is ready for the next query.
 func OfType(from Side, kind byte) Match {
 	return func(m Message) bool { return m.From == from && m.Type == kind }
 }
@@ -50,22 +50,23 @@ const (
 	CutHalf
 	// CutAfter passes the message on, then ends the connection on both sides.
 	CutAfter
-	// HalfSent passes the first half of the message on, then drops what its side sends; the connection stays open.
+	// HalfSent passes the first half of the message on, then drops everything that its side sends. The connection stays
+	// open.
 	HalfSent
-	// Mute drops the message and everything its side sends after it; the other direction and the connection live on.
+	// Mute drops the message and everything its side sends after it. The other direction and the connection stay alive.
 	Mute
-	// Hold keeps the message, and all behind it, until Release.
+	// Hold keeps back the message and everything after it, until Release.
 	Hold
 )
 
-// Fault says when to do what. It fires once.
+// Fault is an action with its trigger. It fires once.
 type Fault struct {
 	When Match
-	Nth  int // the how-manieth match fires, counted over all connections; 0 and 1 mean the first
+	Nth  int // which match fires, counted over all connections; 0 and 1: the first
 	Do   Action
 }
 
-// Injected is a Fault that a proxy waits to do.
+// Injected is a Fault that a proxy has not done yet, or has done.
 type Injected struct {
 	fault    Fault
 	seen     int
@@ -74,10 +75,10 @@ type Injected struct {
 	release  sync.Once
 }
 
-// Fired is closed when the fault has begun. The server has sent the message by then, or the client has.
+// Fired returns a channel that is closed when the fault has begun. By then the sender has sent the message.
 func (f *Injected) Fired() <-chan struct{} { return f.fired }
 
-// MustFire waits until the fault has begun, and fails the test when it does not come to that.
+// MustFire waits until the fault has begun, and fails the test if the fault does not fire in time.
 func (f *Injected) MustFire(tb testing.TB) {
 	tb.Helper()
 	select {
@@ -89,10 +90,10 @@ func (f *Injected) MustFire(tb testing.TB) {
 
 const firePatience = 30 * time.Second
 
-// Release lets a Hold go on. It may be called before the fault fires, and more than once.
+// Release lets a Hold go on. A test may call it before the fault fires, and more than once.
 func (f *Injected) Release() { f.release.Do(func() { close(f.released) }) }
 
-// Inject adds a fault. Of several that match one message, the one added first fires.
+// Inject adds a fault. If several match one message, the one added first fires.
 func (p *Proxy) Inject(f Fault) *Injected {
 	injected := &Injected{fault: f, fired: make(chan struct{}), released: make(chan struct{})}
 	p.mu.Lock()
@@ -101,7 +102,7 @@ func (p *Proxy) Inject(f Fault) *Injected {
 	return injected
 }
 
-// next counts a message and returns the fault that it sets off, if any.
+// next counts a message and returns the fault that it triggers, if any.
 func (p *Proxy) next(m Message) *Injected {
 	p.mu.Lock()
 	defer p.mu.Unlock()

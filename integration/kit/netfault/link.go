@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// link is one client's connection and the one to the server that belongs to it.
+// link is a client's connection with its connection to the server.
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 }
 
-// run passes messages on in both directions until one side is gone; then it ends the other as that one ended.
+// run passes messages on in both directions until one side ends. Then it ends the other side in the same way.
 func (l *link) run() {
 	var pumps sync.WaitGroup
 	pumps.Go(func() { l.pump(Client, l.client, l.server) })
@@ -24,7 +24,7 @@ func (l *link) run() {
 	l.close()
 }
 
-// close ends both connections and lets what was sent arrive.
+// close ends both connections, and lets data that was sent arrive.
 func (l *link) close() {
 	_ = l.client.Close()
 	_ = l.server.Close()
@@ -35,7 +35,7 @@ func (l *link) reset() {
 	reset(l.server)
 }
 
-// reset ends a connection without the goodbye that a closed one says.
+// reset ends a connection at once, without an orderly close.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -43,26 +43,26 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// pump passes on what one side sends, message by message.
+// pump passes on the messages of one side.
 func (l *link) pump(from Side, source, target net.Conn) {
 	messages := reader{from: from, source: bufio.NewReader(source), started: from == Server}
 	for {
 		raw, err := messages.next(source)
 		if err != nil {
-			l.close() // a side that left ends the other
+			l.close() // a side that left ends the other side
 			return
 		}
 		if raw == nil {
 			continue
 		}
 		if !l.pass(messages.message(raw), raw, target) {
-			_, _ = io.Copy(io.Discard, messages.source) // muted: read on, so that the sender does not block
+			_, _ = io.Copy(io.Discard, messages.source) // muted: keep reading, so that the sender does not block
 			return
 		}
 	}
 }
 
-// pass sends one message on, or does the fault it sets off. It returns false when this direction is over.
+// pass sends one message on, or does the fault that it triggers. It returns false when this direction is over.
 func (l *link) pass(m Message, raw []byte, target net.Conn) bool {
 	if !l.wait(l.proxy.pause()) {
 		return false
@@ -128,14 +128,14 @@ func (p *Proxy) pause() (time.Duration, <-chan struct{}) {
 	return p.delay, p.thawed
 }
 
-// reader cuts a byte stream into messages. A client begins with messages that have no type.
+// reader cuts a byte stream into messages. A client's first messages have no type.
 type reader struct {
 	from    Side
 	source  *bufio.Reader
 	started bool
 }
 
-// Requests that a client may send before it starts.
+// Requests that a client may send before its startup message.
 const (
 	sslRequest = 80877103
 	gssRequest = 80877104
@@ -143,8 +143,7 @@ const (
 
 const maxMessageBytes = 1 << 30
 
-// next reads one message, with its type and length. It answers a request for encryption itself, with no, and then
-// returns nil.
+// next reads one message, with its type and length. It refuses a request for encryption itself, and then returns nil.
 func (r *reader) next(source net.Conn) ([]byte, error) {
 	head := 5
 	if !r.started {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Proxy passes connections on to one server, and breaks them as it is told.
+// Proxy passes connections on to one server, and breaks them on request.
 type Proxy struct {
 	network, server string
 	listener        net.Listener
@@ -30,7 +30,7 @@ type Proxy struct {
 	stopped bool
 }
 
-// Counts tells what went through a Proxy so far.
+// Counts counts what went through a Proxy so far.
 type Counts struct {
 	Accepted   int // connections taken
 	Open       int // connections alive
@@ -38,7 +38,8 @@ type Counts struct {
 	FromServer int
 }
 
-// Start makes a proxy to server, a "host:port" or the path of a unix socket, and closes it when the test ends.
+// Start makes a proxy to server, which is a "host:port" or the path of a unix socket. It closes the proxy when the test
+// ends.
 func Start(tb testing.TB, server string) *Proxy {
 	tb.Helper()
 	p, err := New(server)
@@ -68,17 +69,17 @@ func New(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect to, as host:port.
+// Addr returns the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port is the port of Addr.
+// Port returns the port of Addr.
 func (p *Proxy) Port() uint16 {
 	_, port, _ := net.SplitHostPort(p.Addr())
 	n, _ := strconv.ParseUint(port, 10, 16)
 	return uint16(n)
 }
 
-// Close ends all connections and waits until nothing of the proxy runs any more.
+// Close ends all connections and waits until all goroutines of the proxy have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	if !p.stopped {
@@ -91,7 +92,7 @@ func (p *Proxy) Close() {
 	p.pumps.Wait()
 }
 
-// CutAll resets every open connection, on both sides; one that was taken and not yet passed on ends as well.
+// CutAll resets every open connection, on both sides. A connection that was accepted and not yet passed on ends as well.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,14 +102,14 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse makes new connections end at once, as a server that is down behind a live address; open ones go on.
+// Refuse ends new connections at once, like a live address with a server that is down. Open connections go on.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = on
 }
 
-// Freeze lets nothing through in either direction, as a lost network does; connections stay open, new ones hang.
+// Freeze lets nothing through in either direction, like a lost network. Connections stay open, and new ones hang.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +120,7 @@ func (p *Proxy) Freeze() {
 	}
 }
 
-// Thaw lets everything flow again, what was held back included.
+// Thaw lets everything flow again, including messages that were held back.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +138,7 @@ func (p *Proxy) SetDelay(d time.Duration) {
 	p.delay = d
 }
 
-// Counts tells what went through so far.
+// Counts returns what went through so far.
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +152,7 @@ func (p *Proxy) accept() {
 			return
 		}
 		if err != nil {
-			continue // the client was faster away than we were here
+			continue // the client left before the proxy reached the server
 		}
 		p.pumps.Go(func() { p.serve(client) })
 	}
@@ -180,7 +181,7 @@ func (p *Proxy) serve(client net.Conn) {
 
 const dialTimeout = 5 * time.Second
 
-// take counts a connection, and says whether it may go on and how many cuts there were before it.
+// take counts a connection. It returns how many cuts there were before, and whether the connection may go on.
 func (p *Proxy) take() (cuts int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +189,7 @@ func (p *Proxy) take() (cuts int, ok bool) {
 	return p.cuts, !p.refuse
 }
 
-// add makes l known to CutAll, unless it was called since take said cuts.
+// add makes CutAll reach l. It returns false if CutAll was called since take returned cuts.
 func (p *Proxy) add(l *link, cuts int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -216,7 +216,7 @@ func TestFault_MuteEndsOneDirectionOnly(t *testing.T) {
 	c := b.dial()
 	c.ask("a")
 	muted.MustFire(t)
-	c.ask("b") // still reaches the proxy, which cuts there
+	c.ask("b") // still reaches the proxy, which cuts the connection then
 	replied.MustFire(t)
 	if got, err := c.read(); err == nil {
 		t.Errorf("read %q from a muted side", got)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Through starts a proxy to the server of a postgres:// URL, and returns the URL that leads through it.
+// Through starts a proxy to the server of a postgres:// URL, and returns a URL that leads through the proxy.
 func Through(tb testing.TB, databaseURL string) (*Proxy, string) {
 	tb.Helper()
 	server, err := serverOf(databaseURL)
@@ -24,7 +24,7 @@ func Through(tb testing.TB, databaseURL string) (*Proxy, string) {
 	return p, through
 }
 
-// URL is databaseURL with the proxy as its host, and without encryption.
+// URL returns databaseURL with the proxy as its host, and without encryption.
 func (p *Proxy) URL(databaseURL string) (string, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -38,7 +38,8 @@ func (p *Proxy) URL(databaseURL string) (string, error) {
 	return u.String(), nil
 }
 
-// serverOf finds the one host that a URL names, in front or as ?host=, by address or by the folder of its socket.
+// serverOf returns the only host that a URL names, before the path or as ?host=, as an address or as the folder of its
+// socket.
 func serverOf(databaseURL string) (string, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package openid is an OpenID provider for tests, on loopback. New starts one, which ends with its test. A test visits it in the
-// place of a browser, and says what is wrong with the next token by the provider's fields, which it changes while nothing is
-// asked. It never knows what signs in there.
+// Package openid is an OpenID provider for tests, on loopback. New starts a provider, which ends with its test. The test
+// visits it in place of a browser. To make the next token wrong, the test changes the provider's fields while no request
+// is under way. The package knows nothing of the program that signs users in.
 package openid

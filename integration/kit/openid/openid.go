@@ -15,25 +15,25 @@ import (
 	"time"
 )
 
-// What the provider knows a client by, and what it answers with.
+// The client's id and secret, and the code that the provider returns.
 const (
 	ClientID     = "pages"
 	ClientSecret = "s3cret-of-the-pages"
 	Code         = "the-code"
 )
 
-// Provider signs everybody in as Ana, by the code Code. What a test changes of it counts for the next token.
+// Provider signs every visitor in as Ana, with the code Code. Changes of its fields apply to the next token.
 type Provider struct {
 	URL     string
-	Claims  map[string]any // over those that are right
+	Claims  map[string]any // replace the right claims
 	Header  map[string]any
 	Sign    *rsa.PrivateKey // nil: its own key
-	Asked   url.Values      // the query that a browser came with
-	Away    bool            // it answers nothing but 502
-	LeadsTo string          // "": nowhere; all that is asked is to be asked there
+	Asked   url.Values      // the query of the browser's visit
+	Away    bool            // the provider answers only 502
+	LeadsTo string          // all requests are redirected there; "": none is
 
 	key  *rsa.PrivateKey
-	used bool // the code has been exchanged
+	used bool // the code was exchanged
 }
 
 // New starts a provider, which ends with the test.
@@ -59,7 +59,7 @@ func New(tb testing.TB) *Provider {
 	mux.HandleFunc("/token", i.token)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if i.Away {
-			http.Error(w, Code, http.StatusBadGateway) // what stands before a provider may show what it was asked
+			http.Error(w, Code, http.StatusBadGateway) // a proxy in front of a provider may show the request
 			return
 		}
 		if i.LeadsTo != "" {
@@ -80,10 +80,10 @@ func answer(w http.ResponseWriter, v any) {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// Visit is what a browser is led to: whoever follows signs in, and may exchange one code.
+// Visit stands for a browser's visit to the provider: the visitor signs in, and may exchange one code.
 func (i *Provider) Visit(query url.Values) { i.Asked, i.used = query, false }
 
-// token exchanges a code once, for who has the secret and the verifier.
+// token exchanges a code once, for a client with the secret and the verifier.
 func (i *Provider) token(w http.ResponseWriter, r *http.Request) {
 	id, secret, _ := r.BasicAuth()
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
@@ -96,7 +96,7 @@ func (i *Provider) token(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": i.IDToken()})
 }
 
-// IDToken is the next token.
+// IDToken returns the next token.
 func (i *Provider) IDToken() string {
 	claims := map[string]any{
 		"iss": i.URL, "aud": ClientID, "sub": "1234", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "nonce": i.Asked.Get("nonce"),

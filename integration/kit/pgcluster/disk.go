@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SmallDisk is a file system of its own, for StartIn and Fill. It takes root, and skips the test where it is not there.
+// SmallDisk mounts a file system of its own, for StartIn and Fill. It needs root, and skips the test otherwise.
 func SmallDisk(tb testing.TB, size int64) (folder string) {
 	tb.Helper()
 	folder, err := os.MkdirTemp("/tmp", "oarlock-disk-")
@@ -30,7 +30,7 @@ func SmallDisk(tb testing.TB, size int64) (folder string) {
 	return folder
 }
 
-// Fill leaves no room in a folder, not even for a page, until that is undone.
+// Fill leaves no room in a folder, not even for a page, until remove is called.
 func Fill(tb testing.TB, folder string) (remove func()) {
 	tb.Helper()
 	path := filepath.Join(folder, "ballast")

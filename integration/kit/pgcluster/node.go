@@ -17,16 +17,16 @@ import (
 // patience bounds every wait for a server.
 const patience = time.Minute
 
-// Node is a server.
+// Node is a Postgres server of one test.
 type Node struct {
 	dir      string
 	settings map[string]string
-	port     int             // 0: it has not run yet
-	server   *pglocal.Server // nil: it does not run
+	port     int             // 0: the node has not run yet
+	server   *pglocal.Server // nil: the node does not run
 }
 
-// basics make a server that comes up fast and can have a standby. A crash of the server alone loses nothing that the
-// kernel has, so fsync may be off. Compiling plans would take most of what a test computes.
+// basics make a server that starts fast and can have a standby. fsync may be off, because a crash of the server alone
+// loses nothing that the kernel has. Plans are not compiled, because that would take most of a test's computing time.
 var basics = map[string]string{
 	"fsync":                   "off",
 	"jit_above_cost":          "-1",
@@ -37,13 +37,14 @@ var basics = map[string]string{
 	"log_min_error_statement": "panic",
 }
 
-// Start makes a primary that has Oarlock's schema in database postgres. It shares its system identifier with other nodes.
+// Start makes a primary with Oarlock's schema in database postgres. All nodes that Start makes share one system
+// identifier.
 func Start(tb testing.TB, settings map[string]string) *Node {
 	tb.Helper()
 	return StartIn(tb, pglocal.FastTempDir(), settings)
 }
 
-// StartIn makes a primary with its data below a folder, of a file system that is about to be full, for instance.
+// StartIn makes a primary with its data below a folder, for instance on a file system that is about to be full.
 func StartIn(tb testing.TB, folder string, settings map[string]string) *Node {
 	tb.Helper()
 	n := newNode(tb, folder, settings)
@@ -55,7 +56,7 @@ func StartIn(tb testing.TB, folder string, settings map[string]string) *Node {
 	return n
 }
 
-// StartEmpty makes a primary of what initdb creates, with a system identifier that no other node has.
+// StartEmpty makes a primary with only what initdb creates, and with a system identifier of its own.
 func StartEmpty(tb testing.TB, settings map[string]string) *Node {
 	tb.Helper()
 	n := newNode(tb, pglocal.FastTempDir(), settings)
@@ -83,7 +84,7 @@ func newNode(tb testing.TB, folder string, settings map[string]string) *Node {
 	return n
 }
 
-// state is the folder that pglocal keeps.
+// state returns the folder that pglocal keeps.
 func (n *Node) state() string { return filepath.Join(n.dir, "pg") }
 
 // Start starts a node that was stopped or crashed, and waits until it answers.
@@ -98,13 +99,13 @@ func (n *Node) Start(tb testing.TB) {
 	n.server, n.port = server, server.Port()
 }
 
-// Stop shuts a node down in order: what is connected is cut off, and told so.
+// Stop shuts a node down in order: the server tells its clients and disconnects them.
 func (n *Node) Stop(tb testing.TB) {
 	tb.Helper()
 	n.leave(tb)
 }
 
-// Crash ends a node at once, as the kernel would: every process of it is killed, nobody is told.
+// Crash ends a node at once, as the kernel would: every process of the node is killed without notice to its clients.
 func (n *Node) Crash(tb testing.TB) {
 	tb.Helper()
 	if n.server == nil {
@@ -127,7 +128,7 @@ func (n *Node) leave(tb testing.TB) {
 	n.server = nil
 }
 
-// Answers says whether the node takes connections.
+// Answers reports whether the node accepts connections.
 func (n *Node) Answers(tb testing.TB) bool {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
@@ -139,8 +140,8 @@ func (n *Node) Answers(tb testing.TB) bool {
 	return conn.Close(ctx) == nil
 }
 
-// PID is the node's process.
+// PID returns the process id of the node.
 func (n *Node) PID() int { return n.server.PID() }
 
-// URL reaches database postgres of the node, as a superuser.
+// URL returns the address of database postgres of the node, for a superuser.
 func (n *Node) URL() string { return n.server.URL("") }

@@ -82,7 +82,7 @@ func TestStart_MakesServersOfOneSchemaAndDifferentPorts(t *testing.T) {
 	}
 	before := one.URL()
 	one.Crash(t)
-	third := pgcluster.Start(t, nil) // must not be given the port of a node that is down
+	third := pgcluster.Start(t, nil) // must not get the port of a node that is down
 	one.Start(t)
 	if one.URL() != before || third.URL() == before {
 		t.Errorf("the address changed from %s to %s; a third server has %s", before, one.URL(), third.URL())
@@ -113,7 +113,7 @@ func systemOf(t *testing.T, n *pgcluster.Node) (id string) {
 	return id
 }
 
-// The address that a standby copies from its primary is free once that is gone.
+// A standby keeps the address that it copied from its primary, once the primary is gone and the address is free.
 func TestStandby_KeepsItsAddressOnceItIsAlone(t *testing.T) {
 	t.Parallel()
 	primary := pgcluster.Start(t, nil)

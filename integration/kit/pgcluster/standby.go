@@ -18,8 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Standby copies a running primary and follows it. What the primary commits is not waited for, unless its setting
-// synchronous_standby_names says so.
+// Standby copies a running primary and follows it. Commits of the primary do not wait for the standby, unless its setting
+// synchronous_standby_names requires that.
 func (n *Node) Standby(tb testing.TB) *Node {
 	tb.Helper()
 	s, _ := n.copied(tb, n.settings, "--write-recovery-conf")
@@ -27,8 +27,8 @@ func (n *Node) Standby(tb testing.TB) *Node {
 	return s
 }
 
-// Restore makes a primary of its own from a base backup of a running one, by recovery to the moment of the backup, as a restore
-// to a point in time does: it keeps the system identifier, and begins a timeline.
+// Restore makes a new primary from a base backup of a running one. It recovers to the moment of the backup, as a restore
+// to a point in time does: it keeps the system identifier and begins a new timeline.
 func (n *Node) Restore(tb testing.TB) *Node {
 	tb.Helper()
 	settings := maps.Clone(n.settings)
@@ -44,10 +44,10 @@ func (n *Node) Restore(tb testing.TB) *Node {
 	return s
 }
 
-// copied is a node that has not run yet, with the data of a base backup.
+// copied returns a node that has not run yet, with the data of a base backup.
 func (n *Node) copied(tb testing.TB, settings map[string]string, flags ...string) (s *Node, data string) {
 	tb.Helper()
-	s = newNode(tb, filepath.Dir(n.dir), settings) // what it has fewer of than the primary, it would not start with
+	s = newNode(tb, filepath.Dir(n.dir), settings) // a standby with lower limits than its primary would not start
 	copyFile(tb, filepath.Join(n.state(), "state.json"), filepath.Join(s.state(), "state.json"))
 	data = filepath.Join(s.state(), "data")
 	n.backup(tb, data, flags...)
@@ -55,7 +55,7 @@ func (n *Node) copied(tb testing.TB, settings map[string]string, flags ...string
 	return s, data
 }
 
-// backup copies the data; a flag has it write down how to follow, too.
+// backup copies the data. A flag makes it also write down how to follow the primary.
 func (n *Node) backup(tb testing.TB, into string, flags ...string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
@@ -78,7 +78,7 @@ func (n *Node) backup(tb testing.TB, into string, flags ...string) {
 	}
 }
 
-// Cut has a standby receive nothing more: what the primary commits from now on is lost when this one is promoted.
+// Cut lets a standby receive nothing more: what the primary commits from now on is lost when the standby is promoted.
 func (n *Node) Cut(tb testing.TB) {
 	tb.Helper()
 	ask(tb, n, sql.Named("pgcluster/cut"))
@@ -100,7 +100,7 @@ func copyFile(tb testing.TB, from, to string) {
 	}
 }
 
-// own gives a folder to whoever owns another one.
+// own gives a folder to the owner of another folder.
 func own(tb testing.TB, dir, like string) {
 	tb.Helper()
 	info, err := os.Stat(like)
@@ -119,7 +119,7 @@ func own(tb testing.TB, dir, like string) {
 	}
 }
 
-// Promote makes a standby a primary, and waits until it takes writes.
+// Promote makes a standby a primary, and waits until it accepts writes.
 func (n *Node) Promote(tb testing.TB) {
 	tb.Helper()
 	ask(tb, n, sql.Named("pgcluster/promote"))
@@ -132,7 +132,7 @@ func (n *Node) Follow(tb testing.TB, primary *Node) {
 	n.wait(tb, sql.Named("pgcluster/replayed"), position)
 }
 
-// wait asks until the answer is yes.
+// wait repeats a query until it returns true.
 func (n *Node) wait(tb testing.TB, question string, args ...any) {
 	tb.Helper()
 	for end := time.Now().Add(patience); ask(tb, n, question, args...) != "true"; {
@@ -142,7 +142,7 @@ func (n *Node) wait(tb testing.TB, question string, args ...any) {
 	}
 }
 
-// ask returns the first column of what a statement returns, "" for nothing.
+// ask returns the first column of a statement's first row, "" for no row.
 func ask(tb testing.TB, n *Node, statement string, args ...any) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)

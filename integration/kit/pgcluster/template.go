@@ -17,8 +17,8 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// copyTemplate gives a node that has not run yet the data of the template, which the first caller of a `go test` makes.
-// It reports whether there is a template: a run on a server from elsewhere has no place for one.
+// copyTemplate fills a node that has not run yet with the data of the template. The first caller of a `go test` makes the
+// template. copyTemplate reports whether there is a template: with a server from elsewhere there is no folder for one.
 func (n *Node) copyTemplate(tb testing.TB) bool {
 	tb.Helper()
 	run := pgtest.RunFolder(tb)
@@ -30,7 +30,7 @@ func (n *Node) copyTemplate(tb testing.TB) bool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer lock.Close() // unlocks it
+	defer lock.Close() // also unlocks the file
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		tb.Fatalf("lock the template: %v", err)
 	}
@@ -45,8 +45,8 @@ func (n *Node) copyTemplate(tb testing.TB) bool {
 	return true
 }
 
-// makeTemplate fills a draft and renames it, so that the template is complete or absent. The whole template belongs to the user of
-// the data: the supervisor of the test server, which runs as that user, removes it.
+// makeTemplate fills a draft and renames it, so that the template is either complete or absent. All its files belong to
+// the owner of the data, because the supervisor of the test server runs as that user and removes them.
 func makeTemplate(tb testing.TB, template string) {
 	tb.Helper()
 	n := newNode(tb, pglocal.FastTempDir(), nil)
@@ -64,7 +64,7 @@ func makeTemplate(tb testing.TB, template string) {
 	}
 }
 
-// make creates a node's data by initdb and the migrations, and leaves it running.
+// make creates a node's data by initdb and the migrations, and leaves the node running.
 func (n *Node) make(tb testing.TB) {
 	tb.Helper()
 	n.Start(tb)
@@ -75,7 +75,8 @@ func (n *Node) make(tb testing.TB) {
 	}
 }
 
-// copyState copies what pglocal keeps, but for the port: a node that begins with another's may take it while that is down.
+// copyState copies what pglocal keeps, without the port: a node that starts with another node's port might take it while
+// that node is down.
 func copyState(tb testing.TB, from, to string) {
 	tb.Helper()
 	text, err := os.ReadFile(from)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MakeClockStep has clock_timestamp, statement_timestamp and now in a database obey StepClock, for all sessions that begin
-// afterwards and this one. CURRENT_TIMESTAMP stays the server's. The connection must be a superuser's.
+// MakeClockStep makes clock_timestamp, statement_timestamp and now of a database obey StepClock, for this session and all
+// later ones. CURRENT_TIMESTAMP stays the server's. The connection must be a superuser's.
 func MakeClockStep(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.PgConn().Exec(ctx, statement("clock")).ReadAll(); err != nil {
 		return fmt.Errorf("replace the clock: %w", err)
@@ -17,7 +17,8 @@ func MakeClockStep(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// StepClock sets by how much a database's clock is ahead of the server's, to the millisecond. It fails where statements do not see that.
+// StepClock sets how far a database's clock is ahead of the server's, to the millisecond. It returns an error if
+// statements do not see the new time.
 func StepClock(ctx context.Context, conn *pgx.Conn, ahead time.Duration) error {
 	if _, err := conn.Exec(ctx, statement("clock_step"), ahead.Milliseconds()); err != nil {
 		return fmt.Errorf("step the clock: %w", err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Plan is a node of what EXPLAIN (FORMAT JSON) shows. Buffers and rows are there with ANALYZE and BUFFERS.
+// Plan is a node of the output of EXPLAIN (FORMAT JSON). Buffers and rows need ANALYZE and BUFFERS.
 type Plan struct {
 	Node     string `json:"Node Type"`
 	Name     string `json:"Subplan Name"`
@@ -17,7 +17,7 @@ type Plan struct {
 	Plans    []Plan `json:"Plans"`
 }
 
-// Explained reads what EXPLAIN (FORMAT JSON) answered.
+// Explained decodes the output of EXPLAIN (FORMAT JSON).
 func Explained(tb testing.TB, answer []byte) *Plan {
 	tb.Helper()
 	var plans []struct {
@@ -29,7 +29,7 @@ func Explained(tb testing.TB, answer []byte) *Plan {
 	return &plans[0].Plan
 }
 
-// Walk visits a plan and all that is below it.
+// Walk visits a plan and all nodes below it.
 func (p *Plan) Walk(visit func(*Plan)) {
 	visit(p)
 	for i := range p.Plans {
@@ -47,5 +47,5 @@ func (p *Plan) Find(node string) (found *Plan) {
 	return found
 }
 
-// Buffers counts the pages that a node read, with all that is below it.
+// Buffers returns how many pages a node read, including all nodes below it.
 func (p *Plan) Buffers() int { return p.Hit + p.Read }

@@ -13,9 +13,9 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
 
-// settings trade durability for speed; a throw-away server has nothing to lose. No plan is compiled, which took two
-// thirds of the CPU time of tests: they ask tables without statistics. The setting jit itself stays on, so a test that a
-// connection turns it off can fail.
+// settings trade durability for speed, since a throw-away server has nothing to lose. Plans are never compiled: compiling
+// took two thirds of the CPU time of tests, because their tables have no statistics. The setting jit itself stays on, so
+// that a test that a connection turns it off can fail.
 var settings = map[string]string{
 	"fsync":                   "off",
 	"full_page_writes":        "off",
@@ -32,7 +32,7 @@ func startServer(ctx context.Context) (*pglocal.Server, error) {
 	}
 	pid, since, ok := goCommand()
 	if !ok {
-		pid, since = 0, strconv.Itoa(os.Getpid()) // a server of our own
+		pid, since = 0, strconv.Itoa(os.Getpid()) // this process gets a server of its own
 	}
 	return pglocal.Start(ctx, pglocal.Config{
 		Throwaway: true,
@@ -42,7 +42,7 @@ func startServer(ctx context.Context) (*pglocal.Server, error) {
 	})
 }
 
-// goCommand is the `go test` that started this process, and when that one started: numbers are used again.
+// goCommand returns the `go test` that started this process, and its start time, because the kernel reuses process ids.
 func goCommand() (pid int, since string, ok bool) {
 	pid = os.Getppid()
 	name, since, err := process(pid)
@@ -61,13 +61,13 @@ func process(pid int) (name, since string, err error) {
 	return words[5], strings.NewReplacer(":", "", " ", "").Replace(strings.Join(words[1:5], "")), nil
 }
 
-// parseStat reads name and start time of /proc/PID/stat; the name is in brackets and may hold anything.
+// parseStat reads name and start time from /proc/PID/stat. The name is in brackets and may contain any character.
 func parseStat(stat string) (name, since string, err error) {
 	from, to := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if from < 0 || to < from {
 		return "", "", fmt.Errorf("unknown process status %q", stat)
 	}
-	fields := strings.Fields(stat[to+1:]) // from the third on; the start time is the 22nd
+	fields := strings.Fields(stat[to+1:]) // fields from the third on; the start time is the 22nd
 	if len(fields) < 20 {
 		return "", "", fmt.Errorf("unknown process status %q", stat)
 	}

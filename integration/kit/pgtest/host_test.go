@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// goTest runs packages of testdata/share in a `go test` of their own; each writes "pid folder" of its server into a
-// file of the returned folder.
+// goTest runs packages of testdata/share in a `go test` of their own. Each package writes "pid folder" of its server into
+// a file of the returned folder.
 func goTest(t *testing.T, packages ...string) (*exec.Cmd, *bytes.Buffer, string) {
 	t.Helper()
 	if out, err := exec.Command("go", "vet", "./testdata/share/one").CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// invariants is the folder of the statements that return no rows as long as all is well.
+// invariants is the folder of the statements that return no rows while all is well.
 const invariants = "invariants/"
 
 // CheckInvariants fails the test for each row that one of sql/invariants returns.
@@ -33,13 +33,13 @@ func CheckInvariants(tb testing.TB, conn *pgx.Conn) {
 	}
 }
 
-// Invariants are the names of the statements that CheckInvariants sends.
+// Invariants returns the names of the statements that CheckInvariants sends.
 func Invariants() []string {
 	return slices.DeleteFunc(sql.Names(), func(name string) bool { return !strings.HasPrefix(name, invariants) })
 }
 
-// brokenBy is what each statement returns, each row as text. All are sent at once: a connection that only asks this spends more
-// on waiting for the answers one by one than the server does on finding them.
+// brokenBy returns the rows of each statement, as text. It sends all statements at once: waiting for the answers one by
+// one takes longer than the server needs to find them.
 func brokenBy(ctx context.Context, conn *pgx.Conn, names ...string) (broken [][]string, err error) {
 	var all strings.Builder
 	for _, name := range names {

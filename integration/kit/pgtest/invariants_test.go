@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scenery has one run of each kind, all in order: 1 finished, 2 claimed, 3 parked, 4 queued, 5 parked with an approval that waits.
+// scenery has one run of each kind, all of them valid: 1 finished, 2 claimed, 3 parked, 4 queued, 5 parked with an
+// approval that waits.
 var scenery = []string{
 	`SELECT oarlock.put_dag('{"name": "d", "steps": [{"id": "a", "run": "x"}, {"id": "b", "run": "x", "depends": ["a"]}], "handler_on": {"exit": {"run": "x"}}}', 's', 'h', '{process}')`,
 	`SELECT oarlock.enqueue('d', run_key => 'k' || n) FROM generate_series(1, 4) n`,
@@ -37,7 +38,7 @@ var scenery = []string{
 	`INSERT INTO oarlock.approvals_open VALUES (5, 0, '', 0, 'Well?', '[]', NULL, oarlock_test.at(1))`,
 }
 
-// planted breaks the scenery once for each part of each invariant.
+// planted breaks the scenery in one way for each part of each invariant.
 var planted = map[string][]string{
 	"s1_succeeded_twice": {`UPDATE oarlock.attempts SET state = 'succeeded' WHERE run_id = 1`},
 	"s2_changed_after_end": {
@@ -101,12 +102,12 @@ var planted = map[string][]string{
 	},
 }
 
-// forge makes a database in which anything may be written.
+// forge makes a database in which any row may be written.
 func forge(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn := New(t).Conn(t)
 	for _, statement := range append([]string{
-		`SET session_replication_role = replica`, // triggers would refuse most of what is planted
+		`SET session_replication_role = replica`, // triggers would refuse most of the planted rows
 		`CREATE SCHEMA oarlock_test`,
 		`CREATE FUNCTION oarlock_test.w(n bigint) RETURNS uuid LANGUAGE sql AS $$SELECT lpad(n::text, 32, '0')::uuid$$`,
 		`CREATE FUNCTION oarlock_test.at(n int) RETURNS timestamptz LANGUAGE sql AS $$SELECT date_trunc('hour', now()) - interval '1 day' + n * interval '10 seconds'$$`,

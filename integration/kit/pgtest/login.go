@@ -12,16 +12,16 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-const password = "pass-word" // of every login; tests look for it where nothing may show it
+const password = "pass-word" // of every login; tests look for it in places that must not show it
 
-// Login makes a login that is a member of role, one of Oarlock's, alone, and returns its URL. See [DB.User].
+// Login makes a login with only this one of Oarlock's roles, and returns its URL. See [DB.User].
 func (d *DB) Login(tb testing.TB, role string) string {
 	tb.Helper()
 	return d.User(tb, strings.TrimPrefix(role, "oarlock_"), role)
 }
 
-// User makes a login that is a member of these roles of Oarlock's alone, and returns its URL. The login is called
-// RoleName(name), and dropped with the database.
+// User makes a login with only these of Oarlock's roles, and returns its URL. The login is called RoleName(name), and
+// dropped with the database.
 func (d *DB) User(tb testing.TB, name string, roles ...string) string {
 	tb.Helper()
 	if len(roles) > 0 {
@@ -46,7 +46,7 @@ func (d *DB) User(tb testing.TB, name string, roles ...string) string {
 	return u.String()
 }
 
-// exec uses the connection of the shared server, or one of its own to a server of the test's.
+// exec uses the connection of the shared server. For a server of the test's own it opens a connection.
 func (d *DB) exec(tb testing.TB, statement string) error {
 	if d.server != nil {
 		return d.server.exec(tb.Context(), statement)
@@ -55,7 +55,8 @@ func (d *DB) exec(tb testing.TB, statement string) error {
 	return err
 }
 
-// RoleName is what the login of that name is called: roles are the whole server's, so it has the database's name in it.
+// RoleName returns the full name of a login. It contains the name of the database, because roles belong to the whole
+// server.
 func (d *DB) RoleName(name string) string { return name + "_" + d.Name }
 
 func (d *DB) makeRoles(tb testing.TB) {
@@ -67,13 +68,13 @@ func (d *DB) makeRoles(tb testing.TB) {
 	})
 }
 
-// verifier is what a server keeps of a password (RFC 5803), derived in one round. The server itself would derive it in 4096, and
-// so would each connection of each test: a fifth of what a connection costs.
+// verifier returns what a server stores of a password (RFC 5803), derived in one round. The server itself would use 4096
+// rounds, and so would each connection of each test: a fifth of the cost of a connection.
 func verifier(password string) string {
 	salt := []byte("salt of tests...")
 	salted, err := pbkdf2.Key(sha256.New, password, salt, 1, sha256.Size)
 	if err != nil {
-		panic(err) // the length of a key is wrong
+		panic(err) // the length of the key is wrong
 	}
 	sign := func(what string) []byte {
 		h := hmac.New(sha256.New, salted)

@@ -20,20 +20,20 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
 
-// pgBouncerEnv names the program. Where it is set, tests that want PgBouncer fail without it; else they skip.
+// pgBouncerEnv names the program. If it is set, tests that want PgBouncer fail without it; otherwise they skip.
 const pgBouncerEnv = "OARLOCK_TEST_PGBOUNCER"
 
-// PgBouncer says how the real pooler is set up for one test. The zero value is set up as Debian's file has it.
+// PgBouncer configures the real pooler for one test. The zero value means the settings of Debian's file.
 type PgBouncer struct {
 	Mode   string   // pool_mode; "": session
 	Size   int      // default_pool_size; 0: 20
 	Ignore string   // ignore_startup_parameters; "": extra_float_digits, the usual value
 	Lines  []string // further lines of [pgbouncer]
-	Named  bool     // it has a line for the database of the address alone; else for all
-	Logins []string // URLs of users besides the one of the address
+	Named  bool     // it has a line only for the database of the address; else for all databases
+	Logins []string // URLs of users in addition to the user of the address
 }
 
-// Start runs PgBouncer in front of the server of address until the test ends, and returns the way through it.
+// Start runs PgBouncer in front of the server of address until the test ends, and returns a URL that leads through it.
 func (b PgBouncer) Start(tb testing.TB, address string) string {
 	tb.Helper()
 	program := findPgBouncer(tb)
@@ -56,7 +56,7 @@ func (b PgBouncer) Start(tb testing.TB, address string) string {
 			tb.Cleanup(stop)
 			return b.through(tb, address, port)
 		}
-		stop() // somebody else took the port
+		stop() // another process took the port
 	}
 	text, _ := os.ReadFile(log)
 	tb.Fatalf("PgBouncer does not start:\n%s", text)
@@ -68,7 +68,7 @@ const (
 	bouncerPatience = 10 * time.Second
 )
 
-// findPgBouncer looks where packages put it, which is not on the PATH of everybody.
+// findPgBouncer looks in the folders where packages put the program, which are not on every user's PATH.
 func findPgBouncer(tb testing.TB) string {
 	tb.Helper()
 	if path := os.Getenv(pgBouncerEnv); path != "" {
@@ -86,7 +86,7 @@ func findPgBouncer(tb testing.TB) string {
 	return ""
 }
 
-// write makes the files, and gives them to the user that PgBouncer runs as.
+// write makes the files, and gives them to the user that runs PgBouncer.
 func (b PgBouncer) write(tb testing.TB, dir, address string, port int) {
 	tb.Helper()
 	server, err := url.Parse(address)
@@ -130,7 +130,7 @@ func (b PgBouncer) write(tb testing.TB, dir, address string, port int) {
 	}
 }
 
-// unprivileged is a user for what refuses to run as root; nil: we are not root.
+// unprivileged returns a user for programs that refuse to run as root; nil: this process is not root.
 func unprivileged(tb testing.TB) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -145,7 +145,8 @@ func unprivileged(tb testing.TB) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// keeper ends the program with its standard input, which is ours: it ends with us, however we end.
+// keeper ends the program when its standard input closes. This process holds the other end, so the program ends with it
+// in any case.
 const keeper = `"$@" & program=$!; cat >/dev/null; kill -KILL "$program"; wait "$program"`
 
 // keep runs the program until stop is called.
@@ -168,11 +169,11 @@ func keep(tb testing.TB, program, dir, log string) (stop func()) {
 	}
 	return func() {
 		_ = life.Close()
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // it was killed
 	}
 }
 
-// isUp waits until the log says that PgBouncer works, which it does once it has the port.
+// isUp waits until the log shows that PgBouncer works, which it shows once it has the port.
 func isUp(tb testing.TB, log string) bool {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

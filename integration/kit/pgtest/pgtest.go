@@ -15,7 +15,7 @@ type DB struct {
 	URL  string
 	Name string
 
-	server *server   // nil: a server of the test's, which goes with its logins
+	server *server   // nil: the test started the server, which takes its logins with it
 	roles  sync.Once // grants to Oarlock's roles
 	mu     sync.Mutex
 	logins []string // quoted
@@ -41,14 +41,14 @@ func Empty(tb testing.TB) *DB {
 	return create(tb, (*server).empty)
 }
 
-// ServerURL is where the test server's own database is reached, by a role that may create databases and roles.
+// ServerURL returns the URL of the test server's own database, for a role that may create databases and roles.
 func ServerURL(tb testing.TB) string {
 	tb.Helper()
 	return get(tb).base.String()
 }
 
-// RunFolder is the folder of the test server: all packages of a `go test` share it, and it goes with the server. It is
-// empty with OARLOCK_TEST_DATABASE_URL.
+// RunFolder returns the folder of the test server, "" with OARLOCK_TEST_DATABASE_URL. All packages of a `go test` share
+// the folder, and it is removed with the server.
 func RunFolder(tb testing.TB) string {
 	tb.Helper()
 	if s := get(tb); s.local != nil {
@@ -97,7 +97,7 @@ func create(tb testing.TB, construct func(*server, context.Context) (string, err
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if len(d.logins) > 0 { // what they owned and were granted went with the database
+		if len(d.logins) > 0 { // the database took their objects and grants with it
 			if err := s.exec(ctx, "DROP ROLE "+strings.Join(d.logins, ", ")); err != nil {
 				tb.Errorf("drop logins: %v", err)
 			}

@@ -64,7 +64,7 @@ func TestDB_IsDroppedWithItsTest_EvenWhileConnected(t *testing.T) {
 	}
 }
 
-// freshServer is a second user of the test server, as another test process would be.
+// freshServer is a second client of the test server, like another test process.
 func freshServer(t *testing.T) *server {
 	t.Helper()
 	s, err := open(t.Context(), ServerURL(t))
@@ -82,7 +82,7 @@ func TestOpen_DropsWhatDeadTestProcessesLeft(t *testing.T) {
 	must(t, err)
 	used, err := alive.empty(t.Context())
 	must(t, err)
-	conn := <-dead.conn // the process ends, and its connection with it
+	conn := <-dead.conn // ends the connection, as the end of the process would
 	must(t, conn.Close(t.Context()))
 	dead.conn <- conn
 
@@ -122,7 +122,7 @@ func TestTemplate_IsBuiltOnce_AndNeverUsedHalfBuilt(t *testing.T) {
 	if len(s.known) > 0 {
 		t.Fatalf("half a template is used: %v", s.known)
 	}
-	must(t, build(mark)) // begins anew: the table is not there yet
+	must(t, build(mark)) // build starts again, since the table does not exist yet
 	must(t, build(func(context.Context, string) error { return errors.New("built twice") }))
 
 	clone, err := s.clone(t.Context(), name, mark)
@@ -165,7 +165,7 @@ func TestParseStat_FindsTheStartTimeBehindAnyName(t *testing.T) {
 }
 
 func BenchmarkNew(b *testing.B) {
-	New(b) // the template
+	New(b) // builds the template
 	for b.Loop() {
 		s := get(b)
 		name, err := s.migrated(b.Context())

@@ -13,21 +13,22 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Pooler is the least that behaves like PgBouncer, for tests that must not depend on a package of the system's. It makes up the process id that it announces, refuses parameters at the start of a
-// connection, and lends its few backends to clients for a transaction, or for as long as they stay.
+// Pooler is a minimal stand-in for PgBouncer, for tests that must not depend on a package of the system. It announces an
+// invented process id, refuses parameters at the start of a connection, and lends its few backends to clients for a
+// transaction or for a session.
 type Pooler struct {
 	Size     int
-	Sessions bool // by the session; else by the transaction
-	Ignores  bool // all parameters at the start, as with a long ignore_startup_parameters
+	Sessions bool // lends by session; else by transaction
+	Ignores  bool // ignores all parameters at the start, as with a long ignore_startup_parameters
 }
 
-// Pooled is the way to what address leads to through a pooler, by session or by transaction, of so many connections.
+// Pooled returns a URL that leads to address through a pooler with so many connections, by session or by transaction.
 func Pooled(tb testing.TB, address string, size int, sessions bool) string {
 	tb.Helper()
 	return Pooler{Size: size, Sessions: sessions}.Start(tb, address)
 }
 
-// Start has the pooler stand before the server of address until the test ends, and returns the way through it.
+// Start runs the pooler in front of the server of address until the test ends, and returns a URL that leads through it.
 func (o Pooler) Start(tb testing.TB, address string) string {
 	tb.Helper()
 	p := &pooler{Pooler: o, tb: tb}
@@ -66,7 +67,7 @@ type pooler struct {
 
 	mu   sync.Mutex
 	some *sync.Cond
-	idle []*lent // the one that was used last comes last, and is lent next
+	idle []*lent // the one that was used last is at the end, and is lent next
 }
 
 func (p *pooler) put(b *lent) {
@@ -76,7 +77,7 @@ func (p *pooler) put(b *lent) {
 	p.some.Signal()
 }
 
-// take waits for a backend.
+// take waits for a free backend.
 func (p *pooler) take() *lent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,14 +90,14 @@ func (p *pooler) take() *lent {
 	return b
 }
 
-// lent is a backend.
+// lent is a backend that clients borrow.
 type lent struct {
 	*pgproto3.Frontend
 
-	status byte // of its transaction
+	status byte // transaction status of the backend
 }
 
-// takeUp makes a connection that speaks the protocol and no more.
+// takeUp connects to the server. The connection only speaks the protocol.
 func takeUp(tb testing.TB, address string) *lent {
 	tb.Helper()
 	conn, err := pgconn.Connect(tb.Context(), address)
@@ -120,16 +121,16 @@ const (
 	idleStatus = 'I'
 )
 
-// tracked are the parameters that PgBouncer takes at the start of a connection.
+// tracked lists the parameters that PgBouncer accepts at the start of a connection.
 var tracked = []string{"user", "database", "client_encoding", "DateStyle", "datestyle", "TimeZone", "timezone", "standard_conforming_strings", "application_name"}
 
-// refused is a parameter that the client should not have sent; "": there is none.
+// refused returns a parameter that the client should not have sent; "": there is none.
 func (p *pooler) refused(start pgproto3.FrontendMessage) string {
 	m, ok := start.(*pgproto3.StartupMessage)
 	if !ok || p.Ignores {
 		return ""
 	}
-	for name := range m.Parameters { // one at a time is named
+	for name := range m.Parameters { // PgBouncer names one at a time, too
 		if !slices.Contains(tracked, name) {
 			return name
 		}
@@ -137,7 +138,7 @@ func (p *pooler) refused(start pgproto3.FrontendMessage) string {
 	return ""
 }
 
-// serve speaks with one client until it leaves.
+// serve serves one client until it leaves.
 func (p *pooler) serve(conn net.Conn) {
 	defer conn.Close()
 	client := pgproto3.NewBackend(conn, conn)
@@ -165,17 +166,17 @@ func (p *pooler) serve(conn net.Conn) {
 	}
 }
 
-// serving is one client.
+// serving is the state of one client.
 type serving struct {
 	*pooler
 
 	client  *pgproto3.Backend
-	backend *lent // nil: none is lent to it
+	backend *lent // nil: the client has borrowed none
 }
 
 var errLeft = errors.New("the client left")
 
-// hear takes one message of the client's.
+// hear handles one message of the client.
 func (s *serving) hear() error {
 	msg, err := s.client.Receive()
 	if err != nil {
@@ -199,10 +200,10 @@ func (s *serving) hear() error {
 		s.put(s.backend)
 		s.backend = nil
 	}
-	return s.client.Flush() // only now: the client may ask on another connection next
+	return s.client.Flush() // only now, because the client may next ask on another connection
 }
 
-// giveBack leaves nothing of a client to the next one, as server_reset_query does in session mode.
+// giveBack resets the backend for the next client, as server_reset_query does in session mode.
 func (s *serving) giveBack() {
 	if s.backend == nil {
 		return
@@ -226,7 +227,7 @@ func ends(msg pgproto3.FrontendMessage) bool {
 	return false
 }
 
-// relay gathers the server's answer for the client, up to the end of it.
+// relay collects the server's answer for the client, up to the end of the answer.
 func (s *serving) relay() error {
 	if err := s.backend.Flush(); err != nil {
 		return fmt.Errorf("ask: %w", err)

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// poolers are the stand-in and the real one, in a mode and of a size. The real one is asked for first: it may skip the test.
+// poolers returns the stand-in and the real pooler, in a mode and of a size. The real one comes first, because it may
+// skip the test.
 func poolers(t *testing.T, address, mode string, size int) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -95,7 +96,7 @@ func pid(t *testing.T, conn *pgx.Conn) (pid uint32) {
 	return pid
 }
 
-// In session mode nothing that a client set is there for the next one.
+// In session mode no setting of a client is left for the next client.
 func TestPooler_LeavesNothingOfASession(t *testing.T) {
 	t.Parallel()
 	for name, address := range poolers(t, New(t).URL, "session", 1) {

@@ -26,21 +26,21 @@ const (
 	lockClass      = 0x6f61726c // "oarl"; the advisory locks of this package are (lockClass, owner)
 	clonePrefix    = "oarlock_test_"
 	templatePrefix = "oarlock_template_"
-	patience       = 3 * time.Minute // for a whole server start, or a template that somebody else builds
+	patience       = 3 * time.Minute // for a whole server start, or for a template that another process builds
 )
 
 //go:embed sql
 var statements embed.FS
 
-// server is the one all tests of this process share.
+// server is the test server, shared by all tests of this process.
 type server struct {
 	base     *url.URL
-	owner    int32           // names our databases; our connection holds its lock while we live
-	conn     chan *pgx.Conn  // the one connection: whoever needs it takes it out and puts it back
-	local    *pglocal.Server // nil with OARLOCK_TEST_DATABASE_URL; never stopped, it goes when we go
+	owner    int32           // number in the names of our databases; our connection holds its lock while this process lives
+	conn     chan *pgx.Conn  // the only connection: a user takes it out and puts it back
+	local    *pglocal.Server // nil with OARLOCK_TEST_DATABASE_URL; never stopped, since it ends with this process
 	strategy string
-	known    map[string]bool // templates that exist; belongs to who holds conn
-	clones   int             // likewise
+	known    map[string]bool // templates that exist; guarded by conn
+	clones   int             // guarded by conn
 }
 
 var shared = sync.OnceValues(func() (*server, error) {
@@ -49,7 +49,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 	return open(ctx, os.Getenv(urlEnv))
 })
 
-// open connects to the server at rawURL, or to the private one, and drops what dead test processes left.
+// open connects to the server at rawURL, or to the private one, and drops the databases of dead test processes.
 func open(ctx context.Context, rawURL string) (*server, error) {
 	s := &server{conn: make(chan *pgx.Conn, 1), known: map[string]bool{}}
 	if rawURL == "" {
@@ -92,7 +92,7 @@ func (s *server) begin(ctx context.Context, conn *pgx.Conn) error {
 	return s.sweep(ctx, conn)
 }
 
-// ease makes it cheap to log in to the server of our own as its superuser.
+// ease makes logins of the superuser to our own server cheap.
 func (s *server) ease(ctx context.Context, conn *pgx.Conn) (err error) {
 	unlock, err := lock(ctx, conn) // two at once would fail
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *server) ease(ctx context.Context, conn *pgx.Conn) (err error) {
 	return err
 }
 
-// lock has one process at a time build the template, or change what all share.
+// lock lets one process at a time build the template or change what all share.
 func lock(ctx context.Context, conn *pgx.Conn) (unlock func() error, err error) {
 	if _, err := conn.Exec(ctx, statement("building"), lockClass); err != nil {
 		return nil, fmt.Errorf("wait for the template: %w", err)
@@ -149,24 +149,24 @@ func (s *server) create(ctx context.Context, conn *pgx.Conn, name string) error 
 	return nil
 }
 
-// migrated is a copy of the template that has all migrations.
+// migrated returns the name of a copy of the template with all migrations.
 func (s *server) migrated(ctx context.Context) (name string, err error) {
 	return s.clone(ctx, templatePrefix+migrations.Hash(), migrate)
 }
 
-// withRoles is a copy of the template that has all migrations, and whose tables and functions are granted to the roles.
+// withRoles returns the name of a copy of the template with all migrations and with grants to the roles.
 func (s *server) withRoles(ctx context.Context) (name string, err error) {
 	return s.clone(ctx, templatePrefix+migrations.Hash()+"_roles", func(ctx context.Context, url string) error {
 		return errors.Join(migrate(ctx, url), migrations.Roles(ctx, url))
 	})
 }
 
-// clone copies a template, which it builds when nobody has yet, and returns the copy's name.
+// clone copies a template and returns the name of the copy. It builds the template if there is none yet.
 func (s *server) clone(ctx context.Context, template string, build func(context.Context, string) error) (name string, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		name = s.nextName()
 		err := s.tryClone(ctx, conn, name, template, build)
-		if pgCode(err) == "3D000" { // another checkout found our template outdated
+		if pgCode(err) == "3D000" { // another checkout dropped our template as outdated
 			delete(s.known, template)
 			err = s.tryClone(ctx, conn, name, template, build)
 		}
@@ -216,7 +216,7 @@ func drop(ctx context.Context, conn *pgx.Conn, name string) error {
 	return nil
 }
 
-// sweep drops the databases of test processes that have ended without doing it.
+// sweep drops the databases that dead test processes left.
 func (s *server) sweep(ctx context.Context, conn *pgx.Conn) error {
 	names, err := column(ctx, conn, statement("clones"))
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *server) sweep(ctx context.Context, conn *pgx.Conn) error {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(name, clonePrefix), "_")
 		id, err := strconv.ParseInt(owner, 10, 32)
 		if err != nil {
-			continue // not a name of ours
+			continue // not one of our names
 		}
 		if err := dropIfDead(ctx, conn, int32(id), name); err != nil {
 			return err
@@ -245,18 +245,18 @@ func dropIfDead(ctx context.Context, conn *pgx.Conn, owner int32, name string) e
 	return errors.Join(err, unlockErr)
 }
 
-// url names a database of the server.
+// url returns the URL of a database of the server.
 func (s *server) url(database string) string {
 	u := *s.base
 	u.Path = "/" + database
 	return u.String()
 }
 
-// statement reads a file of sql/ and fills in {key}s; values are identifiers of ours or keywords.
+// statement reads a file of sql/ and replaces its {key}s. Values are our own identifiers or keywords.
 func statement(name string, pairs ...string) string {
 	b, err := statements.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // a name in this file is wrong
+		panic(err) // this program names a missing file
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		pairs[i] = "{" + pairs[i] + "}"

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Statements are the names of those that the connections of a pool sent.
+// Statements collects the names of the statements that the connections of a pool send.
 type Statements struct {
 	mu   sync.Mutex
 	sent []string
 }
 
-// Counted makes a pool for a URL, whose statements are counted. It ends with the test.
+// Counted makes a pool for a URL and counts its statements. The pool ends with the test.
 func Counted(tb testing.TB, url string) (*pgxpool.Pool, *Statements) {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(url)
@@ -45,7 +45,7 @@ func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Tra
 // TraceQueryEnd implements pgx.QueryTracer.
 func (s *Statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Take returns the statements that were sent since it was called last.
+// Take returns the statements that were sent since the last call.
 func (s *Statements) Take() (sent []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

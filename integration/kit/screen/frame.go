@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame is what was to be seen on a screen, and for how long.
+// Frame is the content of a screen, and how long it stood.
 type Frame struct {
 	Stood time.Duration
 
@@ -13,7 +13,7 @@ type Frame struct {
 	lines         [][]cell
 }
 
-// String is its text, without empty lines at the end.
+// String returns the text without empty lines at the end.
 func (f Frame) String() string {
 	s := Screen{columns: f.columns, rows: f.rows, lines: f.lines}
 	return s.String()
@@ -26,8 +26,8 @@ type piece struct {
 	style         Style
 }
 
-// pieces cuts a line: plain text of one style stays together, anything else has a place of its own, so that each character
-// stands where it stood on the terminal, whatever font shows it.
+// pieces cuts a line. Plain text of one style stays together. Any other character gets a place of its own, so that it
+// stands where it stood on the terminal, in any font.
 func pieces(line []cell) (all []piece) {
 	for i := range line {
 		c := line[i]
@@ -52,7 +52,7 @@ func plain(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
-// trim takes away the blanks around pieces.
+// trim removes the blanks around pieces.
 func trim(all []piece) (kept []piece) {
 	for _, p := range all {
 		p.text = strings.TrimRight(p.text, " ")

@@ -14,28 +14,28 @@ import (
 // Style is how a cell looks.
 type Style struct {
 	Bold, Dim bool
-	Colour    int // SGR: 30 to 37, 90 to 97; 0 is that of the terminal
+	Colour    int // SGR: 30 to 37, 90 to 97; 0: the colour of the terminal
 }
 
-// cell is one place of a terminal: a character with the marks on it. A wide one is followed by a cell without text.
+// cell is one place of a terminal: a character with its marks. A wide character is followed by a cell without text.
 type cell struct {
 	text  string
 	style Style
 }
 
-// Screen is a terminal of a size. What has scrolled away is kept.
+// Screen is a terminal with a fixed size. Lines that have scrolled away are kept.
 type Screen struct {
 	columns, rows int
 
 	lines  [][]cell
 	row    int // of the cursor, in lines
-	column int // of the cursor; columns: behind the last one, where the next character wraps
+	column int // of the cursor; columns: behind the last column, where the next character wraps
 	style  Style
-	rest   []byte // a sequence or a character whose end has not come
-	hidden bool   // the cursor
+	rest   []byte // a sequence or a character without its end, which is still to come
+	hidden bool   // the cursor is hidden
 }
 
-// New is an empty screen.
+// New returns an empty screen.
 func New(columns, rows int) *Screen {
 	return &Screen{columns: columns, rows: rows, lines: make([][]cell, 1)}
 }
@@ -58,9 +58,9 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 var controlSequence = regexp.MustCompile(`^\x1b\[(\??[0-9;]*)([A-Za-z])`)
 
-const maxSequence = 32 // bytes, of those we send
+const maxSequence = 32 // bytes, for the sequences that our programs send
 
-// take shows what text begins with, and returns its length: 0 when its end is missing.
+// take shows the first element of text and returns its length, or 0 when the end of the element is missing.
 func (s *Screen) take(text []byte) (int, error) {
 	switch text[0] {
 	case '\n':
@@ -96,7 +96,7 @@ func (s *Screen) down() {
 	}
 }
 
-// top is the first line that can be seen.
+// top returns the index of the first visible line.
 func (s *Screen) top() int { return max(0, len(s.lines)-s.rows) }
 
 func (s *Screen) obey(parameters string, verb byte) error {
@@ -126,7 +126,7 @@ func (s *Screen) obey(parameters string, verb byte) error {
 	return nil
 }
 
-// erase clears the line from the cursor on, which stands on the last character of a line that is full.
+// erase clears the line from the cursor on. In a full line the cursor stands on the last character.
 func (s *Screen) erase() {
 	at := min(s.column, s.columns-1)
 	s.lines[s.row] = s.lines[s.row][:min(at, len(s.lines[s.row]))]
@@ -175,7 +175,7 @@ func (s *Screen) put(r rune) {
 	s.column += width
 }
 
-// join adds a mark to the character before it, and what follows a joiner.
+// join adds a mark, or a character after a joiner, to the character before it.
 func (s *Screen) join(r rune) bool {
 	line := s.lines[s.row]
 	at := min(s.column, len(line)) - 1
@@ -197,7 +197,7 @@ func (s *Screen) join(r rune) bool {
 	return true
 }
 
-// Lines are those of the screen from the first that was ever written, without blanks at their ends.
+// Lines returns all lines since the screen was made, without blanks at their ends.
 func (s *Screen) Lines() []string {
 	lines := make([]string, len(s.lines))
 	for i, line := range s.lines {
@@ -210,12 +210,12 @@ func (s *Screen) Lines() []string {
 	return lines
 }
 
-// String is what can be seen, without empty lines at the end.
+// String returns the visible text, without empty lines at the end.
 func (s *Screen) String() string {
 	return strings.TrimRight(strings.Join(s.Lines()[s.top():], "\n"), "\n") + "\n"
 }
 
-// Frame is what can be seen now.
+// Frame returns the visible content.
 func (s *Screen) Frame() Frame {
 	f := Frame{columns: s.columns, rows: s.rows}
 	for _, line := range s.lines[s.top():] {
@@ -224,7 +224,7 @@ func (s *Screen) Frame() Frame {
 	return f
 }
 
-// Resize makes the screen another size, as terminals do that fold lines which no longer fit.
+// Resize changes the size of the screen, like terminals that fold lines which no longer fit.
 func (s *Screen) Resize(columns, rows int) {
 	var lines [][]cell
 	row := 0

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	still     = 15 * time.Millisecond // what stands so long is a frame, and not half of one
-	maxFrames = 1000                  // of a recording; further ones are left out
+	still     = 15 * time.Millisecond // a content that stands so long is a frame, not half of one
+	maxFrames = 1000                  // of a recording; later frames are left out
 	maxRead   = 64 << 10
 )
 
-// Recording is a program on a terminal of its own, and what was to be seen there.
+// Recording is a program on a terminal of its own, with the frames that the terminal showed.
 type Recording struct {
-	Frames []Frame // to be read after Wait
+	Frames []Frame // read them after Wait
 
 	command *exec.Cmd
 	master  *os.File
-	ended   chan error // of watch
+	ended   chan error // the result of watch
 }
 
-// Start runs a command with a new terminal as its standard input, output and error, and as the one that controls it. What is
-// given as before stands there already.
+// Start runs a command with a new terminal as its standard input, output and error, and as its controlling terminal. The
+// terminal shows before from the start.
 func Start(command *exec.Cmd, columns, rows int, before string) (*Recording, error) {
 	screen := New(columns, rows)
 	if _, err := screen.Write([]byte(before)); err != nil {
@@ -48,19 +48,20 @@ func Start(command *exec.Cmd, columns, rows int, before string) (*Recording, err
 	return r, nil
 }
 
-// Type sends text as if somebody typed it.
+// Type sends text as if a person typed it.
 func (r *Recording) Type(text string) error {
 	_, err := r.master.WriteString(text)
 	return err
 }
 
-// Wait returns how the program ended, when nobody holds its terminal any more.
+// Wait waits until no process holds the terminal any more, and returns how the program ended.
 func (r *Recording) Wait() error {
 	read := <-r.ended
 	return errors.Join(read, r.master.Close(), r.command.Wait())
 }
 
-// watch reads until nobody holds the terminal any more. What it cannot show it reads on, lest the program waits.
+// watch reads until no process holds the terminal any more. After an error it keeps reading, so that the program does not
+// block.
 func (r *Recording) watch(screen *Screen) (failed error) {
 	text := make([]byte, maxRead)
 	since, last := time.Now(), time.Now()
@@ -78,7 +79,7 @@ func (r *Recording) watch(screen *Screen) (failed error) {
 			failed = bad
 		}
 		switch {
-		case errors.Is(err, syscall.EIO): // the last holder is gone
+		case errors.Is(err, syscall.EIO): // the last process has closed the terminal
 			return failed
 		case err != nil:
 			return errors.Join(failed, err)

@@ -19,8 +19,8 @@ const (
 	margin     = 18
 )
 
-// SVG draws the last frame for as long as it stood, then all of them one after the other, over and over. Readers that show no
-// motion, want none, or take a still see the last.
+// SVG draws the last frame for as long as it stood, then all frames one after the other, again and again. Viewers without
+// motion, or with motion turned off, show the last frame.
 func SVG(title string, frames ...Frame) string {
 	p := picture{known: map[string]int{}}
 	columns, rows := 1, 1
@@ -51,7 +51,7 @@ func SVG(title string, frames ...Frame) string {
 		width, height, -(len(frames)-1)*height, p.body.String())
 }
 
-// Text is what the picture that SVG made ends with.
+// Text returns the text at the end of a picture that SVG made.
 func Text(svg string) (string, error) {
 	var read struct {
 		Desc string `xml:"desc"`
@@ -62,7 +62,7 @@ func Text(svg string) (string, error) {
 	return read.Desc, nil
 }
 
-// picture is an SVG being drawn. A line that stands in several frames is drawn once.
+// picture is an SVG under construction. A line that stands in several frames is drawn once.
 type picture struct {
 	defs, body strings.Builder
 	known      map[string]int
@@ -110,7 +110,8 @@ func classOf(s Style) string {
 	return fmt.Sprintf(" class=%q", strings.Join(classes, " "))
 }
 
-// film moves the frames past the window. Without it the window shows the last, so the film begins when that has been seen.
+// film moves the frames past the window. Without the animation the window shows the last frame, so the film begins after
+// a look at that frame.
 func film(frames []Frame, height int) string {
 	if len(frames) < 2 {
 		return ""

@@ -1,2 +1,2 @@
--- Has the owner's process ended? True takes the lock, so that one process only cleans up. Locks: advisory (class, owner).
+-- Returns true if the owner's process has ended, and takes its lock then, so that only one process cleans up. Locks: advisory (class, owner).
 SELECT pg_try_advisory_lock($1, $2)

@@ -1,5 +1,5 @@
--- A clock that steps, as statements see it. The server calls a function of its own by number, and never reads what replaced it,
--- unless the planner has put that in the place of the call: so each of these is one expression, without FROM.
+-- Replaces the clock functions, so that statements see a clock that steps. The server calls a built-in function by number and
+-- never reads its replacement, unless the planner inlines it: so each replacement is one expression, without FROM.
 CREATE SCHEMA clock;
 GRANT USAGE ON SCHEMA clock TO PUBLIC;
 CREATE TABLE clock.step (ahead interval NOT NULL);

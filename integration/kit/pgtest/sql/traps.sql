@@ -1,5 +1,5 @@
--- Puts functions into schema public that fit calls of ours better than the system's own do, which take anything, and raise an
--- error in whoever calls them.. Locks: none.
+-- Puts functions into schema public that raise an error. They fit the argument types of our calls better than the system's own
+-- functions, which take any type, so a call that can see schema public reaches them. Locks: none.
 DO $$
 DECLARE
     trap text;
