@@ -14,9 +14,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// audit keeps what the store was told, and checks it. The store's lock is its own.
+// audit records what the store is asked to write, and checks it. The store's lock guards the audit.
 //
-//	S1 a task succeeds once per generation, and what is terminal in a generation stays as it is
+//	S1 a task succeeds once per generation, and its terminal state in a generation does not change
 //	S2 nothing changes in a finished run
 //	S3 epochs rise, claim ids are never used again
 //	S4 a finished run has no open task, and its verdict follows from its tasks
@@ -35,10 +35,10 @@ type audit struct {
 	runs   map[queue.RunID]*row
 	order  []queue.RunID
 	claims map[uuid.UUID]bool
-	owners map[uuid.UUID]*process // of workers
+	owners map[uuid.UUID]*process // of the workers
 	alive  map[*sighting]bool
 
-	registrations []uuid.UUID // of workers, in order
+	registrations []uuid.UUID // of the workers, in order
 	sharing       sharing
 	pulse         pulse
 }
@@ -47,13 +47,13 @@ type audit struct {
 type row struct {
 	id       queue.RunID
 	graph    *dagrun.Graph
-	claim    uuid.UUID // zero: nobody's
+	claim    uuid.UUID // zero: no worker holds it
 	epoch    int
 	tasks    map[dagrun.TaskID]dagrun.TaskRecord
 	wrote    map[dagrun.TaskID]int // the epoch that wrote the task last
 	closed   map[attempt]bool
 	decided  map[int64]dagrun.Decision
-	cancels  map[int64]int // accepted ones, with the generation they were for
+	cancels  map[int64]int // accepted cancels, with the generation they were for
 	state    dagrun.RunState
 	rounds   int // generation
 	finished bool
@@ -71,7 +71,7 @@ func newAudit(h *history, m *storetest.Memory) *audit {
 	}
 }
 
-// row finds a run, or begins to keep it.
+// row returns the row of a run, and adds it if it is new.
 func (a *audit) row(id queue.RunID) *row {
 	r := a.runs[id]
 	if r == nil {
@@ -98,7 +98,7 @@ func (a *audit) registered(p *process, id uuid.UUID, replaces []uuid.UUID) {
 	}
 }
 
-// lost is a worker whose runs go to others: nothing of it may be alive.
+// lost checks a worker that was found dead: none of its bodies may be alive.
 func (a *audit) lost(id uuid.UUID) {
 	p := a.owners[id]
 	if p == nil {
@@ -142,7 +142,7 @@ func (a *audit) gaveBack(c *queue.Claim) {
 	}
 }
 
-// bore is a child run.
+// bore notes a child run.
 func (a *audit) bore(c queue.Child, id queue.RunID) {
 	if a.runs[id] == nil {
 		a.row(id)
@@ -170,7 +170,7 @@ func (a *audit) asked(c *queue.Control) {
 	}
 }
 
-// endedUnheld takes in what became of the tasks of a run that the store canceled by itself, since no worker held it.
+// endedUnheld notes the ends of the tasks of a run that the store canceled by itself, since no worker held it.
 func (a *audit) endedUnheld(r *row) {
 	tasks, err := a.memory.Tasks(context.Background(), r.id)
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *audit) endedUnheld(r *row) {
 	a.ends(r, &dagrun.Verdict{State: dagrun.RunCanceled, Reason: "no worker held it"})
 }
 
-// committed takes in a batch that the store took.
+// committed notes a batch that the store accepted.
 func (a *audit) committed(p *process, b *queue.Batch) {
 	r := a.row(b.Claim.Run)
 	switch {
@@ -240,7 +240,7 @@ func (a *audit) closes(r *row, rec *dagrun.AttemptRecord) {
 	}
 }
 
-// writes takes a task's record in.
+// writes notes and checks a task record.
 func (a *audit) writes(r *row, epoch int, rec dagrun.TaskRecord) {
 	old, known := r.tasks[rec.ID]
 	if known && r.wrote[rec.ID] == epoch && old.Seq >= rec.Seq {
@@ -264,7 +264,7 @@ func (a *audit) writes(r *row, epoch int, rec dagrun.TaskRecord) {
 	a.notes(r, &rec)
 }
 
-// notes counts what is interesting in a record.
+// notes counts the interesting things in a record.
 func (a *audit) notes(r *row, rec *dagrun.TaskRecord) {
 	a.count(func(c *Counts) {
 		switch {
@@ -282,7 +282,7 @@ func (a *audit) notes(r *row, rec *dagrun.TaskRecord) {
 	})
 }
 
-// edges looks at a task that begins: under the default rule all its parents have got as far as its edges want.
+// edges checks a task that begins: under the default rule all its parents have got as far as its edges require.
 func (a *audit) edges(r *row, rec *dagrun.TaskRecord) {
 	step := r.graph.Step(rec.ID.Step)
 	begins := rec.State == dagrun.TaskRunning && rec.StartedAt == rec.AttemptAt
@@ -313,7 +313,7 @@ func (a *audit) decides(r *row, d dagrun.Decision) {
 	r.decided[d.ID] = d
 }
 
-// ends looks at a run that is over.
+// ends checks a run that is over.
 func (a *audit) ends(r *row, v *dagrun.Verdict) {
 	a.say("run %d: over, %s: %s", r.id, v.State, v.Reason)
 	r.state, r.finished = v.State, true
@@ -332,7 +332,7 @@ func (a *audit) ends(r *row, v *dagrun.Verdict) {
 	for i := range r.graph.Len() {
 		t, known := r.tasks[dagrun.TaskID{Step: i}]
 		if handler := r.graph.StepName(i)[0] == '@'; handler && !known {
-			continue // not every end has use for every handler
+			continue // some ends do not use every handler
 		}
 		if !known || !t.State.Terminal() {
 			a.breaks("S4: run %d is over, and %s is %s", r.id, r.graph.StepName(i), t.State)
@@ -349,7 +349,7 @@ func (a *audit) ends(r *row, v *dagrun.Verdict) {
 	}
 }
 
-// open names a run that is not over, or a time of the schedule that is not decided.
+// open returns the name of a run that is not over, or of a fire time that is not decided.
 func (a *audit) open(ctx context.Context) string {
 	for _, id := range a.store.everyRun() {
 		if r, err := a.memory.Get(ctx, id); err != nil || !r.Over() {
@@ -364,7 +364,7 @@ func (a *audit) open(ctx context.Context) string {
 	return ""
 }
 
-// atEnd compares what the store has with what it was told, once everything has ended.
+// atEnd compares the store with what was written, once everything has ended.
 func (a *audit) atEnd(ctx context.Context) {
 	for _, id := range a.order {
 		a.compare(ctx, a.runs[id])
@@ -393,7 +393,7 @@ func (a *audit) compare(ctx context.Context, r *row) {
 	}
 }
 
-// numbered wants every attempt before the last in the history.
+// numbered checks that the history has every attempt before the last.
 func (a *audit) numbered(r *row, id dagrun.TaskID, t dagrun.TaskRecord, attempts []queue.Attempt) {
 	for n := 1; n < t.Attempt; n++ {
 		if !slices.ContainsFunc(attempts, func(x queue.Attempt) bool {
@@ -404,7 +404,7 @@ func (a *audit) numbered(r *row, id dagrun.TaskID, t dagrun.TaskRecord, attempts
 	}
 }
 
-// logged wants one end of each log, and that last.
+// logged checks that each log has one end, and that the end comes last.
 func (a *audit) logged(ctx context.Context, r *row, id dagrun.TaskID, t dagrun.TaskRecord) {
 	chunks, err := a.memory.ReadLogs(ctx, queue.LogQuery{Run: r.id, Step: r.graph.StepName(id.Step), Item: id.Item, Attempt: t.Attempt})
 	if err != nil {
@@ -417,7 +417,7 @@ func (a *audit) logged(ctx context.Context, r *row, id dagrun.TaskID, t dagrun.T
 	}
 }
 
-// everyRun are the runs, children included, in order.
+// everyRun returns all runs in order, children included.
 func (s *store) everyRun() []queue.RunID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -432,7 +432,7 @@ func (s *store) anyRun(r *rand.Rand) queue.RunID {
 	return all[r.IntN(len(all))]
 }
 
-// approval says whether a step is one.
+// approval reports whether a step is an approval.
 func (s *store) approval(run queue.RunID, step string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// draw is a source of chance for one purpose. The same purpose gives the same, whenever it is asked.
+// draw returns a source of chance for one purpose. The same seed and purpose give the same numbers at any time.
 func draw(seed uint64, purpose ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, purpose...)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// stream is chance as bytes.
+// stream returns chance as bytes.
 type stream struct {
 	mu sync.Mutex
 	*rand.Rand
@@ -35,7 +35,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 
-// span is a time between two bounds, to the nanosecond: no two are alike.
+// span draws a time between two bounds, to the nanosecond, so that no two are alike.
 func span(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)))
 }

@@ -2,7 +2,7 @@ package world
 
 import "reflect"
 
-// Counts are how often the interesting things happened.
+// Counts counts the interesting things that happened.
 type Counts struct {
 	Calls, Starts, Ends, Transitions, Commits, Controls int
 
@@ -11,10 +11,10 @@ type Counts struct {
 	Takeovers, LostLeases, LostAttempts, Fenced, Moved, Shared              int
 	Parked, Waited, Published, Children, Items, Generations, Handlers       int
 	Succeeded, Failed, Canceled, OutlivedTTL, Cancels                       int
-	Fired, Unfired, Superseded                                              int // times of the schedule, and runs that it canceled
+	Fired, Unfired, Superseded                                              int // fire times of the schedule, and runs that it canceled
 }
 
-// Steps are what the simulation did: calls of the store, starts and ends of bodies, and transitions written.
+// Steps counts what the simulation did: calls of the store, starts and ends of bodies, and transitions written.
 func (c *Counts) Steps() int { return c.Calls + c.Starts + c.Ends + c.Transitions + c.Controls }
 
 // add sums two counts up, field by field.
@@ -25,7 +25,7 @@ func (c *Counts) add(other *Counts) {
 	}
 }
 
-// below names the fields that are smaller than n.
+// below returns the names of the fields that are smaller than n.
 func (c *Counts) below(n int64) (names []string) {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// The child that parents ask for, and what else a history's DAGs are made of. Bodies behave as the seed says, so their text
-// is only a name.
+// childDAG is the DAG of child runs. Bodies behave as the seed decides, so the text of a body means nothing.
 const childDAG = "name: child\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x, depends: [a]}\n"
 
-// randomDAG is the file of a DAG.
+// randomDAG returns the file of a DAG.
 func randomDAG(r *rand.Rand, name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nmax_drives: %d\n", name, 3+r.IntN(4))
@@ -43,7 +42,7 @@ func randomDAG(r *rand.Rand, name string) string {
 	return b.String()
 }
 
-// ensureHandler gives a handler_on without any handler one.
+// ensureHandler adds a handler to a handler_on without any.
 func ensureHandler(text string) string {
 	if strings.HasSuffix(text, "handler_on:\n") {
 		return "  exit: {run: x}\n"
@@ -51,7 +50,7 @@ func ensureHandler(text string) string {
 	return ""
 }
 
-// depends is a chain, a fan, diamonds, or anything.
+// depends draws the parents for a chain, a fan, diamonds, or any graph.
 func depends(r *rand.Rand, shape, i int) string {
 	var parents []string
 	for p := range i {

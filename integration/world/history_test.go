@@ -13,12 +13,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The lease and the bounds of a history.
+// Lengths and limits of a history.
 const (
 	ttl        = 9 * time.Second
 	beatEvery  = ttl / 6
-	storm      = 100 * time.Second // how long things go wrong
-	patience   = 4 * time.Hour     // of the calm, in which every run must end
+	storm      = 100 * time.Second // how long the faults go on
+	patience   = 4 * time.Hour     // how long every run may take to end after the storm
 	callLimit  = 10 * time.Second  // of a call that a session makes
 	traceShown = 120               // lines
 )
@@ -31,7 +31,7 @@ type history struct {
 	runs   []queue.RunID
 	began  time.Time
 	calmAt time.Time
-	all    sync.WaitGroup // everything that acts
+	all    sync.WaitGroup // all goroutines that act
 	places []*place
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ func newHistory(seed uint64) *history {
 	return &history{seed: seed, graphs: map[string]*dagrun.Graph{}}
 }
 
-// play is in a bubble: time is its own.
+// play plays the history inside a bubble with its own time.
 func (h *history) play(ctx context.Context) {
 	h.began = time.Now()
 	h.calmAt = h.began.Add(storm)
@@ -64,7 +64,7 @@ func (h *history) play(ctx context.Context) {
 	h.store.audit.atEnd(ctx)
 }
 
-// setUp registers DAGs, asks for runs, and makes places for workers.
+// setUp registers DAGs, enqueues runs, and makes places for workers.
 func (h *history) setUp(ctx context.Context) {
 	r := draw(h.seed, "set up")
 	h.put(ctx, "child", childDAG)
@@ -108,10 +108,10 @@ func (h *history) put(ctx context.Context, name, source string) {
 	}
 }
 
-// calm says whether the faults are over.
+// calm reports whether the faults are over.
 func (h *history) calm() bool { return !time.Now().Before(h.calmAt) }
 
-// waitForAll waits out the storm, and then until every run has ended.
+// waitForAll waits for the end of the storm, and then until every run has ended.
 func (h *history) waitForAll(ctx context.Context) {
 	time.Sleep(storm)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
@@ -126,14 +126,14 @@ func (h *history) waitForAll(ctx context.Context) {
 	}
 }
 
-// epilogue is from when every run has ended: what workers do when all are told to stop at once is not told, nor counted.
+// epilogue begins when every run has ended. What workers do when all must stop at once is neither told nor counted.
 func (h *history) epilogue() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.told = true
 }
 
-// say adds to the history as it can be told.
+// say adds a line to the history.
 func (h *history) say(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *history) say(format string, args ...any) {
 	h.trace = append(h.trace, fmt.Sprintf("%11.6f  ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// breaks notes that an invariant is broken.
+// breaks notes a broken invariant.
 func (h *history) breaks(format string, args ...any) {
 	h.say("BROKEN "+format, args...)
 	h.mu.Lock()
@@ -157,7 +157,7 @@ func (h *history) isBroken() bool {
 	return len(h.broken) > 0
 }
 
-// count lets something be counted.
+// count changes the counts under their lock.
 func (h *history) count(do func(*Counts)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,12 +166,12 @@ func (h *history) count(do func(*Counts)) {
 	}
 }
 
-// tell is the end of the history, in so many lines.
+// tell returns the last lines of the history.
 func (h *history) tell(lines int) string {
 	return strings.Join(h.trace[max(0, len(h.trace)-lines):], "\n")
 }
 
-// store is the store in memory with the audit beside it: one call at a time, so that the audit sees the order of writes.
+// store is the store in memory with the audit. It handles one call at a time, so that the audit sees the order of writes.
 type store struct {
 	memory *storetest.Memory
 	audit  *audit

@@ -15,21 +15,21 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// errAway is what a call fails by whose outcome nobody knows, as the error of a connection is.
+// errAway is the error of a call with an unknown outcome, as when a connection breaks.
 var errAway = fmt.Errorf("the connection broke: %w", queue.ErrUnknown)
 
-// link is a worker's session over a network that fails it, as a queue.Session is over one: reads and signs of life fail,
-// and may have been heard; a commit is sent until it is known what became of it.
+// link is a worker's session over a failing network, like a queue.Session. Reads and renewals fail, though the store may
+// have applied them. A commit is sent again until its outcome is known.
 type link struct {
 	*process
 	inner *storetest.MemorySession
 
 	lmu        sync.Mutex
 	soft, hard time.Duration
-	unheard    []*queue.Claim // the store gave them in answers that were lost
+	unheard    []*queue.Claim // claims that the store gave in answers that were lost
 }
 
-// register opens a session, if the network lets it.
+// register opens a session, if the network permits.
 func (p *process) register(ctx context.Context, w queue.Worker) (worker.Session, error) {
 	sent := p.boot()
 	inner, err := call(ctx, p, "register", "", func() (*storetest.MemorySession, error) { return p.store.register(ctx, p, w) })
@@ -54,7 +54,7 @@ type fate struct {
 	late        bool
 }
 
-// fateOf draws it. Calls of the same kind for the same thing are told apart by their number.
+// fateOf draws the fate of a call. Calls of the same kind for the same thing differ by their number.
 func (p *process) fateOf(op, key string) fate {
 	what := op + " " + key
 	p.mu.Lock()
@@ -85,7 +85,7 @@ func (p *process) fateOf(op, key string) fate {
 	return f
 }
 
-// reach is the way of a call to the store: it waits while the process stands still, and may not get there.
+// reach takes a call to the store. It waits while the process stands still, and returns an error if the call gets lost.
 func (p *process) reach(ctx context.Context, f fate) error {
 	p.thaw(false, 0)
 	if !p.pause(ctx, f.there) {
@@ -101,7 +101,7 @@ func (p *process) reach(ctx context.Context, f fate) error {
 	return nil
 }
 
-// pause says whether ctx still goes on.
+// pause waits, and reports whether ctx still goes on.
 func (p *process) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -114,7 +114,7 @@ func (p *process) pause(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// call makes a call that the store answers or not; a failed one may have been heard.
+// call makes a call with its fate. A call that fails may have been applied.
 func call[T any](ctx context.Context, p *process, op, key string, do func() (T, error)) (answer T, err error) {
 	var none T
 	f := p.fateOf(op, key)
@@ -142,7 +142,7 @@ func (l *link) extend(sent time.Duration) {
 	l.soft, l.hard = sent+ttl*6/10, sent+ttl*7/10
 }
 
-// Deadline counts from before the last renewal that was answered.
+// Deadline counts from the moment before the last answered renewal was sent.
 func (l *link) Deadline() (soft, hard time.Duration) {
 	l.lmu.Lock()
 	defer l.lmu.Unlock()
@@ -151,7 +151,7 @@ func (l *link) Deadline() (soft, hard time.Duration) {
 
 func (l *link) Stats() queue.SessionStats { return queue.SessionStats{} }
 
-// Poll keeps the claims of an answer that was lost, to be given back by a sweep.
+// Poll keeps the claims of a lost answer, so that a sweep gives them back.
 func (l *link) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	var got queue.Polled
 	l.store.asks(l.process, opPoll)
@@ -170,7 +170,7 @@ func (l *link) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) 
 	return polled, err
 }
 
-// Look also asks for a sweep where an answer to a poll was lost, as a session does that lost a connection.
+// Look also asks for a sweep after a lost answer to a poll, as a session does that lost a connection.
 func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
 	l.store.asks(l.process, opLook)
 	looked, err := call(ctx, l.process, opLook, "", func() (queue.Looked, error) { return l.store.look(ctx, l, load) })
@@ -181,12 +181,13 @@ func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) 
 	return looked, err
 }
 
-// Attend fires schedules. Two reasons at one moment may be one call or two, so what happens to it is drawn by the moment.
+// Attend fires schedules. Two reasons at one moment may cause one call or two, so the fate of the call is drawn by the
+// moment.
 func (l *link) Attend(ctx context.Context) (queue.Attended, error) {
 	return call(ctx, l.process, "attend", time.Now().String(), func() (queue.Attended, error) { return l.store.attend(ctx, l) })
 }
 
-// Sweep also gives back what the store holds for the worker, and the worker does not know.
+// Sweep also gives back the claims that the store holds for the worker and the worker does not know.
 func (l *link) Sweep(ctx context.Context) (queue.Swept, error) {
 	swept, err := call(ctx, l.process, "sweep", "", func() (queue.Swept, error) { return l.store.sweep(ctx, l) })
 	if err != nil {
@@ -202,7 +203,7 @@ func (l *link) Sweep(ctx context.Context) (queue.Swept, error) {
 	return swept, nil
 }
 
-// Renew moves the deadline where its answer is heard.
+// Renew moves the deadline if its answer arrives.
 func (l *link) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	sent := l.boot()
 	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, v) })
@@ -225,7 +226,7 @@ func (l *link) Definition(ctx context.Context, dagID int64, version int) (*queue
 	return call(ctx, l.process, "definition", key, func() (*queue.Definition, error) { return l.inner.Definition(ctx, dagID, version) })
 }
 
-// Hear loses what is told to a process that stands still or is cut off.
+// Hear loses notifications to a process that stands still or is cut off.
 func (l *link) Hear(ctx context.Context) (queue.Heard, error) {
 	for {
 		heard, err := l.inner.Hear(ctx)
@@ -240,7 +241,7 @@ func (l *link) Cached(ctx context.Context, run queue.RunID, step, key string, sh
 	return l.inner.Cached(ctx, run, step, key, shared)
 }
 
-// Commit is sent until its outcome is known, as the journal does it: the copy before is dead by then.
+// Commit sends a batch until its outcome is known, as the journal does. The copy before is dead by then.
 func (l *link) Commit(ctx context.Context, b *queue.Batch) error {
 	return l.send(ctx, "commit", b.Claim, b.Leave != nil || b.Result != nil, func() error { return l.store.commit(ctx, l, b) })
 }
@@ -255,7 +256,7 @@ func (l *link) Condemn(ctx context.Context, c *queue.Claim, why error) error {
 	return l.send(ctx, "condemn", c, true, func() error { return l.store.condemn(ctx, l, c, why) })
 }
 
-// send sends a write that gives the claim back or not.
+// send sends a write. gives tells whether the write gives the claim back.
 func (l *link) send(ctx context.Context, op string, c *queue.Claim, gives bool, write func() error) error {
 	applied := false
 	once := func() error {
@@ -297,7 +298,7 @@ func (l *link) send(ctx context.Context, op string, c *queue.Claim, gives bool, 
 	}
 }
 
-// straggle has a write land that was under way when its process died, some time after.
+// straggle lets a write land some time after the death of the process that sent it.
 func (l *link) straggle(f fate, write func() error) {
 	if !f.late {
 		return
@@ -336,7 +337,7 @@ func (l *link) Close(ctx context.Context) error {
 
 func keyOf(c *queue.Claim) string { return fmt.Sprint(c.Run, " ", c.Epoch) }
 
-// logs are a line and a marker for each attempt.
+// logs writes a line and a marker for each attempt.
 type logs struct{ sink worker.Writer }
 
 func (l logs) Open(name worker.LogName) worker.Log {
@@ -359,7 +360,7 @@ func (l *log) Write(p []byte) (int, error) {
 	if len(l.sent) == 0 {
 		l.sent = []queue.Chunk{l.chunk()}
 		l.sent[0].Data = bytes.Clone(p)
-		_ = l.sink.AppendLogs(context.Background(), l.sent) // what came of it the end need not know: it sends it again
+		_ = l.sink.AppendLogs(context.Background(), l.sent) // the outcome does not matter: the end sends it again
 	}
 	return len(p), nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// people ask for things, at random while the storm lasts, then to have everything come to its end.
+// people sends random requests during the storm, and then the requests that let everything end.
 func (h *history) people(ctx context.Context) {
 	r := draw(h.seed, "people")
 	for {
@@ -74,7 +74,7 @@ func (h *history) randomAsk(ctx context.Context, r *rand.Rand, run queue.RunID) 
 	return a
 }
 
-// tidy resumes what is paused, and approves what waits to be.
+// tidy resumes everything that is paused, and approves every approval that waits.
 func (h *history) tidy(ctx context.Context) {
 	for _, run := range h.store.everyRun() {
 		row, err := h.store.memory.Get(ctx, run)

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// place is where workers run, one process after the other.
+// place is where worker processes run, one after the other.
 type place struct {
 	history *history
 	name    string
@@ -33,25 +33,25 @@ func (p *place) inhabit(ctx context.Context) {
 	}
 }
 
-// process is a driver process, with its guard, on a host.
+// process is a driver process with its guard, on a host.
 type process struct {
 	*history
 	place    *place
 	name     string
-	chance   *rand.Rand // its goroutine's alone
+	chance   *rand.Rand // used by the goroutine of the process only
 	replaces []uuid.UUID
 	worker   *worker.Worker
-	dead     chan struct{} // closed: it was killed, and everything it ran
+	dead     chan struct{} // closed: the process was killed with everything it ran
 	deadOnce sync.Once
 
 	mu       sync.Mutex
-	ids      []uuid.UUID // it registered under, the newest last
+	ids      []uuid.UUID // the worker ids it registered under, the newest last
 	deadline time.Duration
-	frozen   time.Time // until when the driver process stands still
-	stopped  time.Time // since when
-	host     bool      // so does everything else on its host
-	outlived bool      // and did so for longer than its lease
-	cut      time.Time // until when the database is away
+	frozen   time.Time // when the driver process goes on
+	stopped  time.Time // when it was frozen
+	host     bool      // its whole host is frozen
+	outlived bool      // its host was frozen until after its lease
+	cut      time.Time // when the database is reachable again
 	calls    map[string]int
 	released bool
 }
@@ -80,7 +80,7 @@ func newProcess(p *place, replaces []uuid.UUID) *process {
 	return proc
 }
 
-// live runs the process to its end, and says whom its successor may replace.
+// live runs the process to its end, and returns the worker ids that its successor may replace.
 func (p *process) live(ctx context.Context) []uuid.UUID {
 	p.say("%s starts, replacing %d", p.name, len(p.replaces))
 	ended := make(chan error, 1)
@@ -97,7 +97,7 @@ func (p *process) live(ctx context.Context) []uuid.UUID {
 	return p.succession(ctx)
 }
 
-// suffer lets the process live through what is drawn for it, until it has ended.
+// suffer strikes the process from time to time, until the process has ended.
 func (p *process) suffer(ctx context.Context, ended <-chan error) error {
 	for {
 		next := time.NewTimer(span(p.chance, 2*time.Second, 30*time.Second))
@@ -117,7 +117,7 @@ func (p *process) suffer(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// strike has something happen to the process.
+// strike makes a random fault happen to the process.
 func (p *process) strike() {
 	switch p.chance.IntN(9) {
 	case 0:
@@ -126,7 +126,7 @@ func (p *process) strike() {
 	case 1:
 		p.count(func(c *Counts) { c.HostsLost++ })
 		p.mu.Lock()
-		p.ids = nil // nobody is left to say that it is dead
+		p.ids = nil // the guard is gone, too, and cannot report the death
 		p.mu.Unlock()
 		p.die("lost with its host")
 	case 2:
@@ -149,7 +149,7 @@ func (p *process) strike() {
 	}
 }
 
-// freeze has the driver process stand still, or its whole host.
+// freeze makes the driver process, or its whole host, stand still.
 func (p *process) freeze(host bool, d time.Duration) {
 	p.count(func(c *Counts) {
 		if c.Freezes++; host {
@@ -166,7 +166,8 @@ func (p *process) freeze(host bool, d time.Duration) {
 	p.outlived = p.outlived || host && p.frozen.Sub(p.began) >= p.deadline
 }
 
-// stoodStill says whether the host once stood still until after the lease: nobody there could end anything in time.
+// stoodStill reports whether the host once stood still until after the lease, so that no guard could end anything in
+// time.
 func (p *process) stoodStill() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +182,7 @@ func (p *process) cutOff(d time.Duration) {
 	p.cut = time.Now().Add(d)
 }
 
-// boot is the time since boot as the process sees it: while it is frozen it sees none pass.
+// boot returns the time since boot as the process sees it. No time passes while it is frozen.
 func (p *process) boot() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +192,7 @@ func (p *process) boot() time.Duration {
 	return time.Since(p.began)
 }
 
-// thaw waits until the driver process, or its host, stands still no more, and then a moment of the caller's own.
+// thaw waits until the driver process, or its host, is no longer frozen, and then for a moment that the caller chose.
 func (p *process) thaw(hostOnly bool, moment time.Duration) {
 	for waited := false; ; waited = true {
 		p.mu.Lock()
@@ -210,7 +211,7 @@ func (p *process) thaw(hostOnly bool, moment time.Duration) {
 	}
 }
 
-// sleep is cut short by death.
+// sleep sleeps until d has passed or the process dies.
 func (p *process) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -229,7 +230,7 @@ func (p *process) isDead() bool {
 	}
 }
 
-// die is the end of the driver process, and of all its bodies.
+// die kills the driver process and all its bodies.
 func (p *process) die(how string) {
 	p.deadOnce.Do(func() {
 		p.say("%s is %s", p.name, how)
@@ -238,14 +239,14 @@ func (p *process) die(how string) {
 	p.worker.StopNow()
 }
 
-// isAway says until when the database is.
+// isAway returns how long the database is still away.
 func (p *process) isAway() (left time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Until(p.cut)
 }
 
-// succession says whom the next process may replace, after the time it takes to start.
+// succession returns the worker ids that the next process may replace, after the time that a start takes.
 func (p *process) succession(ctx context.Context) []uuid.UUID {
 	if ctx.Err() != nil {
 		return nil
@@ -267,7 +268,7 @@ func (p *process) succession(ctx context.Context) []uuid.UUID {
 	return replaces
 }
 
-// guard is what the worker tells its guard.
+// guard is the guard as the worker sees it.
 type guard struct{ *process }
 
 func (g guard) Use(id string) error {
@@ -283,7 +284,7 @@ func (g guard) Extend(deadline time.Duration) {
 	g.deadline = deadline
 }
 
-// watch is the guard: at the deadline it kills what is left. It stands still only with its host.
+// watch plays the guard: at the deadline it kills what is left. Only a frozen host stops it.
 func (p *process) watch(ctx context.Context) {
 	every := time.NewTicker(ttl / 100)
 	defer every.Stop()
@@ -307,7 +308,7 @@ func (p *process) watch(ctx context.Context) {
 	}
 }
 
-// ended is a life of the worker that is over.
+// ended notes that a worker has ended.
 func (p *process) ended(_ uuid.UUID, released bool) error {
 	if !released && !p.isDead() {
 		p.count(func(c *Counts) { c.LostLeases++ })

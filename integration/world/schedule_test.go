@@ -11,11 +11,11 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// How the audit looks at the schedule of a history, which has times until the storm ends.
+// Rules for the schedule of a history. The schedule has fire times until the storm ends.
 //
 //	F1 each time is decided once, in order, and has one run at most, under a number that no other has
 //	F2 a time fires only where fewer runs of the schedule than its policy allows are unfinished
-//	F3 no time that nothing holds back stays undecided for undecidedMost during which a worker's looks get through
+//	F3 a time that nothing holds back stays undecided for less than undecidedMost while the looks of a worker get through
 //	S6 at the end all times are decided
 const (
 	pulseName     = "pulse"
@@ -27,15 +27,15 @@ const (
 type pulse struct {
 	dag, policy string
 	atOnce      int       // 0: no limit
-	next        time.Time // the first time that is not decided
+	next        time.Time // the first fire time that is not decided
 	until       time.Time
-	fires       int // decided
+	fires       int // fire times decided
 	runs        []queue.RunID
-	canceled    map[int64]bool // controls of the schedule's own, seen
-	undecided   time.Duration  // for how long the next time could have been decided
+	canceled    map[int64]bool // controls of the schedule that were seen
+	undecided   time.Duration  // how long the next fire time could have been decided
 }
 
-// newPulse draws the schedule of a DAG, and writes it into its file.
+// newPulse draws the schedule of a DAG. scheduled is the DAG's file with it.
 func newPulse(r *rand.Rand, dag, source string, began, until time.Time) (p pulse, scheduled string) {
 	p = pulse{dag: dag, policy: "allow", until: until, canceled: map[int64]bool{}}
 	settings := ""
@@ -51,7 +51,7 @@ func newPulse(r *rand.Rand, dag, source string, began, until time.Time) (p pulse
 	return p, scheduled
 }
 
-// attended takes in what a call that attended has decided.
+// attended notes what a call of Attend decided.
 func (a *audit) attended() {
 	p, fired := &a.pulse, 0
 	for _, f := range a.memory.Fires(p.dag, pulseName)[p.fires:] {
@@ -79,7 +79,7 @@ func (a *audit) attended() {
 	a.cancels()
 }
 
-// cancels takes in what the schedule asked of its own runs.
+// cancels notes the cancels that the schedule made of its own runs.
 func (a *audit) cancels() {
 	for _, id := range a.pulse.runs {
 		controls, err := a.memory.Controls(context.Background(), id)
@@ -106,7 +106,7 @@ func (a *audit) unfinished() (n int) {
 	return n
 }
 
-// lookAtPulse counts the time for which a worker could have decided what is due.
+// lookAtPulse adds the time in which a worker could have decided what is due.
 func (a *audit) lookAtPulse(now time.Time) {
 	p := &a.pulse
 	waits := p.policy == "all" || p.policy == "latest" || p.policy == "cancel"
@@ -119,7 +119,7 @@ func (a *audit) lookAtPulse(now time.Time) {
 	}
 }
 
-// open reports whether there are times to come, or to be decided.
+// open reports whether fire times are still to come or to be decided.
 func (p *pulse) open() bool { return p.next.Before(p.until) }
 
 // anyLooks reports whether the looks of some worker get through, so that it attends.

@@ -12,12 +12,12 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// How the audit looks at the sharing of work.
+// Rules for the sharing of work.
 //
 //	C2 no run waits for idleMost while a worker that may serve it could start its first ready task; a worker counts while its looks,
-//	   polls and signs of life get through
-//	C3 a run is moved for want of a slot by each worker less than three times within a second, unless something of it starts, ends or is
-//	   asked meanwhile
+//	   polls and renewals get through
+//	C3 each worker gives a run back for want of a slot less than three times within a second, unless meanwhile a task of the run
+//	   starts or ends, or a request arrives
 const (
 	idleEvery = 100 * time.Millisecond
 	idleMost  = 2 * time.Second
@@ -26,17 +26,17 @@ const (
 	lookFresh = queue.LookInterval + queue.LookInterval/2
 )
 
-// sharing is since when a worker with a free slot and a run that waits for one stand side by side.
+// sharing notes since when a worker has a free slot while a run on another worker waits for one.
 type sharing struct {
 	asking  map[asking]time.Time   // since when a call is under way
-	looked  map[*process]time.Time // last, with success, and no poll failed since
+	looked  map[*process]time.Time // when the last look succeeded, if no poll failed since
 	renewed map[*process]time.Time
-	idle    map[queue.RunID]time.Time                // since when
-	leaving map[queue.RunID]int                      // drives whose release is under way, which may take a while
-	moves   map[queue.RunID]map[*process][]time.Time // the last movesMost, since something of the run went on
+	idle    map[queue.RunID]time.Time                // since when the run waits beside a free slot
+	leaving map[queue.RunID]int                      // releases under way, which may take a while
+	moves   map[queue.RunID]map[*process][]time.Time // the last movesMost moves since the run made progress
 }
 
-// asking is a kind of call that a worker has under way, one at a time.
+// asking is a kind of call. A worker has one of each kind under way at a time.
 type asking struct {
 	process *process
 	op      string
@@ -49,14 +49,14 @@ func newSharing() sharing {
 	}
 }
 
-// asks says that a worker sends a poll or a look, which may take a while.
+// asks notes that a worker sends a poll or a look, which may take a while.
 func (s *store) asks(p *process, op string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.sharing.asking[asking{p, op}] = time.Now()
 }
 
-// answered takes in that a worker got an answer to a poll or a look, or none: then it is not counted on until a look gets one.
+// answered notes the answer to a poll or a look. After an error the worker does not count until a look succeeds.
 func (s *store) answered(p *process, op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *store) answered(p *process, op string, err error) {
 	}
 }
 
-// waitsLong reports whether a worker has waited for an answer to a poll or a look since long ago.
+// waitsLong reports whether a worker has waited too long for an answer to a poll or a look.
 func (s *sharing) waitsLong(p *process, now time.Time) bool {
 	for _, op := range []string{opPoll, opLook} {
 		if since, asks := s.asking[asking{p, op}]; asks && now.Sub(since) > idleEvery {
@@ -102,7 +102,7 @@ func (a *audit) moved(p *process, run queue.RunID) {
 	a.sharing.moves[run][p] = append(last, now)
 }
 
-// movedBy counts moves and starts in what a drive wrote.
+// movedBy counts the moves and starts in a batch.
 func (a *audit) movedBy(p *process, b *queue.Batch) {
 	for i := range b.Records.Tasks {
 		if state := b.Records.Tasks[i].State; state == dagrun.TaskRunning || state == dagrun.TaskWaiting || state.Terminal() {
@@ -166,8 +166,8 @@ func (s *store) lookAtSharing() {
 	}
 }
 
-// roomAndStalled finds a worker with a free slot whose calls get through, and runs that can do nothing until they get one on another
-// worker.
+// roomAndStalled returns a worker with a free slot and with calls that get through, and the runs on other workers that
+// only wait for a slot.
 func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.RunID) {
 	for _, id := range a.registrations {
 		p := a.owners[id]
@@ -186,14 +186,14 @@ func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.Ru
 	return room, stalled
 }
 
-// current says whether the process is alive under this registration.
+// current reports whether the process is alive and registered under this id.
 func (p *process) current(id uuid.UUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.isDead() && len(p.ids) > 0 && p.ids[len(p.ids)-1] == id
 }
 
-// stands says whether the process is frozen or cut off.
+// stands reports whether the process is frozen or cut off.
 func (p *process) stands() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

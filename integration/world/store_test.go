@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The calls of the store, each with what the audit has to say about it.
+// The calls of the store. Each passes what happens to the audit.
 
 func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*storetest.MemorySession, error) {
 	s.mu.Lock()

@@ -10,14 +10,14 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// executor plays bodies: each lives on its host, whatever becomes of the driver process.
+// executor plays bodies. A body lives on its host, whatever happens to the driver process.
 type executor struct{ *process }
 
-// sighting is a body that is alive.
+// sighting is a living body.
 type sighting struct {
 	process *process
 	run     queue.RunID
-	name    string // of its task
+	name    string // name of its task
 	attempt int
 	epoch   int64
 	publish bool
@@ -36,7 +36,7 @@ func (e executor) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	t.Started()
 	res := e.run(ctx, t, plan, r)
 	e.store.ends(s)
-	e.thaw(false, span(r, 100*time.Microsecond, 3*time.Millisecond)) // nobody hears of it before
+	e.thaw(false, span(r, 100*time.Microsecond, 3*time.Millisecond)) // the end takes a moment to become known
 	return res
 }
 
@@ -47,9 +47,9 @@ func taskName(t *worker.Task) string {
 	return t.Step + "/" + t.Item
 }
 
-// plan is what a body means to do.
+// plan is how a body will behave.
 type plan struct {
-	takes, dies time.Duration // dies: after it was asked to
+	takes, dies time.Duration // dies: how long it takes to end after a request to end
 	result      dagrun.Result
 }
 
@@ -67,7 +67,7 @@ func planOf(r *rand.Rand) plan {
 	return p
 }
 
-// run is the body's life: to its end, until it is asked to end, or until it is killed.
+// run plays the body's life: to its end, until it is asked to end, or until it is killed.
 func (e executor) run(ctx context.Context, t *worker.Task, p plan, r *rand.Rand) dagrun.Result {
 	killed := dagrun.Result{Kind: dagrun.KindSignal, Signal: 9, ExitCode: 137, HasExit: true}
 	_, _ = t.Stdout.Write([]byte("begins\n"))
@@ -92,7 +92,7 @@ func (e executor) run(ctx context.Context, t *worker.Task, p plan, r *rand.Rand)
 	return killed
 }
 
-// starts sees a body begin.
+// starts notes that a body begins.
 func (s *store) starts(w *sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,10 +113,10 @@ func (s *store) ends(w *sighting) {
 // sees checks a body that begins.
 //
 //	W1 no body of an older drive is alive, nor another of the same task
-//	W2 nothing starts that is not recorded as being under way, by its claim
+//	W2 a body starts only if it is recorded as under way by its claim
 func (a *audit) sees(w *sighting) {
 	if w.process.stoodStill() {
-		return // a host that stood still is fenced in the database alone: it has the fence of its task to say
+		return // only the database fences a host that stood still: the fence of its task decides
 	}
 	for other := range a.alive {
 		if other.run == w.run && (other.epoch < w.epoch || other.name == w.name) && !other.process.stoodStill() {
@@ -138,7 +138,7 @@ func (a *audit) sees(w *sighting) {
 	}
 }
 
-// over checks what must have no activity any more.
+// over checks a task or a run that must have no activity any more.
 //
 //	W3 none after the success of a task was recorded, nor after the end of its run
 func (a *audit) over(run queue.RunID, name, why string) {

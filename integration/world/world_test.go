@@ -21,7 +21,7 @@ var (
 	first = flag.Uint64("first", 1, "the seed to begin with")
 )
 
-// enough histories for everything interesting to have happened at least so often.
+// Enough histories for everything interesting to happen at least this often.
 const (
 	enough  = 250
 	atLeast = 10
@@ -30,7 +30,7 @@ const (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	runtime.GOMAXPROCS(1) // within a moment of the bubble's clock, goroutines take turns in the same order each time
+	runtime.GOMAXPROCS(1) // goroutines that run at the same moment of the bubble's clock then take turns in the same order each time
 	os.Exit(m.Run())
 }
 
@@ -59,9 +59,9 @@ func TestWorld_KeepsItsPromises(t *testing.T) {
 	}
 }
 
-// A machine that takes the processor away in the middle of a moment may have goroutines take turns in another order, which one
-// history in four does not survive. What is not drawn from the seed has far more of them differ.
-// `make simulate` asks, since the tests of this package run under the race detector.
+// A machine that takes the processor away in the middle of a moment may change the order in which goroutines take turns.
+// One history in four differs for that reason. If chance did not come from the seed alone, far more would differ. Only
+// `make simulate` runs the test, since the tests of this package run under the race detector.
 func TestWorld_SameSeedSameHistory(t *testing.T) {
 	if raced {
 		t.Skip("the race detector has goroutines take turns at random")
@@ -78,14 +78,15 @@ func TestWorld_SameSeedSameHistory(t *testing.T) {
 	}
 }
 
-// A history ends soon after an invariant is broken. Any goroutine of it may find that, so the race detector judges this, too.
+// A history ends soon after an invariant is broken. Any of its goroutines may find the breach, so the race detector is
+// part of this test.
 func TestHistory_EndsOnceItIsBroken(t *testing.T) {
 	h := newHistory(1)
 	synctest.Test(t, func(t *testing.T) {
 		h.began = time.Now()
 		h.calmAt = h.began.Add(storm)
 		h.store = newStore(h)
-		h.setUp(t.Context()) // nobody works, so no run ends
+		h.setUp(t.Context()) // no worker runs, so no run ends
 		h.all.Go(func() {
 			time.Sleep(storm + time.Minute)
 			h.breaks("a promise")
@@ -106,14 +107,14 @@ func play(t *testing.T, seed uint64) *history {
 	t.Helper()
 	uuid.SetRand(&stream{Rand: draw(seed, "uuid")})
 	defer uuid.SetRand(nil)
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nor does the collector come between
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the garbage collector must not run in between either
 	h := newHistory(seed)
 	synctest.Test(t, func(t *testing.T) { h.play(t.Context()) })
 	runtime.GC()
 	return h
 }
 
-// judge fails the test for what went wrong.
+// judge fails the test for everything that went wrong.
 func (h *history) judge(t *testing.T) {
 	t.Helper()
 	for _, broken := range h.broken {
