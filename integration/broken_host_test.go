@@ -16,20 +16,21 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// brokenHost is a way to break the host of one worker, and to mend it.
+// brokenHost is a way to break the host of one worker, and to repair it.
 type brokenHost struct {
 	name     string
-	within   func(t *testing.T, b *bench) []string // starts the worker somewhere else; nil: as any other
+	within   func(t *testing.T, b *bench) []string // starts the worker in a broken place; nil: it starts like any other
 	settings func(t *testing.T, b *bench) []string
 	breaks   func(t *testing.T, b *bench, driver int) (mend func())
-	reason   string // that the worker says
-	dies     string // what Go says where it dies of the same itself; "": it does not
+	reason   string // the reason that the worker reports
+	dies     string // the error of Go when it dies of the same fault; "": it does not die
 }
 
 // brokenRuns are many more than the slots of both workers.
 const brokenRuns = 40
 
-// A worker on a broken host does nothing, and says why; the other one does it all; once it is mended the worker works again.
+// A worker on a broken host does nothing and reports why, and the other worker does everything. Once the host is
+// repaired, the worker works again.
 func TestBrokenHost_LeavesItsRunsToTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, host := range []brokenHost{
@@ -71,7 +72,7 @@ func (h *brokenHost) play(t *testing.T) {
 	b.worksAlone(t, "bad")
 }
 
-// told waits until the worker on the broken host says why it does nothing, everywhere.
+// told waits until the worker on the broken host reports in every place why it does nothing.
 func (h *brokenHost) told(t *testing.T, b *bench, bad *process) {
 	t.Helper()
 	died := func() bool { return h.dies != "" && bad.saw(h.dies) }
@@ -99,7 +100,7 @@ func (h *brokenHost) worker(t *testing.T, b *bench) *process {
 	return b.worker(t, "bad", settings...)
 }
 
-// worksAlone wants a worker to end a run that no other one may take: the others drain.
+// worksAlone drains the other workers and expects this one to end a run.
 func (b *bench) worksAlone(t *testing.T, name string) {
 	t.Helper()
 	if _, err := b.DrainWorker(t.Context(), "good"); err != nil {
@@ -127,7 +128,7 @@ func ownDisk(t *testing.T, b *bench) []string {
 	return []string{"state_dir=" + disk}
 }
 
-// noInodes takes the last inodes of that disk.
+// noInodes uses up the inodes of that disk.
 func noInodes(t *testing.T, b *bench, _ int) func() {
 	t.Helper()
 	filler := filepath.Join(diskOf(b), "filler")
@@ -162,7 +163,7 @@ func fullMemory(t *testing.T, _ *bench, driver int) func() {
 
 func fewDescriptors(*testing.T, *bench) []string { return []string{"prlimit", "--nofile=256:256"} }
 
-// noDescriptors leaves a worker as many as it has open, and too few for a body.
+// noDescriptors lowers a worker's limit to the descriptors it has open, which are too few for a body.
 func noDescriptors(t *testing.T, _ *bench, driver int) func() {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", driver))
@@ -173,7 +174,8 @@ func noDescriptors(t *testing.T, _ *bench, driver int) func() {
 	return func() { limit(t, driver, "--nofile=256:") }
 }
 
-// limit sets a soft limit of a process, as the user it belongs to: so it takes no privilege. One that is gone has none.
+// limit sets a soft limit of a process, as the user of the process, so it needs no privilege. A process that is gone is
+// skipped.
 func limit(t *testing.T, pid int, limits string, as ...string) {
 	t.Helper()
 	args := slices.Concat(as, []string{"prlimit", fmt.Sprintf("--pid=%d", pid), limits})
@@ -182,7 +184,7 @@ func limit(t *testing.T, pid int, limits string, as ...string) {
 	}
 }
 
-// A driver process that crashed is replaced, though Go ends it with the status of a wrong command line.
+// A driver process that crashed is replaced, though Go's exit status for a crash is that of a wrong command line.
 func TestWorker_IsReplacedAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -197,12 +199,12 @@ func TestWorker_IsReplacedAfterACrash(t *testing.T) {
 
 const nobody = 65534
 
-// asNobody starts a worker as a user whose processes the kernel bounds, and who may not read what is root's.
+// asNobody starts a worker as a user with a kernel limit on processes, and without access to files of root.
 func asNobody(t *testing.T, _ *bench) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "oarlock-nobody-")
 	if err == nil {
-		err = os.Chmod(dir, 0o711) // another user passes through
+		err = os.Chmod(dir, 0o711) // another user must be able to pass through
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +228,7 @@ func noProcesses(t *testing.T, _ *bench, driver int) func() {
 	return func() { limit(t, driver, "--nproc=4096:", user...) }
 }
 
-// A worker refuses slots that its limits never let it use, and warns of limits that are only low.
+// A worker refuses slots that its limits can never serve, and warns of limits that are only low.
 func TestWorker_ComparesItsSlotsWithTheLimitsOfItsHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -19,7 +19,7 @@ func (b *bench) cancel(t *testing.T, run queue.RunID, now bool) queue.Control {
 	return c
 }
 
-// deaf is a graph whose step starts the corpus and does not listen to TERM, and whose handler tells that it ran.
+// deaf is a DAG with a step that starts the corpus and ignores TERM, and with a handler that shows that it ran.
 const deaf = `
 name: deaf
 handler_on: {abort: {run: '. $DIR/lib; see handled'}}
@@ -42,7 +42,7 @@ func TestCancel_EndsProcessesWithinTheirGrace(t *testing.T) {
 		name    string
 		grace   time.Duration
 		now     bool
-		asked   int // how often the step hears SIGTERM
+		asked   int // how often the step gets SIGTERM
 		handled int
 		want    string
 	}{
@@ -82,7 +82,7 @@ func TestCancel_EndsProcessesWithinTheirGrace(t *testing.T) {
 	}
 }
 
-// At whatever moment: a cancel that was accepted ends the run canceled, one that came too late says which state won.
+// At any moment: an accepted cancel ends the run as canceled, and the answer to a late cancel names the state that won.
 // Script: cancel_wins_over_success.txt, cancel_wins_over_uncommitted_end.txt, cancel_during_exit.txt.
 func TestCancel_WinsOrLosesAtAnyMoment(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ import (
 //go:embed sql/*.sql
 var chaosSQL embed.FS
 
-// chaosStatement reads a file of sql and fills in {key}s, which are names of ours.
+// chaosStatement reads a file of sql and replaces {key}s, which are our own names.
 func chaosStatement(name string, pairs ...string) string {
 	text, err := chaosSQL.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -41,7 +41,7 @@ func chaosStatement(name string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(string(text))
 }
 
-// connect is for the test itself, whose own timeouts are not among the faults.
+// connect opens a connection for the test itself. Its timeouts are not among the faults.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -64,7 +64,7 @@ func script(ctx context.Context, url, name string, pairs ...string) error {
 	return err
 }
 
-// tick is how often a task says that it lives.
+// tick is how often a task writes that it lives.
 const tick = 200 * time.Millisecond
 
 // chaosLibrary is what tasks source, as in witness_test.go.
@@ -78,7 +78,7 @@ flood() { see start; yes "run $OARLOCK_RUN_ID $OARLOCK_STEP#$OARLOCK_ATTEMPT say
 leave() { setsid -f sleep 120 </dev/null >/dev/null 2>&1; (trap '' TERM; sleep 120 & exec sleep 120) </dev/null >/dev/null 2>&1 & }
 `
 
-// arena is where a seed is played: a database, workers behind proxies, clients.
+// arena is the place where a seed is played: a database, workers behind proxies, clients.
 type arena struct {
 	*bench
 	t     *testing.T
@@ -87,33 +87,33 @@ type arena struct {
 	name  string // of the database
 	nodes []*pgcluster.Node
 	units []*station
-	takes int      // which of nodes takes writes
-	lost  loss     // of what was committed last
-	urls  []string // of nodes: one that is down has none to tell
-	disk  string   // the folder of a small disk, "": none
+	takes int      // index of the node that takes writes
+	lost  loss     // commits that a failover may lose
+	urls  []string // addresses of nodes, since a stopped node cannot return its own
+	disk  string   // the folder of a small disk; "": there is none
 
 	clients   []*client
-	stop      context.CancelFunc // of clients
-	ctx       context.Context    // theirs
-	atWork    sync.WaitGroup     // what clients and faults left running
-	following sync.WaitGroup     // tails
+	stop      context.CancelFunc // ends the clients
+	ctx       context.Context    // context of the clients
+	atWork    sync.WaitGroup     // goroutines of clients and faults
+	following sync.WaitGroup     // goroutines of tails
 
 	mu      sync.Mutex
 	faults  map[string]int
 	waiting []awaited
-	excused map[int]bool // driver processes whose tasks may live on
+	excused map[int]bool // driver processes with tasks that may live on
 	asked   *answers
-	maxStep time.Duration // of the clock
-	broken  []string      // found while it went on
-	shared  check.Sharing // what the sampler saw
+	maxStep time.Duration // the largest step of the clock
+	broken  []string      // breaches found during the seed
+	shared  check.Sharing // results of the sampler
 }
 
 // awaited is a fault that waits for its message.
 type awaited struct {
 	kind  string
 	fault *netfault.Injected
-	unit  *station      // nil: it is a client's
-	since time.Duration // when it was seen to have fired first, by the sampler's clock
+	unit  *station      // nil: the message is a client's
+	since time.Duration // when the sampler first saw that it had fired, by the sampler's clock
 }
 
 func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
@@ -156,7 +156,7 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 	return a
 }
 
-// node is the server that takes writes.
+// node returns the server that takes writes.
 func (a *arena) node() *pgcluster.Node { return a.nodes[a.takes] }
 
 // clone makes the seed's database.
@@ -196,7 +196,8 @@ func databaseURL(node *pgcluster.Node, database string) string {
 	return u.String()
 }
 
-// urlOf leads to whichever server takes writes, through proxies where there are any, as a role or as a superuser.
+// urlOf returns a URL that leads to the server that takes writes, through proxies if there are any, as a role or as a
+// superuser.
 func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
 	var hosts []string
 	var u *url.URL
@@ -223,7 +224,7 @@ func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
 	return u.String()
 }
 
-// proxies are one for each server.
+// proxies starts one proxy for each server.
 func (a *arena) proxies(t *testing.T) (all []*netfault.Proxy) {
 	t.Helper()
 	for _, node := range a.nodes {
@@ -238,7 +239,7 @@ func one[T any](ctx context.Context, url, name string, args ...any) (value T, er
 	return answer[T](ctx, url, chaosStatement(name), args...)
 }
 
-// answer returns the only value of a statement, on a connection of its own: the one before may have been broken.
+// answer returns the only value of a statement. It opens a new connection, since an older one may be broken.
 func answer[T any](ctx context.Context, url, statement string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -250,7 +251,7 @@ func answer[T any](ctx context.Context, url, statement string, args ...any) (val
 	return answerOn[T](ctx, conn, statement, args...)
 }
 
-// answerOn returns the only value of a statement, on a connection that the caller keeps.
+// answerOn returns the only value of a statement, on the caller's connection.
 func answerOn[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) (value T, err error) {
 	err = conn.QueryRow(ctx, statement, args...).Scan(&value)
 	return value, err
@@ -277,28 +278,28 @@ func (a *arena) putAll(t *testing.T, plan *traffic.Plan) {
 	}
 }
 
-// limitedQueue is the queue whose runs are limited, and to how many.
+// limitedQueue is the queue that limits its runs, and limitOfQueue its limit.
 const (
 	limitedQueue = "limited"
 	limitOfQueue = 2
 )
 
-// station is a worker that is started again whenever it ends, as a service manager does.
+// station is a worker that is started again whenever it ends, as by a service manager.
 type station struct {
 	name    string
 	bench   *bench
 	proxies []*netfault.Proxy
-	cable   *network // nil: it is on this host
+	cable   *network // nil: it runs on this host
 	ended   chan struct{}
 
 	mu      sync.Mutex
 	now     *process
-	busy    bool // something is being done to it
-	uses    int  // how often something was
+	busy    bool // a fault uses it
+	uses    int  // how often a fault used it
 	leaving bool
-	away    bool // it is not started again yet
+	away    bool // it must not be started yet
 	storms  int  // faults that could keep it from claiming
-	stormy  int  // of these, those that go on
+	stormy  int  // those that go on
 }
 
 func (a *arena) startWorkers(t *testing.T) {
@@ -334,7 +335,7 @@ func (u *station) run(t *testing.T) {
 		for u.isAway() {
 			time.Sleep(50 * time.Millisecond)
 		}
-		time.Sleep(200 * time.Millisecond) // as a service manager does, so that what fails does not fail in a loop
+		time.Sleep(200 * time.Millisecond) // a pause like a service manager's, so that failures do not make a busy loop
 	}
 }
 
@@ -344,7 +345,7 @@ func (u *station) isAway() bool {
 	return u.away && !u.leaving
 }
 
-// send has a worker end, and not come back before it is called; or calls it.
+// send ends a worker and keeps it from starting, or with away false lets it start again.
 func (u *station) send(away bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -354,7 +355,7 @@ func (u *station) send(away bool) {
 	}
 }
 
-// guard is the process id of the guard, driver of its child; 0 where there is none.
+// pids returns the process ids of the guard and of the driver process, its child; 0 for a process that does not run.
 func (u *station) pids() (guard, driver int) {
 	u.mu.Lock()
 	p := u.now
@@ -374,7 +375,7 @@ func (u *station) pids() (guard, driver int) {
 	return guard, driver
 }
 
-// stopWorkers ends all of them in order, and sees that nothing is left of them (W4).
+// stopWorkers stops all workers in order, and checks that they leave nothing behind (W4).
 func (a *arena) stopWorkers(t *testing.T) {
 	t.Helper()
 	for _, u := range a.units {
@@ -397,7 +398,7 @@ func (a *arena) stopWorkers(t *testing.T) {
 	}
 }
 
-// say notes down what must not happen.
+// say notes a breach.
 func (a *arena) say(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -417,7 +418,7 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)+1))
 }
 
-// tellStack has a worker that hangs say where.
+// tellStack makes a worker that hangs print its goroutines.
 func (u *station) tellStack(t *testing.T) {
 	t.Helper()
 	u.mu.Lock()
@@ -430,7 +431,7 @@ func (u *station) tellStack(t *testing.T) {
 	t.Logf("worker %s said:\n%s", u.name, p.said)
 }
 
-// holders are the processes that have a file open.
+// holders returns the processes that have a file open.
 func holders(path string) (pids []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, link := range links {

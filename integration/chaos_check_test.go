@@ -32,7 +32,7 @@ func (a *arena) awaitAll(t *testing.T) bool {
 	return false
 }
 
-// stopClients waits for those who read logs, which end with their runs, and stops the others.
+// stopClients waits for the clients that read logs, which end with their runs, and stops the others.
 func (a *arena) stopClients() {
 	done := make(chan struct{})
 	go func() {
@@ -49,7 +49,7 @@ func (a *arena) stopClients() {
 	a.atWork.Wait()
 }
 
-// ended is a run at the end.
+// ended is a run at the end of a seed.
 type ended struct {
 	id            int64
 	dag           string
@@ -60,7 +60,7 @@ type ended struct {
 	queue         string
 }
 
-// judge looks at everything that is left.
+// judge checks everything that a seed left.
 func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *chaosResult {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -84,7 +84,7 @@ func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Dura
 	return j.res
 }
 
-// judge holds what happened against what is promised.
+// judge compares what happened with the promises.
 type judge struct {
 	*arena
 	t     *testing.T
@@ -97,8 +97,8 @@ type judge struct {
 	res   *chaosResult
 }
 
-// starved is how long a machine may have kept processes from running before what depends on their being killed in time
-// says nothing any more: what is left of a lease once a guard must have acted.
+// starved bounds how long the machine may keep processes from running. Beyond this time, rules that depend on a kill in
+// time decide nothing. The bound is the rest of a lease after the moment at which a guard must have acted.
 const starved = chaosTTL * 2 / 10
 
 func (j *judge) say(what string) {
@@ -138,21 +138,21 @@ func (j *judge) readTrail() []check.Change {
 	})
 }
 
-// timely are the invariants that compare times, which a stepped clock makes meaningless; the trail is looked at instead.
+// timely are the invariants that compare times, which a stepped clock makes meaningless. The trail is checked instead.
 var timely = []string{
 	"invariants/s2_changed_after_end", "invariants/s5_started_too_early", "invariants/s7_written_after_loss",
 	"invariants/s2b_parked_past_its_time", "invariants/s6_passed_over", "invariants/s6_owner_silent", "invariants/s10_agenda_overdue",
 }
 
-// acknowledged are the invariants of logs, whose last pieces are among what a standby lacks that nobody waited for.
+// acknowledged are the invariants of logs that a lossy failover may break, since the standby may lack the last chunks.
 var acknowledged = []string{"invariants/g1_log_gap", "invariants/g2_after_the_last"}
 
-// meaningless says whether an invariant says nothing in this scene.
+// meaningless reports whether an invariant proves nothing in this scene.
 func (s scene) meaningless(name string) bool {
 	return s == clockScene && slices.Contains(timely, name) || s == asyncScene && slices.Contains(acknowledged, name)
 }
 
-// state checks S1 to S8, in what is stored and in the order in which it came to be.
+// state checks S1 to S8, in the stored rows and in the order of their changes.
 func (j *judge) state(over bool) {
 	if !over {
 		for _, r := range j.runs {
@@ -205,7 +205,8 @@ func (j *judge) state(over bool) {
 	j.res.counts["runs"], j.res.counts["changes of the audit trail"] = len(j.runs), len(j.trail)
 }
 
-// schedules checks that each fire time was decided once (S11), by its policy, and that each end was attended to (S10).
+// schedules checks that each fire time was decided once (S11), by its policy, and that each end of a run was attended to
+// (S10).
 func (j *judge) schedules() {
 	for _, broken := range readAll(j, "schedules_amiss", pgx.RowTo[string]) {
 		j.say("S11: " + broken)
@@ -219,7 +220,7 @@ func (j *judge) schedules() {
 	}
 }
 
-// limits checks C1 in the order of changes: sampled, it would hold for most moments.
+// limits checks C1 in the trail, because samples would miss most moments.
 func (j *judge) limits() {
 	kinds, most := map[int64][]string{}, map[string]int{"queue " + limitedQueue: limitOfQueue}
 	for _, d := range j.plan.DAGs {
@@ -233,7 +234,7 @@ func (j *judge) limits() {
 	j.sayAll(check.Limits(j.trail, kinds, most))
 }
 
-// sharing checks rule C2 in what was sampled, and rule C3 in the trail.
+// sharing checks rule C2 in the samples, and rule C3 in the trail.
 func (j *judge) sharing() {
 	s := &j.shared
 	j.sayAll(s.Broken)
@@ -248,8 +249,8 @@ func (j *judge) sharing() {
 	}
 }
 
-// kept looks for what went away: runs that were accepted (S6), rows that are only added (S2), and whether each child is there,
-// once an attempt (A1).
+// kept checks that nothing went away: accepted runs (S6) and rows that are only added (S2). It also checks that each
+// attempt has at most one child run, and that the child is there (A1).
 func (j *judge) kept() {
 	for run, at := range j.asked.accepted {
 		there := slices.ContainsFunc(j.runs, func(r ended) bool { return r.id == int64(run) })
@@ -292,7 +293,7 @@ func (d dag) edges() map[string][]string {
 	return all
 }
 
-// foretold compares how a run ended with how it had to.
+// foretold compares the end of a run with the predicted one.
 func (j *judge) foretold(r ended) {
 	d := j.dag(r.dag)
 	want := d.Ends
@@ -326,7 +327,7 @@ func (j *judge) foretold(r ended) {
 	}
 }
 
-// excusedIDs are the lives of driver processes whose tasks may live on.
+// excusedIDs returns the ids of workers with tasks that may live on.
 func (j *judge) excusedIDs() check.Excused {
 	ids := check.Excused{}
 	type life struct {
@@ -341,7 +342,7 @@ func (j *judge) excusedIDs() check.Excused {
 	return ids
 }
 
-// witness checks W1 to W3. Where acknowledged commits were lost, what they said is lost too: a task may run again.
+// witness checks W1 to W3. Where acknowledged commits were lost, their records are lost too, and a task may run again.
 func (j *judge) witness() {
 	f, err := os.Open(filepath.Join(j.dir, "witness"))
 	if err != nil {
@@ -414,7 +415,7 @@ func (j *judge) logs() {
 	}
 }
 
-// tails checks G4: each follower got what is stored, and of a run that it followed to its end the log of every attempt.
+// tails checks G4: each follower got the stored log. If it followed a run to its end, it got the log of every attempt.
 func (j *judge) tails() {
 	for _, f := range j.asked.tails {
 		for _, wrong := range f.wrong {
@@ -449,14 +450,14 @@ func (j *judge) tail(f *tail, at logOf) {
 	}
 }
 
-// api checks what clients were told (A1 to A3), and that what was rolled back never was.
+// api checks the answers that clients got (A1 to A3), and that requests of rolled back transactions left no trace.
 func (j *judge) api() {
 	calls := j.asked.calls
 	j.res.counts["calls of clients"] = len(calls)
 	if j.scene == asyncScene {
 		calls = j.certain(calls)
 	}
-	for _, key := range j.asked.undone { // not its number, which may be given to another
+	for _, key := range j.asked.undone { // by key, because the run's number may be given to another run
 		if c := j.audit(key); c.Count != 0 {
 			j.say(fmt.Sprintf("A1: run %d is there, its transaction was rolled back", c.Run))
 		}
@@ -480,7 +481,7 @@ func (j *judge) audit(key string) check.Call {
 	return c
 }
 
-// processes looks for what outlived its worker (W4).
+// processes looks for processes that outlived their worker (W4).
 func (j *judge) processes() {
 	type life struct {
 		id  string

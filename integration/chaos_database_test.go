@@ -26,7 +26,7 @@ func containsAll(text string, parts ...string) bool {
 	return true
 }
 
-// breakDatabase breaks servers and what leads to them. It owns the servers: nobody else starts or stops one.
+// breakDatabase breaks servers and the ways to them. It owns the servers: no other goroutine starts or stops one.
 func (a *arena) breakDatabase(r *rand.Rand, end time.Time) {
 	faults := append(networkFaults(), databaseFaults()...)
 	switch a.scene {
@@ -85,7 +85,7 @@ func (a *arena) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) b
 	return true
 }
 
-// hold keeps rows locked for a while, as who forgot a transaction does.
+// hold keeps rows locked for a while, like an application that forgot a transaction.
 func (a *arena) hold(r *rand.Rand, name string) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *arena) hold(r *rand.Rand, name string) bool {
 	return err == nil
 }
 
-// lockBackwards locks two runs, the later one first, so that it and whoever locks them in order wait for each other.
+// lockBackwards locks two runs, the later one first. So it deadlocks with a session that locks them in order.
 func lockBackwards(a *arena, r *rand.Rand) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
@@ -142,7 +142,7 @@ func shortTimeouts(a *arena, r *rand.Rand) bool {
 	return true
 }
 
-// hogConnections takes what connections there are, then has some workers look for new ones.
+// hogConnections takes all free connections, then makes some workers look for new ones.
 func hogConnections(a *arena, r *rand.Rand) bool {
 	const most = 200
 	var taken []*pgx.Conn
@@ -164,7 +164,7 @@ func hogConnections(a *arena, r *rand.Rand) bool {
 	return len(taken) > 0 && len(taken) < most
 }
 
-// forge sends notifications that mean nothing, as anybody may.
+// forge sends meaningless notifications, which any login may send.
 func forge(a *arena, r *rand.Rand) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
@@ -190,7 +190,7 @@ func forge(a *arena, r *rand.Rand) bool {
 	return true
 }
 
-// stepClock moves the database's clock, by up to seven leases, forth or back.
+// stepClock moves the database's clock by up to seven leases, forwards or backwards.
 func (a *arena) stepClock(ahead time.Duration) bool {
 	conn, err := connect(context.WithoutCancel(a.ctx), a.superURL())
 	if err != nil {
@@ -201,20 +201,20 @@ func (a *arena) stepClock(ahead time.Duration) bool {
 	return pgtest.StepClock(context.WithoutCancel(a.ctx), conn, ahead) == nil
 }
 
-// fillDisk leaves the server no room for a while.
+// fillDisk leaves the server no disk space for a while.
 func fillDisk(a *arena, r *rand.Rand) bool {
 	defer a.storm()()
 	remove := fill(a.t, a.disk)
 	pause(a.ctx, between(r, 200*time.Millisecond, chaosTTL/2))
 	remove()
-	if !a.node().Answers(a.t) { // Postgres stops when there is no room for its log
+	if !a.node().Answers(a.t) { // Postgres stops when it has no space for its write-ahead log
 		a.node().Crash(a.t)
 		a.node().Start(a.t)
 	}
 	return true
 }
 
-// fill leaves no room in a folder, until it is undone.
+// fill leaves no space in a folder, until remove is called.
 func fill(t *testing.T, folder string) (remove func()) {
 	path := filepath.Join(folder, "ballast")
 	f, err := os.Create(path)

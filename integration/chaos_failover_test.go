@@ -14,24 +14,24 @@ import (
 	statements "github.com/oarlock-dev/oarlock/sql"
 )
 
-// loss is the time from which commits may be lost, though they were acknowledged, because the standby that is promoted had
-// not received them: between began, before which it had all, and ended, after which it is the primary itself. Both may be
-// read once over is closed; where nothing is lost that is so from the start, and both are zero.
+// loss is the time from which acknowledged commits may be lost, because the promoted standby had not received them.
+// Before began the standby had all commits; after ended it is the primary itself. Both may be read once over is closed.
+// If nothing can be lost, over is closed from the start, and both are zero.
 type loss struct {
 	began, ended time.Time
 	over         chan struct{}
 }
 
-// touches says whether what was asked and answered at these times may be lost.
+// touches reports whether a call that was sent and answered at these times may be lost.
 func (l *loss) touches(asked, answered time.Time) bool {
 	return answered.After(l.began) && asked.Before(l.ended)
 }
 
-// addStandby has the server followed.
+// addStandby adds a standby to the server.
 func (a *arena) addStandby(t *testing.T) {
 	t.Helper()
 	primary := a.nodes[0]
-	standby := primary.Standby(a.lane.t) // it outlives the seed, in whose place it is from now on
+	standby := primary.Standby(a.lane.t) // it outlives the seed and is the lane's server from now on
 	want := ""
 	if a.scene == syncScene {
 		want = "sync"
@@ -59,7 +59,7 @@ func (a *arena) failOver(r *rand.Rand) {
 		a.lost.began = time.Now()
 		a.catchUp(primary, standby)
 		standby.Cut(a.t)
-		pause(a.ctx, between(r, 0, chaosTTL*2/3)) // what is committed now will be lost
+		pause(a.ctx, between(r, 0, chaosTTL*2/3)) // commits from now on will be lost
 	}
 	primary.Crash(a.t)
 	standby.Promote(a.t)
@@ -71,7 +71,7 @@ func (a *arena) failOver(r *rand.Rand) {
 	a.did(string(a.scene))
 }
 
-// catchUp waits until a standby has what the primary has acknowledged by now.
+// catchUp waits until a standby has everything that the primary has acknowledged so far.
 func (a *arena) catchUp(primary, standby *pgcluster.Node) {
 	var position string
 	until(a.t, "the primary says how far it is", func() (ok bool) {
@@ -85,13 +85,13 @@ func (a *arena) catchUp(primary, standby *pgcluster.Node) {
 	})
 }
 
-// survived says whether a control that was acknowledged is there once nothing more can be lost. One that is gone, and may
-// not be, is a finding.
+// survived waits until no more commits can be lost, and reports whether an acknowledged control is still there. A control
+// that is gone and must not be is a breach.
 func (a *arena) survived(c *queue.Control, asked, answered time.Time) bool {
 	select {
 	case <-a.lost.over:
 	case <-a.ctx.Done():
-		return true // nobody can ask any more
+		return true // the seed is over, and no client can ask
 	}
 	var kept []queue.Control
 	for a.ctx.Err() == nil {
@@ -110,9 +110,9 @@ func (a *arena) survived(c *queue.Control, asked, answered time.Time) bool {
 	return false
 }
 
-// certain are the calls whose answers hold: of those that may be lost an answer is no more than "maybe", what was seen
-// counts for nothing, and of a run whose acceptance may be lost no call says anything, since its number may be given away
-// again.
+// certain returns the calls that are certain, and weakens the others. The answer to a call that may be lost becomes
+// "maybe", and a look at such a time is dropped. If the acceptance of a run may be lost, all calls about the run are
+// dropped, since another run may get its number.
 func (a *arena) certain(calls []check.Call) (all []check.Call) {
 	doubtful := map[string]bool{}
 	for run, at := range a.asked.accepted {

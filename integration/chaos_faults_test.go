@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
-// fault is a kind of harm. It must be over, or undone later, before the seed's faults are.
+// fault is a kind of harm. A fault must be over, or undone by later, before the seed's faults end.
 type fault struct {
 	kind string
 	odds int
@@ -36,7 +36,7 @@ func choose(r *rand.Rand, from []fault) *fault {
 	return &from[0]
 }
 
-// harm does one fault after the other until their time is over.
+// harm does one fault after the other until the time for faults is over.
 func (a *arena) harm(r *rand.Rand, from []fault, end time.Time, low, high time.Duration) {
 	for time.Now().Before(end) && a.ctx.Err() == nil {
 		pause(a.ctx, between(r, low, high))
@@ -60,7 +60,7 @@ func (a *arena) later(d time.Duration, undo func()) {
 	})
 }
 
-// strike does what later undoes, to these workers, or to all: until then they need not share work.
+// strike makes later undo a fault of these workers, or of all. Until then they need not share work.
 func (a *arena) strike(d time.Duration, undo func(), units ...*station) {
 	over := a.storm(units...)
 	a.later(d, func() {
@@ -75,7 +75,7 @@ func (a *arena) excuse(driver int) {
 	a.excused[driver] = true
 }
 
-// idle picks a worker that nothing is being done to, and keeps others from it until free.
+// idle picks a worker that no fault uses, and reserves it until free is called.
 func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
 	for _, i := range r.Perm(len(a.units)) {
 		u := a.units[i]
@@ -94,14 +94,14 @@ func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
 	return nil, nil
 }
 
-// used counts what was done to a worker.
+// used returns how many faults used a worker.
 func (u *station) used() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.uses
 }
 
-// use counts one thing more.
+// use counts one more.
 func (u *station) use() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -120,11 +120,11 @@ func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
 	}, end, 300*time.Millisecond, 1200*time.Millisecond)
 }
 
-// stopWorker asks a worker to end, and it is started again.
+// stopWorker asks a worker to end. Its station starts it again.
 func stopWorker(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGTERM) }
 
-// killGuard leaves the end to the driver process, which hands on its runs first: what tasks may leave behind (leftovers: keep)
-// lives until that is done.
+// killGuard kills the guard, so the driver process must end the worker. It hands on its runs first. Processes that tasks
+// may leave behind (leftovers: keep) live until that is done.
 func killGuard(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGKILL) }
 
 func signalGuard(a *arena, r *rand.Rand, sig syscall.Signal) bool {
@@ -142,10 +142,11 @@ func signalGuard(a *arena, r *rand.Rand, sig syscall.Signal) bool {
 	return syscall.Kill(guard, sig) == nil
 }
 
-// swept is by when nothing may be left of a driver process that was killed.
+// swept is how soon nothing may be left of a driver process that was killed.
 const swept = 2 * time.Second
 
-// killDriver leaves the end to the guard, which sees to what is left, unless something is done to it, too (W4).
+// killDriver kills the driver process. The guard must end everything it left, unless another fault hits the guard too
+// (W4).
 func killDriver(a *arena, r *rand.Rand) bool {
 	u, free := a.idle(r)
 	if u == nil {
@@ -173,10 +174,10 @@ func killDriver(a *arena, r *rand.Rand) bool {
 	return true
 }
 
-// late begins a finding that is about when processes were gone.
+// late begins a breach about the moment at which processes were gone.
 const late = "W4, late:"
 
-// livesBelow are the ids of workers for which children of these processes were started.
+// livesBelow returns the ids of workers that started children of these processes.
 func livesBelow(parents ...int) (ids []string) {
 	for _, parent := range parents {
 		for _, pid := range children(parent) {
@@ -191,7 +192,8 @@ func livesBelow(parents ...int) (ids []string) {
 	return ids
 }
 
-// killBoth leaves tasks that nobody looks after until the next start; where the lease is over before that, they live on.
+// killBoth kills guard and driver process. Until the next start nothing ends their tasks, which live on if the lease is
+// over before.
 func killBoth(a *arena, r *rand.Rand) bool {
 	u, free := a.idle(r)
 	if u == nil {
@@ -212,7 +214,7 @@ func killBoth(a *arena, r *rand.Rand) bool {
 	return true
 }
 
-// spell is how long something is frozen, or silent: from what goes unnoticed to what loses a lease.
+// spell draws how long a worker is frozen, or silent: from unnoticed to long enough to lose the lease.
 func spell(r *rand.Rand) time.Duration { return between(r, chaosTTL*3/10, chaosTTL*3) }
 
 func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
@@ -247,7 +249,8 @@ func freezeGuard(a *arena, r *rand.Rand) bool {
 	return a.freeze(r, func(guard, _ int) []int { return []int{guard} })
 }
 
-// freezeAll stops whatever a worker has started, too. What is awake for a moment more starts nothing that stays awake.
+// freezeAll also stops every process that a worker has started. A process that is awake a moment longer starts nothing
+// that stays awake.
 func freezeAll(a *arena, r *rand.Rand) bool {
 	return a.freeze(r, func(guard, driver int) []int {
 		a.excuse(driver)
@@ -269,7 +272,7 @@ func freezeAll(a *arena, r *rand.Rand) bool {
 	})
 }
 
-// inject has a fault wait for its message, at one of the workers' connections.
+// inject adds a fault that waits for its message on one of the workers' connections.
 func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
 	return fault{kind, 2, func(a *arena, r *rand.Rand) bool {
 		u, p := a.proxy(r)
@@ -341,7 +344,7 @@ func (a *arena) clientProxy(r *rand.Rand) *netfault.Proxy {
 }
 
 func cutClient(a *arena, r *rand.Rand) bool {
-	match := netfault.Completed([]string{"COMMIT", "SELECT 1"}[r.IntN(2)]) // sql-shown: what the server says it did
+	match := netfault.Completed([]string{"COMMIT", "SELECT 1"}[r.IntN(2)]) // sql-shown: the command tag that the server returns
 	injected := a.clientProxy(r).Inject(netfault.Fault{When: match, Do: netfault.Cut})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -349,7 +352,7 @@ func cutClient(a *arena, r *rand.Rand) bool {
 	return false
 }
 
-// pullCable is for a worker in a network of its own.
+// pullCable cuts off a worker that has a network of its own.
 var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) bool {
 	cable := a.units[0].cable
 	cable.cut(a.t)
@@ -357,7 +360,7 @@ var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) b
 	return true
 }}
 
-// backendPIDs are the processes of a server that serve workers.
+// backendPIDs returns the processes of a server that serve workers.
 func (a *arena) backendPIDs() (pids []int) {
 	for _, pid := range children(a.node().PID()) {
 		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -379,12 +382,12 @@ func (a *arena) unsetAll() error {
 	return script(ctx, a.node().URL(), "reload")
 }
 
-// heal undoes what is left, and counts the faults that waited for a message and got it.
+// heal undoes the remaining faults, and counts the faults that waited for a message and got it.
 func (a *arena) heal(t *testing.T) {
 	t.Helper()
 	until(t, "settings are as they were", func() bool { return a.unsetAll() == nil })
 	if a.scene == clockScene {
-		a.stepClock(a.maxStep) // so that whatever was put off until then is due
+		a.stepClock(a.maxStep) // so that everything postponed until then is due
 	}
 	for _, u := range a.units {
 		for _, p := range u.proxies {

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// lossy is an arena whose standby lacked what was acknowledged between the tenth and the twentieth second.
+// lossy returns an arena with a standby that lacked all commits between the tenth and the twentieth second.
 func lossy(b *bench) *arena {
 	a := &arena{bench: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}}
 	a.lost.began, a.lost.ended = a.asked.start.Add(10*time.Second), a.asked.start.Add(20*time.Second)
@@ -28,12 +28,12 @@ func look(from, to int, state string) check.Call {
 	return check.Call{Client: 20, Object: "run 7", Verb: "look", Answer: check.Done, State: state, From: at(from), To: at(to)}
 }
 
-// Only what was acknowledged while the standby received nothing may be gone.
+// Only commits that were acknowledged while the standby received nothing may be gone.
 func TestLoss_ExcusesNothingBeforeOrAfterIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		calls    []check.Call
-		accepted int // of run 7
+		accepted int // when run 7 was accepted
 		broken   bool
 	}{
 		"a run is gone that was accepted meanwhile":      {calls: []check.Call{ask(11, 12, 1), ask(21, 22, 2)}},

@@ -19,7 +19,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// family is a run that waits for another one, and has logged something.
+// family is a run that waits for another run, and has logged something.
 const family = `
 name: family
 steps:
@@ -27,7 +27,7 @@ steps:
   - {id: say, run: 'true'}
 `
 
-// planted is what came of a seed in which nothing went wrong: run 1 asked for run 2 and logged two pieces, which somebody
+// planted is the result of a seed without any breach: run 1 asked for run 2 and logged two chunks, which a client
 // followed to the end.
 func planted(t *testing.T) *judge {
 	t.Helper()
@@ -71,7 +71,7 @@ func sql(name string) func(*judge) {
 	}
 }
 
-// A worker whose guard leaves a task behind: nobody sees to what is left of a driver process that was killed.
+// A worker with a guard that leaves a task behind: nothing ends the rest of a killed driver process.
 func TestKillDriver_FindsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -108,7 +108,7 @@ func TestKillDriver_FindsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What a fault run must not overlook, planted by hand.
+// Breaches that a fault run must find, planted by hand.
 func TestJudge_FindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -152,7 +152,7 @@ func TestJudge_FindsWhatIsPlanted(t *testing.T) {
 	}
 }
 
-// sampled is a database with a trail, and a sampler that looks at it until stop is called.
+// sampled returns a judge with a trail, and a sampler that samples the database until stop is called.
 func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
 	t.Helper()
 	b := setup(t)
@@ -174,7 +174,7 @@ func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
 	return &judge{arena: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: newChaosResult()}, stop
 }
 
-// A worker that polls and takes nothing, beside a run that waits.
+// A worker polls and takes nothing, while a run waits.
 func TestWatchSharing_FindsARunThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -200,7 +200,7 @@ func TestWatchSharing_FindsARunThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// A run that goes back because it waits for a slot is told in the trail from one that its worker hands on because it stops.
+// The trail shows whether a run went back because it waits for a slot, or because its worker stops and hands it on.
 func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -224,7 +224,7 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 	for i, test := range []struct {
 		what  string
 		back  func(*queue.Claim) error
-		moves int // until now
+		moves int // moves counted so far
 	}{
 		{"it waits for a slot", release, 1},
 		{"it waits for its next slot", drain("worker w has no free slot: handed on", true), 2},

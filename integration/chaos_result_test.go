@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// chaosResult is what a seed came to.
+// chaosResult is the result of a seed.
 type chaosResult struct {
-	counts       map[string]int // of what was played and looked at
+	counts       map[string]int // of what was played and checked
 	faults       map[string]int // by kind
-	longest      time.Duration  // that a run waited beside a free slot
-	lag          time.Duration  // the longest that this machine let the test itself wait for its turn
+	longest      time.Duration  // the longest wait of a run beside a free slot
+	lag          time.Duration  // the longest time that the machine made the test itself wait for its turn
 	violations   []string
-	inconclusive []string // seen while the machine itself stood still for too long
+	inconclusive []string // breaches seen while the machine itself stood still for too long
 }
 
 func newChaosResult() *chaosResult {
 	return &chaosResult{counts: map[string]int{}, faults: map[string]int{}}
 }
 
-// chaosSummary adds up what seeds came to, which lanes tell it side by side.
+// chaosSummary adds up the results of seeds, which lanes report side by side.
 type chaosSummary struct {
 	mu    sync.Mutex
 	scene map[scene]int
@@ -54,7 +54,7 @@ func (s *chaosSummary) add(played scene, r *chaosResult) {
 	s.inconclusive = append(s.inconclusive, r.inconclusive...)
 }
 
-// String is for the end of make chaos.
+// String returns the summary that make chaos prints at its end.
 func (s *chaosSummary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d seeds, %d without a violation; %d faults, %d violations, %d inconclusive; ", sum(s.scene), s.clean, sum(s.faults), len(s.violations), len(s.inconclusive))

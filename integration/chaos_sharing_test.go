@@ -13,13 +13,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// How often the sharing of work is sampled, and how long one sample may take before it is given up.
+// How often the sharing of work is sampled, and how long one sample may take before it is abandoned.
 const (
 	sampleEvery = 100 * time.Millisecond
 	sampleMost  = time.Second
 )
 
-// storm notes that a fault begins which may keep these workers, or all, from claiming and giving back; over ends it.
+// storm notes that a fault begins which may keep these workers, or all, from claiming and giving back. over ends it.
 func (a *arena) storm(units ...*station) (over func()) {
 	if len(units) == 0 {
 		units = a.units
@@ -36,7 +36,7 @@ func (a *arena) storm(units ...*station) (over func()) {
 	return func() { count(0, -1) }
 }
 
-// stormy says whether a fault goes on that may keep a worker from claiming.
+// stormy reports whether a fault is under way that may keep a worker from claiming.
 func (a *arena) stormy() bool {
 	for _, u := range a.units {
 		u.mu.Lock()
@@ -49,7 +49,7 @@ func (a *arena) stormy() bool {
 	return false
 }
 
-// watchSharing samples who waits for a slot and who has one (C2), in a session of its own that no fault is meant for.
+// watchSharing samples which runs wait for a slot and which workers have one (C2). Its session is not a target of faults.
 func (a *arena) watchSharing() {
 	start := time.Now()
 	for a.ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (a *arena) watchSharing() {
 	}
 }
 
-// sample looks until the session breaks.
+// sample samples until the session breaks.
 func (a *arena) sample(conn *pgx.Conn, start time.Time) {
 	for a.ctx.Err() == nil {
 		m := check.Moment{At: time.Since(start)}
@@ -96,10 +96,10 @@ func (a *arena) moment(conn *pgx.Conn) (text []byte, err error) {
 	return text, err
 }
 
-// muteFor is for how long the writes of a worker may hang after a message was held back or lost.
+// muteFor is how long the writes of a worker may hang after a message was held back or lost.
 const muteFor = 3 * chaosTTL
 
-// addWeather adds what is known of faults. A fault that began since the statement was sent is among them.
+// addWeather adds the known faults. It includes faults that began after the statement was sent.
 func (a *arena) addWeather(m *check.Moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +121,7 @@ func (a *arena) addWeather(m *check.Moment) {
 	}
 }
 
-// firedBy says whether a fault got its message, and keeps since when that is known.
+// firedBy reports whether a fault got its message, and stores when that became known.
 func (w *awaited) firedBy(at time.Duration) bool {
 	select {
 	case <-w.fault.Fired():
@@ -134,10 +134,11 @@ func (w *awaited) firedBy(at time.Duration) bool {
 	}
 }
 
-// alone is for how long one worker is alone with a rush: it has begun with what its slots take by then.
+// alone is how long one worker is alone with a rush. By then it has begun as many runs as its slots take.
 const alone = time.Second
 
-// rush asks for some runs at once when nothing is broken any more, and all other runs are over. One worker is alone with them at first.
+// rush enqueues some runs at once when no fault is left and all other runs are over. One worker is alone with them at
+// first.
 func (a *arena) rush(plan *traffic.Plan) {
 	for a.stormy() && a.ctx.Err() == nil {
 		pause(a.ctx, sampleEvery)

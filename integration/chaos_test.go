@@ -15,8 +15,8 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// A fault run is a seed: traffic, faults, and what is checked afterwards. Seeds share a server with those before them, one
-// lane of seeds after the other; lanes go side by side, since most of what a seed does is wait.
+// A fault run is a seed: traffic, faults, and the checks afterwards. The seeds of a lane share a server, one after the
+// other. Lanes run side by side, since a seed mostly waits.
 var (
 	chaosSeeds = flag.Int("chaos.seeds", 1, "how many seeds to play")
 	chaosSeed  = flag.Uint64("chaos.seed", 0, "play this seed alone")
@@ -26,18 +26,18 @@ var (
 	chaosUntil = flag.String("chaos.until", "", "begin no seed once this file exists")
 )
 
-// Times of a seed. The lease is short, so that a seed sees many; whether a machine that is busy loses some for no reason
-// makes no difference to what is checked.
+// Times of a seed. The lease is short, so that a seed sees many of them. A busy machine may lose leases without a fault,
+// which makes no difference to the checks.
 const (
 	chaosTTL     = 3 * time.Second
-	chaosFaults  = 12 * time.Second // for how long there are faults
+	chaosFaults  = 12 * time.Second // how long there are faults
 	chaosWorkers = 3
-	chaosSlots   = 4 // of each: fewer than there are tasks at a time
+	chaosSlots   = 4 // of each worker: fewer than there are tasks at a time
 	chaosRuns    = 26
-	chaosSettle  = 3 * time.Minute // by when all is over once nobody breaks anything any more: a deadline, no promise
+	chaosSettle  = 3 * time.Minute // how long everything may take to end after the last fault: a deadline, no promise
 )
 
-// scene is what a seed's servers and clocks are like.
+// scene is the kind of servers and clocks of a seed.
 type scene string
 
 const (
@@ -91,7 +91,7 @@ func TestChaos(t *testing.T) {
 	lanes := min(*chaosLanes, len(seeds))
 	for n := range lanes {
 		t.Run(fmt.Sprintf("lane %d", n), func(t *testing.T) {
-			if lanes > 1 { // one alone begins with its test: a parallel one would wait until all other tests had begun
+			if lanes > 1 { // a single lane runs with its test: a parallel subtest would wait until all other tests had begun
 				t.Parallel()
 			}
 			l := newLane(t)
@@ -105,7 +105,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// lane is a server that seeds use one after the other, whatever they do to it.
+// lane is a server that seeds use one after the other, whatever faults they cause.
 type lane struct {
 	t    *testing.T
 	node *pgcluster.Node
@@ -130,7 +130,7 @@ func newChaosNode(t *testing.T, node *pgcluster.Node) *pgcluster.Node {
 	return node
 }
 
-// play is one seed.
+// play plays one seed.
 func (l *lane) play(t *testing.T, seed uint64, summary *chaosSummary) {
 	began := time.Now()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -140,7 +140,7 @@ func (l *lane) play(t *testing.T, seed uint64, summary *chaosSummary) {
 	a.putAll(t, plan)
 	lag := watchLag()
 	a.startWorkers(t)
-	if a.scene != clockScene { // whose runs are due by one clock and ranked by another
+	if a.scene != clockScene { // in that scene runs become due by one clock and are ranked by another
 		a.atWork.Go(a.watchSharing)
 	}
 	var hands sync.WaitGroup
@@ -168,7 +168,7 @@ func (l *lane) play(t *testing.T, seed uint64, summary *chaosSummary) {
 	}
 }
 
-// lag measures how long this machine lets a process wait for its turn.
+// lag measures how long this machine makes a process wait for its turn.
 type lag struct {
 	done chan struct{}
 	most chan time.Duration

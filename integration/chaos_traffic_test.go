@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// client asks and looks, behind proxies of its own.
+// client sends requests and reads, behind proxies of its own.
 type client struct {
 	*queue.Store
 	number  int
@@ -41,17 +41,17 @@ func (a *arena) openClients(t *testing.T) {
 	}
 }
 
-// answers is what clients were told.
+// answers are the answers that clients got.
 type answers struct {
 	start time.Time
 
 	mu     sync.Mutex
-	runs   []queue.RunID // that may be looked at
+	runs   []queue.RunID // runs that clients may look at
 	undone []string      // keys of transactions that were rolled back
 	calls  []check.Call
 	tails  []*tail
 
-	accepted map[queue.RunID]time.Time // when each was
+	accepted map[queue.RunID]time.Time // when each run was accepted
 }
 
 func newAnswers() *answers {
@@ -71,7 +71,7 @@ func (s *answers) accept(run queue.RunID) {
 	s.runs = append(s.runs, run)
 }
 
-// note keeps when a run was accepted first.
+// note stores when a run was first accepted.
 func (s *answers) note(run queue.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func request(ask *traffic.Ask) queue.Request {
 	return r
 }
 
-// byKey has all clients ask for one run at once, until each knows what became of it.
+// byKey makes all clients enqueue one run at once, until each has an answer.
 func (a *arena) byKey(ask *traffic.Ask) {
 	var asking sync.WaitGroup
 	var first sync.Once
@@ -149,7 +149,7 @@ func (a *arena) byKey(ask *traffic.Ask) {
 	asking.Wait()
 }
 
-// inTransaction asks as a host application does, which has other things to do before it commits.
+// inTransaction enqueues like a host application that has other work to do before it commits.
 func (a *arena) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
 	conn, err := pgx.Connect(a.ctx, a.db.URL)
 	if err != nil {
@@ -177,10 +177,10 @@ func (a *arena) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
 	}
 }
 
-// tails of a seed: each costs a follower.
+// of a seed, since each costs a follower
 const maxTails = 3
 
-// follow asks of a run what the plan says, in the background.
+// follow makes the requests of the plan to a run, in the background.
 func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
 	a.asked.note(run)
 	again := false
@@ -189,7 +189,7 @@ func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
 		a.atWork.Go(func() { a.demand(c, run, d) })
 	}
 	if again {
-		return // what is ended begins anew: nobody who looks could tell
+		return // the run begins again, so a reader could not tell when it is over
 	}
 	a.asked.accept(run)
 	a.asked.mu.Lock()
@@ -242,7 +242,7 @@ func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
 	}
 }
 
-// insist asks until it has an answer that holds. The same request twice does no harm.
+// insist sends a request until it has an answer that holds. Sending the same request twice does no harm.
 func (a *arena) insist(ask queue.Ask) {
 	for a.ctx.Err() == nil {
 		asked := time.Now()
@@ -254,7 +254,7 @@ func (a *arena) insist(ask queue.Ask) {
 	}
 }
 
-// look looks at runs, again and again.
+// look reads runs, again and again.
 func (a *arena) look(r *rand.Rand) {
 	for a.ctx.Err() == nil {
 		pause(a.ctx, 40*time.Millisecond)
@@ -270,7 +270,7 @@ func (a *arena) look(r *rand.Rand) {
 	}
 }
 
-// keepSnapshot holds back the horizon of the whole server, as a long report does.
+// keepSnapshot holds back the horizon of the whole server, like a long report.
 func (a *arena) keepSnapshot() {
 	for a.ctx.Err() == nil {
 		conn, err := pgx.Connect(a.ctx, a.db.URL)
@@ -297,7 +297,7 @@ func (a *arena) holdSnapshot(conn *pgx.Conn) {
 	_ = tx.Rollback(ctx)
 }
 
-// countLimited looks whether a queue has more runs than it may (C1).
+// countLimited checks whether a queue has more runs than its limit (C1).
 func (a *arena) countLimited() {
 	for a.ctx.Err() == nil {
 		pause(a.ctx, 150*time.Millisecond)
@@ -321,7 +321,7 @@ func (a *arena) countLimited() {
 	}
 }
 
-// logOf is an attempt that has a log.
+// logOf identifies an attempt that has a log.
 type logOf struct {
 	Step    int
 	Item    string
@@ -341,7 +341,7 @@ func (f *tail) read(ctx context.Context, c *client) {
 	f.chunks = map[logOf][]queue.Chunk{}
 	for chunk, err := range c.FollowLogs(ctx, queue.LogQuery{Run: f.run}) {
 		if err != nil {
-			return // its client is gone, or was refused for good: what came until then is checked
+			return // its client is gone, or was refused for good: the part that arrived is checked
 		}
 		at := logOf{chunk.Task.Step, chunk.Task.Item, chunk.Task.Alt, chunk.Attempt}
 		if want := len(f.chunks[at]); chunk.Seq != want {

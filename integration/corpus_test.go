@@ -16,14 +16,14 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// account is what became of the bytes of an attempt.
+// account counts the bytes of an attempt.
 type account struct {
 	Stored, Dropped int64
 	End             string
-	Last            string // what the final marker says
+	Last            string // the word of the final marker
 }
 
-// account reads the stored log of an attempt. It fails the test where a number is missing.
+// account reads the stored log of an attempt. It fails the test if a chunk number is missing.
 func (b *bench) account(t *testing.T, run queue.RunID, step string) (a account) {
 	t.Helper()
 	q := queue.LogQuery{Run: run, Step: step, Attempt: 1}
@@ -51,7 +51,8 @@ func (b *bench) account(t *testing.T, run queue.RunID, step string) (a account) 
 	}
 }
 
-// A body that writes faster than anybody can store is not held up for long, and not a byte of it goes uncounted.
+// A body that writes faster than the log can be stored is not held up for long, and each of its bytes is stored or
+// counted.
 func TestCorpus_EveryByteOfAFloodIsStoredOrCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -98,7 +99,7 @@ steps:
 	}
 }
 
-// digest is the hash of a file of the bench.
+// digest returns the hash of a file of the bench.
 func (b *bench) digest(t *testing.T, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(b.dir, name))
@@ -114,8 +115,8 @@ func (b *bench) digest(t *testing.T, name string) string {
 	return fmt.Sprintf("%d bytes, %x", n, sum.Sum(nil))
 }
 
-// nasty are bodies that do not start, do not end, or leave something behind, each beside the others. The names say how
-// they are to fail, if so.
+// nasty are bodies that do not start, do not end, or leave something behind, all in one run. Their names say how they
+// must fail, if they must.
 const nasty = `
 name: nasty
 defaults: {kill: {grace: 100ms}}
@@ -175,7 +176,7 @@ var (
 	goroutines = regexp.MustCompile(`(?m)^go_goroutines ([0-9]+)$`)
 )
 
-// goroutines are those of a worker's driver, as its metrics tell.
+// goroutines returns how many goroutines a worker's driver process has, by its metrics.
 func (p *process) goroutines(t *testing.T) (n int) {
 	t.Helper()
 	_, said, _ := strings.Cut(p.said.String(), "answering health checks")
@@ -196,7 +197,7 @@ func (p *process) goroutines(t *testing.T) (n int) {
 	return n
 }
 
-// playNasty runs the corpus, and wants each of its steps to end as its name says.
+// playNasty runs the corpus, and expects each of its steps to end as its name says.
 func (b *bench) playNasty(t *testing.T) {
 	t.Helper()
 	run := b.enqueue(t, "nasty", nil)
@@ -216,10 +217,11 @@ func (b *bench) playNasty(t *testing.T) {
 	}
 }
 
-// holdings are what a process has of the machine.
+// holdings are resources that a process holds.
 type holdings struct{ Files, Children int }
 
-// held counts open files, but for connections, which come and go with the load; and children, zombies too.
+// held counts open files, without connections, which come and go with the load. It also counts children, zombies
+// included.
 func held(t *testing.T, pid int) (h holdings) {
 	t.Helper()
 	folder := filepath.Join("/proc", strconv.Itoa(pid))

@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What a driver may be doing when it is lost, one test each. Rows that are elsewhere: while a task runs, and frozen, in
-// kill_test.go and freeze_test.go.
+// Each test here loses a driver at another moment. Two moments are elsewhere: while a task runs in kill_test.go, and
+// frozen in freeze_test.go.
 
 const chain = `
 name: chain
@@ -22,12 +22,13 @@ steps:
   - {id: b, depends: [a], run: '. $DIR/lib; see start; see end'}
 `
 
-// flush matches what begins to write records on the server.
+// flush matches the message that begins to write records on the server.
 func flush(m netfault.Message) bool {
 	return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte("oarlock_flush"))
 }
 
-// written matches the answer to a flush, which has an array of booleans: the records are durable, and nobody knows.
+// written matches the answer to a flush, which has an array of booleans. The records are durable, and the driver does not
+// know it yet.
 func written() netfault.Match {
 	var sent atomic.Bool
 	array := []byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16}
@@ -39,7 +40,7 @@ func written() netfault.Match {
 	}
 }
 
-// throughProxy is a bench whose workers reach the database through a proxy.
+// throughProxy returns a bench with workers that reach the database through a proxy.
 func throughProxy(t *testing.T) (*bench, *netfault.Proxy) {
 	t.Helper()
 	b := setup(t)
@@ -54,8 +55,8 @@ func (b *bench) proxied(t *testing.T) *netfault.Proxy {
 	return proxy
 }
 
-// killDriver kills the driver process of w1 when a fault has begun, and lets go what it held once the run went on: the dead
-// write nothing.
+// killDriver kills the driver process of w1 when a fault has begun. Once the run went on, it releases the message that
+// the fault held: a dead process must not write.
 func (b *bench) killDriver(t *testing.T, run queue.RunID, fault *netfault.Injected, goesOn string) {
 	t.Helper()
 	fault.MustFire(t)
@@ -65,7 +66,8 @@ func (b *bench) killDriver(t *testing.T, run queue.RunID, fault *netfault.Inject
 	fault.Release()
 }
 
-// finished wants a chain to have succeeded, with these attempts of its steps lost, and what is in the witness once.
+// finished expects a chain to have succeeded, with these lost attempts of its steps, and with these lines in the witness
+// once.
 func (b *bench) finished(t *testing.T, run queue.RunID, lostA, lostB []string, once ...string) {
 	t.Helper()
 	b.write(t, "go", "")
@@ -105,7 +107,8 @@ func TestCrash_AfterTheCommitBeforeTheStart(t *testing.T) {
 	b.finished(t, run, lost, nil, "start a", "end a", "start b")
 }
 
-// The end was seen and is not recorded, so nobody knows of it: the task runs again. Script: crash_before_commit.txt.
+// The end was seen and is not recorded, so no other worker can know of it: the task runs again. Script:
+// crash_before_commit.txt.
 func TestCrash_AfterTheEndBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	b, proxy := throughProxy(t)
@@ -131,8 +134,7 @@ func TestCrash_AfterTheCommitOfTheEndBeforeChildrenStart(t *testing.T) {
 	b.finished(t, run, nil, lost, "start a", "end a", "start b")
 }
 
-// The outcome of a commit is unknown to a driver that lives: it finds out, and nothing is done twice. What the core sees
-// of that is nothing.
+// A live driver does not know the outcome of a commit. It finds out, and nothing is done twice. The core does not notice.
 func TestCrash_OfAConnectionInTheMiddleOfACommit(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func() netfault.Fault{
@@ -159,7 +161,7 @@ func TestCrash_OfAConnectionInTheMiddleOfACommit(t *testing.T) {
 	}
 }
 
-// The server freezes with a commit on its way, and wakes when the worker has long sent it again, or wanted to.
+// The server freezes with a commit under way, and wakes long after the worker has sent the commit again, or wanted to.
 func TestCrash_OfNobodyWhenTheServerFreezesInACommit(t *testing.T) {
 	t.Parallel()
 	b, node := setupOn(t, nil)

@@ -15,7 +15,7 @@ import (
 
 var demoFolder = regexp.MustCompile(`/tmp/oarlock-demo-\w+`)
 
-// TestDemo_ShowsARunAndATakeover is `make demo` without the building, for root and for a user who owns nothing.
+// TestDemo_ShowsARunAndATakeover runs `make demo` without the build, as root and as a user that owns nothing.
 func TestDemo_ShowsARunAndATakeover(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -52,7 +52,7 @@ func TestDemo_ShowsARunAndATakeover(t *testing.T) {
 	}
 }
 
-// demoProgram is the folder of the one that the demo wants, where anybody may execute it.
+// demoProgram returns a folder with the program, which any user may execute.
 func demoProgram(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "oarlock-programs-")
@@ -69,7 +69,7 @@ func demoProgram(t *testing.T) string {
 	return dir
 }
 
-// foreignDatabase is the address of one that nobody may so much as knock at.
+// foreignDatabase returns the address of a database that the demo must not even connect to.
 func foreignDatabase(t *testing.T) (url string, untouched func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,7 @@ func foreignDatabase(t *testing.T) (url string, untouched func()) {
 	}
 }
 
-// checkDemo reads what the demo showed.
+// checkDemo checks what the demo showed.
 func checkDemo(t *testing.T, out string) {
 	t.Helper()
 	at := 0
@@ -119,7 +119,7 @@ func checkDemo(t *testing.T, out string) {
 		}
 		at += i
 	}
-	for _, want := range []string{ // in any order: what two tasks wrote is stored as it comes
+	for _, want := range []string{ // in any order, since the lines of two tasks are stored as they come
 		"count | a name of 3 letters", "wave  | o/", "prepare | prepared, which happens once", "\ndev-1 ", "\ndev-2 ",
 	} {
 		if !strings.Contains(out, want) {

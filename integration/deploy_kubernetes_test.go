@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// object is a Kubernetes object, as far as it matters here.
+// object is a Kubernetes object, as far as the tests use it.
 type object struct {
 	Kind string
 	Spec struct {
@@ -69,7 +69,7 @@ func (c *container) deployed(where string) deployed {
 	return d
 }
 
-// kustomization is what a folder of manifests applies.
+// kustomization lists what a folder of manifests applies.
 type kustomization struct {
 	Resources []string
 	Images    []struct {
@@ -95,7 +95,7 @@ const (
 	kedaFolder  = "../deploy/kubernetes-keda"
 )
 
-// deployedObjects are those of both folders.
+// deployedObjects returns the objects of both folders.
 func deployedObjects(t *testing.T) map[string]*object {
 	t.Helper()
 	all := manifests(t, plainFolder)
@@ -203,7 +203,7 @@ var (
 	granted     = regexp.MustCompile(`(oarlock_[a-z]+) TO (oarlock_app_[a-z]+);`)
 )
 
-// The page says which logins there are, and which URLs a secret needs, as the files have it.
+// The page names all logins, and the URLs that a secret needs, as the files do.
 func TestDeploy_ThePageNamesEachLoginAndURL(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../deploy/README.md")
@@ -238,7 +238,7 @@ func TestDeploy_ThePageNamesEachLoginAndURL(t *testing.T) {
 	}
 }
 
-// found are the matches of an expression, or a group of it, in order and once each.
+// found returns the matches of an expression, or of a group of it, in order and once each.
 func found(expr *regexp.Regexp, text string, group int) (all []string) {
 	for _, m := range expr.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[group])
@@ -247,7 +247,7 @@ func found(expr *regexp.Regexp, text string, group int) (all []string) {
 	return slices.Compact(all)
 }
 
-// checkScaling has the database answer what KEDA asks.
+// checkScaling sends KEDA's query to the database.
 func checkScaling(t *testing.T, o *object, worker deployed) {
 	t.Helper()
 	if o == nil || o.Spec.ScaleTargetRef.Name != "oarlock-worker" || len(o.Spec.Triggers) != 1 {

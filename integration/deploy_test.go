@@ -22,10 +22,10 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// What is deployed is held against the real program: its commands, settings and ports, and that it is given the time it
-// takes.
+// Deployment files are checked with the real program: its commands, settings and ports, and the time that it needs to
+// stop.
 
-// defaultGrace is what a step has between TERM and KILL unless it says otherwise.
+// defaultGrace is the time between TERM and KILL for a step without a setting of its own.
 const defaultGrace = 10 * time.Second
 
 // deployed is a container or unit that runs oarlock.
@@ -35,7 +35,7 @@ type deployed struct {
 	env   map[string]string
 }
 
-// check holds one of them against the program.
+// check checks a container or unit with the program.
 func (d deployed) check(t *testing.T) {
 	t.Helper()
 	var words []string
@@ -62,7 +62,7 @@ func (d deployed) check(t *testing.T) {
 	d.accepted(t)
 }
 
-// accepted has the program read the settings. Those that name secrets or fields of a cluster stand for themselves.
+// accepted makes the program read the settings. Values that name secrets or fields of a cluster stay as they are.
 func (d deployed) accepted(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(program, "config", "show")
@@ -77,7 +77,7 @@ func (d deployed) accepted(t *testing.T) {
 	}
 }
 
-// settingsOf lists what the program knows.
+// settingsOf returns the settings that the program knows.
 func settingsOf(t *testing.T) (names []string) {
 	t.Helper()
 	cmd := exec.Command(program, "config", "show", "-o", "id")
@@ -93,7 +93,7 @@ func settingsOf(t *testing.T) (names []string) {
 	return names
 }
 
-// drain is how long a worker may take to stop, with these settings.
+// drain returns how long a worker may take to stop, with these settings.
 func (d deployed) drain(t *testing.T) time.Duration {
 	t.Helper()
 	drain, err := time.ParseDuration(d.env["OARLOCK_DRAIN_TIMEOUT"])
@@ -112,7 +112,7 @@ func (d deployed) port(t *testing.T) string {
 	return port
 }
 
-// pinned is an image of one minor version.
+// pinned matches an image of one minor version.
 var pinned = regexp.MustCompile(`^[a-z]+:\d+\.\d+-`)
 
 type composeService struct {
@@ -244,7 +244,7 @@ func TestDeploy_PagesAreForPeopleWhoSignIn(t *testing.T) {
 	}
 }
 
-// The health check is a command of the image's shell; here it asks a real worker.
+// The health check is a command of the image's shell. Here it asks a real worker.
 func TestDeploy_HealthCheckOfComposeTellsAWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -288,7 +288,7 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	if lacks := "the environment lacks OARLOCK_APPROVER_PASSWORD, OARLOCK_READER_PASSWORD: "; err == nil || !strings.Contains(out, lacks) {
 		t.Errorf("without two of its passwords: %v, %s", err, out)
 	}
-	for range 2 { // it may be run again
+	for range 2 { // it may run again
 		if out, err := makeLogins(node.URL(), passwords); err != nil || out != "" {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -408,7 +408,7 @@ func TestDeploy_DockerfileMakesASmallUnprivilegedImage(t *testing.T) {
 	}
 }
 
-// unit reads a systemd unit: each key's values.
+// unit reads a systemd unit and returns the values of each key.
 func unit(t *testing.T, name string) map[string][]string {
 	t.Helper()
 	keys := map[string][]string{}

@@ -20,7 +20,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// startDev starts `oarlock dev` for an empty folder, and wants nothing to run any more once one signal has ended it.
+// startDev starts `oarlock dev` for an empty folder. At the end of the test one signal must end it completely.
 func startDev(t *testing.T, workers string, settings ...string) (p *process, folder string) {
 	t.Helper()
 	if testing.Short() {
@@ -49,7 +49,7 @@ func startDev(t *testing.T, workers string, settings ...string) (p *process, fol
 	return p, folder
 }
 
-// found waits until a process says something, and returns the group of it.
+// found waits until a process prints something, and returns the group of the match.
 func (p *process) found(t *testing.T, expression string) (group string) {
 	t.Helper()
 	wanted := regexp.MustCompile("(?m)" + expression)
@@ -63,7 +63,7 @@ func (p *process) found(t *testing.T, expression string) (group string) {
 	return group
 }
 
-// oarlock runs a command for people.
+// oarlock runs a command as a user does.
 func (b *bench) oarlock(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(cmp.Or(b.another, program), args...)
@@ -84,7 +84,7 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start; see end'}
 `
 
-// townHeld is a DAG whose runs stay on their worker until the test writes a file named "go".
+// townHeld is a DAG with runs that stay on their worker until the test writes a file named "go".
 const townHeld = `
 name: held
 steps:
@@ -138,7 +138,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	b.allSucceed(t, runs)
 	b.noneTwice(t, runs)
 	b.tellsOf(t, lost, "worker "+killed+" was lost at", "worker "+killed+" was lost: queued again", "attempt 1 lost: driver lost")
-	// several times, where the worker that took it up had no slot for it and gave it back
+	// several times, if the worker that took the run up had no slot for it and gave it back
 	b.tellsOf(t, handed, "taken up again", "worker "+drained+" stops: handed on")
 	p.found(t, "^"+killed+` \(pid (\d+)\) ended: signal: killed; its runs go on`)
 	p.found(t, "^"+drained+` \(pid (\d+)\) was drained: its runs go on elsewhere`)
@@ -149,7 +149,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	}
 }
 
-// holder is the worker that drives a run.
+// holder returns the name of the worker that drives a run.
 func (b *bench) holder(t *testing.T, run queue.RunID) (name string) {
 	t.Helper()
 	until(t, fmt.Sprintf("somebody has run %d", run), func() bool {
@@ -163,7 +163,7 @@ func (b *bench) holder(t *testing.T, run queue.RunID) (name string) {
 	return name
 }
 
-// heldElsewhere asks for runs that wait for a file, until one is on another worker than this.
+// heldElsewhere enqueues runs that wait for a file, until one of them is on a worker other than this.
 func (b *bench) heldElsewhere(t *testing.T, than string) (all []queue.RunID, run queue.RunID, worker string) {
 	t.Helper()
 	const most = 40
@@ -194,9 +194,9 @@ func (b *bench) allSucceed(t *testing.T, runs []queue.RunID) {
 	}
 }
 
-// noneTwice wants each attempt to have started at most once, and none after the one that succeeded; and each that came
-// before that one to be recorded as lost, or as failed where the DAG says so.
-// It returns how many those were.
+// noneTwice checks that each attempt started at most once, and none after the attempt that succeeded. Each earlier
+// attempt must be recorded as lost, or as failed where the DAG makes it fail. noneTwice returns how many earlier attempts
+// there were.
 func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
 	t.Helper()
 	starts := map[queue.RunID]map[string]int{}
@@ -238,7 +238,7 @@ func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
 	return lost
 }
 
-// tellsOf wants status and events of a run to say certain things.
+// tellsOf expects status and events of a run to contain certain words.
 func (b *bench) tellsOf(t *testing.T, run queue.RunID, words ...string) {
 	t.Helper()
 	text := b.oarlock(t, "status", fmt.Sprint(run)) +

@@ -17,7 +17,7 @@ import (
 
 const environmentPage = "../docs/environment.md"
 
-// fence is a block of the page: its language and its text.
+// fence matches a block of the page: its language and its text.
 var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 // TestEnvironment_ExamplesPrintWhatThePageSays runs every DAG of docs/environment.md, and compares with the block below it.
@@ -74,7 +74,7 @@ func (b *bench) environmentWorkers(t *testing.T) []*process {
 	return []*process{described, b.worker(t, "listed", "queues=listed", "command_allow=/usr/bin/printenv")}
 }
 
-// writeProgram makes a file of the bench that may be run, with its folders.
+// writeProgram makes an executable file of the bench, with its folders.
 func (b *bench) writeProgram(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(b.dir, name)
@@ -86,7 +86,7 @@ func (b *bench) writeProgram(t *testing.T, name, text string) {
 	}
 }
 
-// printsAs runs a DAG and compares what its tasks print, and how they end where that is not by success.
+// printsAs runs a DAG and compares the output of its tasks, and the end of those that do not succeed.
 func (b *bench) printsAs(t *testing.T, source, want string) {
 	t.Helper()
 	spec, err := dagspec.Parse("page.yaml", []byte(source))
@@ -126,7 +126,8 @@ func (b *bench) printsAs(t *testing.T, source, want string) {
 	}
 }
 
-// TestEnvironment_PageHasTheListsInForce keeps what the page lists, and what settings name, equal to the program's.
+// TestEnvironment_PageHasTheListsInForce compares the lists of the page, and the lists that settings name, with the
+// program's.
 func TestEnvironment_PageHasTheListsInForce(t *testing.T) {
 	t.Parallel()
 	var lists []string

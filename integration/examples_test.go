@@ -20,13 +20,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// example is what becomes of a run of an example.
+// example is what a run of an example must do.
 type example struct {
 	request queue.Request
-	alone   bool                                  // it looks at other runs, so it goes before them
-	during  func(*testing.T, *bench, queue.RunID) // what people do meanwhile
-	want    string                                // the run's state, and its tasks'
-	says    map[string]string                     // what is in the logs of tasks
+	alone   bool                                  // it looks at other runs, so it runs before them
+	during  func(*testing.T, *bench, queue.RunID) // what users do meanwhile
+	want    string                                // the state of the run and of its tasks
+	says    map[string]string                     // text in the logs of tasks
 	after   func(*testing.T, *bench, queue.RunID)
 }
 
@@ -178,7 +178,7 @@ func TestExamples_Run(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				if !x.alone {
-					t.Parallel() // once the loop is over
+					t.Parallel() // run when the loop is over
 				}
 				x.run(t, b)
 			})
@@ -237,7 +237,7 @@ func (x *example) run(t *testing.T, b *bench) {
 	}
 }
 
-// logOf is the log of a task's last attempt.
+// logOf returns the log of a task's last attempt.
 func (b *bench) logOf(t *testing.T, run queue.RunID, step, item string) string {
 	t.Helper()
 	chunks, err := b.ReadLogs(t.Context(), queue.LogQuery{Run: run, Step: step, Item: item})
@@ -264,7 +264,7 @@ func approve(t *testing.T, b *bench, run queue.RunID) {
 	}
 }
 
-// overlaps wants steps to have started before those that others would wait for had ended.
+// overlaps checks that steps started before the ends that other steps would wait for.
 func overlaps(t *testing.T, b *bench, run queue.RunID) {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), run)
@@ -282,7 +282,7 @@ func overlaps(t *testing.T, b *bench, run queue.RunID) {
 	}
 }
 
-// cachedNextTime runs the same again.
+// cachedNextTime runs the example again.
 func cachedNextTime(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
 	run := b.enqueue(t, "sums", nil)
@@ -293,7 +293,7 @@ func cachedNextTime(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// loadedOnce wants the row that the run's SQL wrote, in the transaction that also holds its outcome.
+// loadedOnce expects the row that the run's SQL wrote, in the transaction that also holds its outcome.
 func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
 	conn := b.db.Conn(t)
@@ -304,7 +304,7 @@ func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// aNight triggers a schedule for a time, as it would have fired: the run loads what came since the night before.
+// aNight triggers a schedule for a time, as if it had fired: the run loads what came since the night before.
 func aNight(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
 	conn := b.db.Conn(t)
@@ -320,7 +320,7 @@ func aNight(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// aMonth fills in a month, whose runs are about their own days. The command of the file's comment says it before.
+// aMonth backfills a month with runs about their own days. The command in the file's comment foretells them.
 func aMonth(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
 	_, line, _ := strings.Cut(read(t, "../examples/month-backfill/daily-report.yaml"), "#   oarlock ")
@@ -348,7 +348,7 @@ func aMonth(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// oneEach has an application that may submit, and nothing else, keep a schedule for each tenant.
+// oneEach makes an application that may only submit keep a schedule for each tenant.
 func oneEach(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.db.Login(t, "oarlock_submit"))
@@ -368,7 +368,7 @@ func oneEach(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// site is a service that takes articles, and messages as Slack does. What was posted is there when asked for the third time.
+// site is a service that takes articles, and messages like Slack. A posted article is there at the third request for it.
 func site(t *testing.T) string {
 	t.Helper()
 	asked := make(chan int, 1)
@@ -400,7 +400,7 @@ func site(t *testing.T) string {
 	return server.URL
 }
 
-// listed is a row of the list of examples: what people type, in the order shown.
+// listed is a row of the list of examples: what users type, in the order shown.
 type listed struct {
 	commands [][]string
 	fails    bool // on purpose
@@ -429,7 +429,7 @@ func listOf(t *testing.T) (rows []listed) {
 	return rows
 }
 
-// Whoever types what the list of examples shows, line by line, sees each of them run.
+// Each command in the list of examples is typed, in the order of its lines, and must work.
 func TestExamples_CommandsOfTheListRun(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -463,7 +463,7 @@ func TestExamples_CommandsOfTheListRun(t *testing.T) {
 	}
 }
 
-// Every example says in the list of examples what it teaches.
+// The list of examples says what every example teaches.
 func TestExamples_AreListed(t *testing.T) {
 	t.Parallel()
 	list := read(t, "../examples/README.md")

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// A database that refuses a worker is no reason to try for ever: it says what to do, and ends.
+// A worker does not retry for ever when a database refuses it: it prints what to do, and ends.
 func TestWorker_NeedsASchema(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ticking is a graph whose second step lives long, and ends when the test says so.
+// ticking is a DAG with a second step that lives long, and ends when the test lets it.
 const ticking = `
 name: ticking
 steps:
@@ -20,7 +20,7 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start'}
 `
 
-// beginTicking has a worker run b of some runs.
+// beginTicking makes a worker run b of n runs.
 func (b *bench) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
 	t.Helper()
 	b.put(t, ticking)
@@ -33,7 +33,7 @@ func (b *bench) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
 	return runs
 }
 
-// endTicking lets the runs end, which were lost once.
+// endTicking lets the runs end, each of which was lost once.
 func (b *bench) endTicking(t *testing.T, runs []queue.RunID) {
 	t.Helper()
 	b.write(t, "go", "")
@@ -56,7 +56,8 @@ func TestFreeze_TasksOfAFrozenDriverProcessDieBeforeOthersStart(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string][]string{
 		"listening": short,
-		// The first sign of life after the one at its start comes late: what it told the guard then must hold until here.
+		// The first renewal after the one at the start comes late: the deadline that the guard got then must last until
+		// here.
 		"polling only": {"lease_ttl=6s", "poll_only=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,12 +86,12 @@ func freeze(t *testing.T, settings []string) {
 	b.checkEpochs(t)
 	b.endTicking(t, runs)
 	b.checkEpochs(t)
-	b.driver(t, "w1", id) // its guard has started another
+	b.driver(t, "w1", id) // its guard has started another driver process
 	w.leave(t)
 }
 
-// A whole host is frozen: guard, driver process and tasks. Nobody can kill these, so what they do while awake again is
-// fenced in the database alone, and stops soon. Script: lost_retry.txt, with what is stale in stale_events.txt.
+// A whole host is frozen: guard, driver process and tasks. No process there can be killed in time, so when they wake only
+// the database fences them, and they stop soon. Script: lost_retry.txt; stale events are in stale_events.txt.
 func TestFreeze_AWorkerWokenAfterItsRunsWentOnWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -117,7 +118,7 @@ func TestFreeze_AWorkerWokenAfterItsRunsWentOnWritesNothing(t *testing.T) {
 	}
 }
 
-// freezeHost stops a worker and all its tasks, until wake.
+// freezeHost freezes a worker and all its tasks, until wake is called.
 func freezeHost(t *testing.T, id string, pids ...int) (wake func()) {
 	t.Helper()
 	signal(t, syscall.SIGSTOP, pids...)

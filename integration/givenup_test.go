@@ -9,8 +9,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// TestRun_LeavesNoRunBehind has `oarlock run` end at once, by a second TERM, while its run is parked or begins its handlers.
-// What sends a signal to a group of processes often sends it twice.
+// TestRun_LeavesNoRunBehind ends `oarlock run` at once, by a second TERM, while its run is parked or begins its handlers.
+// A signal to a process group often arrives twice.
 func TestRun_LeavesNoRunBehind(t *testing.T) {
 	t.Parallel()
 	const trials = 10
@@ -40,7 +40,7 @@ func TestRun_LeavesNoRunBehind(t *testing.T) {
 	until(t, "all runs are canceled", func() bool { return len(b.in(t, "canceled")) == trials })
 }
 
-// in are the runs in a state.
+// in returns the runs in a state.
 func (b *bench) in(t *testing.T, state string) []queue.Run {
 	t.Helper()
 	page, err := b.List(t.Context(), queue.Filter{States: []string{state}})

@@ -15,24 +15,24 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// keyed is a DAG whose body notes its key, and for whom.
+// keyed is a DAG with a body that notes its key, and the worker that ran it.
 const keyed = `
 name: keyed
 steps:
   - {id: a, run: 'echo "$OARLOCK_IDEMPOTENCY_KEY" >> $DIR/keys-$WHO'}
 `
 
-// keyedRuns is how many runs there are of each installation whose keys are compared.
+// keyedRuns returns how many keys of each installation are compared.
 func keyedRuns() int { return times(20, 100) }
 
-// reach is a bench on a database that one URL leads to.
+// reach returns a bench for the database behind a URL.
 func reach(t *testing.T, url string) *bench {
 	t.Helper()
 	b := newBench(t, &pgtest.DB{URL: url}, url)
 	return b
 }
 
-// serve has a worker execute keyed runs to their end, and returns their numbers and the keys that their bodies saw.
+// serve makes a worker execute keyed runs to their end, and returns the runs' numbers and the keys that their bodies saw.
 func (b *bench) serve(t *testing.T, who string, settings ...string) (runs []queue.RunID, keys []string) {
 	t.Helper()
 	w := b.worker(t, who, append([]string{"env=WHO=" + who, "slots=16"}, settings...)...)
@@ -41,7 +41,7 @@ func (b *bench) serve(t *testing.T, who string, settings ...string) (runs []queu
 	return runs, keys
 }
 
-// served has a worker come and go.
+// served starts a worker and stops it again.
 func (b *bench) served(t *testing.T, name string, settings ...string) {
 	t.Helper()
 	w := b.worker(t, name, settings...)
@@ -49,7 +49,7 @@ func (b *bench) served(t *testing.T, name string, settings ...string) {
 	w.leave(t)
 }
 
-// execute asks a worker that is at work for keyed runs.
+// execute enqueues keyed runs for a worker that is running already.
 func (b *bench) execute(t *testing.T, who string) (runs []queue.RunID, keys []string) {
 	t.Helper()
 	b.put(t, keyed)
@@ -63,7 +63,7 @@ func (b *bench) execute(t *testing.T, who string) (runs []queue.RunID, keys []st
 	return runs, b.keys(t, who)
 }
 
-// keys are those that bodies saw under somebody's worker.
+// keys returns the keys that bodies saw under the worker of this name.
 func (b *bench) keys(t *testing.T, who string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, "keys-"+who))
@@ -73,7 +73,7 @@ func (b *bench) keys(t *testing.T, who string) []string {
 	return strings.Fields(string(text))
 }
 
-// apart wants the same numbers of runs to have led to other keys.
+// apart expects equal numbers of runs to have led to different keys.
 func apart(t *testing.T, runs, again []queue.RunID, keys, others []string) {
 	t.Helper()
 	if !slices.Equal(runs, again) {
@@ -86,7 +86,7 @@ func apart(t *testing.T, runs, again []queue.RunID, keys, others []string) {
 	}
 }
 
-// adopt says what a database is.
+// adopt tells Oarlock what a database is.
 func (b *bench) adopt(t *testing.T, as string) string {
 	t.Helper()
 	return b.oarlock(t, "migrate", "adopt", as, "--yes")
@@ -104,7 +104,7 @@ func pgClient(t *testing.T, name string, args ...string) {
 	}
 }
 
-// restoreDump restores a dump of a database into a new one of its server, and returns the URL of that.
+// restoreDump restores a dump into a new database of the node, and returns its URL.
 func restoreDump(t *testing.T, node *pgcluster.Node, name string) string {
 	t.Helper()
 	into, err := url.Parse(node.URL())
@@ -117,7 +117,7 @@ func restoreDump(t *testing.T, node *pgcluster.Node, name string) string {
 	return into.String()
 }
 
-// restoreInto restores a dump of a database into an empty one.
+// restoreInto restores a dump into an empty database.
 func restoreInto(t *testing.T, node *pgcluster.Node, url string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump")
@@ -143,7 +143,7 @@ func TestIdentity_NoKeyIsGivenTwice(t *testing.T) {
 			b, node := setupOn(t, nil)
 			b.served(t, "first")
 			then := reach(t, restore(t, node))
-			runs, keys := b.serve(t, "lost") // and is gone
+			runs, keys := b.serve(t, "lost") // the worker ends then
 			then.adopt(t, "--moved")
 			again, others := then.serve(t, "restored")
 			apart(t, runs, again, keys, others)
@@ -162,12 +162,12 @@ func TestIdentity_NoKeyIsGivenTwice(t *testing.T) {
 		primary.Crash(t)
 		standby.Promote(t)
 		until(t, "the standby takes runs", func() bool { _, err := b.Workers(t.Context()); return err == nil })
-		again, all := b.execute(t, "both") // by the worker that lived through it
+		again, all := b.execute(t, "both") // by the worker that lived through the change
 		apart(t, runs, again, keys, all[len(keys):])
 	})
 }
 
-// pair is a bench on a primary and a standby that is not waited for.
+// pair returns a bench on a primary with an asynchronous standby.
 func pair(t *testing.T) (b *bench, primary, standby *pgcluster.Node) {
 	t.Helper()
 	if testing.Short() {
@@ -178,7 +178,8 @@ func pair(t *testing.T) (b *bench, primary, standby *pgcluster.Node) {
 	return reach(t, eitherOf(t, primary, standby)), primary, standby
 }
 
-// refused wants a worker to end by itself, with the status that its guard takes for final, and a line that says why.
+// refused expects a worker to end by itself, with the status that its guard takes for final, and with a line that
+// explains why.
 func refused(t *testing.T, w *process) {
 	t.Helper()
 	if code := w.exit(t); code != 5 {
@@ -210,7 +211,7 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 			}
 			staging := reach(t, restore(t, node))
 			staging.staysStill(t)
-			if keys := append(b.keys(t, "early"), b.keys(t, "staging")...); len(keys) > 0 { // of what was accepted before the copy, or by its version
+			if keys := append(b.keys(t, "early"), b.keys(t, "staging")...); len(keys) > 0 { // of runs accepted before the copy, or by its version
 				t.Errorf("%d bodies of the original ran in the copy", len(keys))
 			}
 			staging.adopt(t, "--copy")
@@ -238,7 +239,7 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 	}
 }
 
-// staysStill wants a copy to refuse workers and to say so wherever it is looked at, and to take requests all the same.
+// staysStill expects a copy to refuse workers, to say so in every place, and still to accept requests.
 func (b *bench) staysStill(t *testing.T) {
 	t.Helper()
 	refused(t, b.worker(t, "staging", "env=WHO=early"))
@@ -254,7 +255,7 @@ func (b *bench) staysStill(t *testing.T) {
 	}
 }
 
-// No worker lives through the promotion: then the state folder tells whether the installation is known.
+// No worker lives through the promotion. Then the state folder shows whether the installation is known.
 func TestIdentity_AfterAPromotionAStateFolderKnowsTheInstallation(t *testing.T) {
 	t.Parallel()
 	b, primary, standby := pair(t)
@@ -273,7 +274,7 @@ func TestIdentity_AfterAPromotionAStateFolderKnowsTheInstallation(t *testing.T) 
 	}
 }
 
-// The second host of the URL is another server, with a dump: what looks like a failover leads to a copy.
+// The second host of the URL is another server, with a dump. It looks like a failover and leads to a copy.
 func TestIdentity_AWorkerAtWorkStopsBehindACopy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -282,7 +283,7 @@ func TestIdentity_AWorkerAtWorkStopsBehindACopy(t *testing.T) {
 	original, other := pgcluster.Start(t, nil), pgcluster.StartEmpty(t, nil)
 	roles := filepath.Join(t.TempDir(), "roles")
 	pgClient(t, "pg_dumpall", "--roles-only", "--file="+roles, "--dbname="+original.URL())
-	pgClient(t, "psql", "--quiet", "--file="+roles, other.URL()) // passwords, too
+	pgClient(t, "psql", "--quiet", "--file="+roles, other.URL()) // with the passwords
 	b := reach(t, eitherOf(t, original, other))
 	w := b.worker(t, "w", "env=WHO=w", "slots=1")
 	running := b.relayed(t, 1)

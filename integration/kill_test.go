@@ -13,20 +13,21 @@ import (
 
 const (
 	shortTTL = 1500 * time.Millisecond
-	prompt   = 3 * time.Second // no machine is too busy for what takes no lease
+	prompt   = 3 * time.Second // of work that waits for no lease; long enough for any busy machine
 )
 
-// anHour are settings of a worker that nobody waits for in a test: whatever goes on in time takes no lease.
+// anHour are settings of a worker with a lease that outlives the test, so what happens in time did not wait for the
+// lease.
 var anHour = []string{"lease_ttl=1h"}
 
-// short are settings of a worker whose lease does not last long.
+// short are settings of a worker with a short lease.
 var short = []string{"lease_ttl=1500ms"}
 
-// corpusSize is how many processes of the corpus, see library, are there to stay.
+// corpusSize is how many processes of the corpus stay alive, see library.
 const corpusSize = 7
 
-// threeSteps is a graph whose second step starts the corpus and is there for a while: in its first attempt until it is
-// killed. Its second one fails, so that the one retry it has is needed after the loss.
+// threeSteps is a DAG with a second step that starts the corpus and stays until it is killed, in its first attempt. Its
+// second attempt fails, so after the loss the step needs its only retry.
 const threeSteps = `
 name: three
 steps:
@@ -48,7 +49,7 @@ func (b *bench) putThree(t *testing.T) {
 	b.put(t, threeSteps)
 }
 
-// checkThree looks at a run of threeSteps whose driver was lost while the second step ran.
+// checkThree checks a run of threeSteps that lost its driver while the second step ran.
 func (b *bench) checkThree(t *testing.T, id queue.RunID) {
 	t.Helper()
 	if got, want := b.await(t, id), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
@@ -96,7 +97,7 @@ func TestKill_DriverProcessIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// killAll kills processes at once: none of them sees another die.
+// killAll kills processes at once, so that none of them sees another die.
 func killAll(t *testing.T, pids ...int) {
 	t.Helper()
 	signal(t, syscall.SIGSTOP, pids...)
@@ -131,7 +132,7 @@ func TestKill_GuardAndDriverProcessAreSweptAtTheNextStart(t *testing.T) {
 	}
 }
 
-// Nobody starts that worker again. Its tasks live on as orphans, as the documentation says, until somebody does.
+// The worker is not started again at first. Its tasks live on as orphans, as the documentation says, until it is.
 func TestKill_GuardAndDriverProcessAreFollowedByAnotherWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -203,7 +204,7 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 	}
 }
 
-// checkHandedOn is checkThree for a driver that lived long enough to close its log.
+// checkHandedOn is checkThree for a driver that lived long enough to close the log of its attempt.
 func (b *bench) checkHandedOn(t *testing.T, run queue.RunID) {
 	t.Helper()
 	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {

@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// lossesOf are the counts of a worker's page that outlive its driver process, but for those that are 0.
+// lossesOf returns the counters of a worker's page that outlive its driver process, without those that are 0.
 func lossesOf(page string) string {
 	found := regexp.MustCompile(`(?m)^oarlock_(?:leases_lost_total|fences_lost_total|lives_given_up_total|driver_replacements_total\S*) [1-9].*$`).FindAllString(page, -1)
 	return strings.Join(found, "\n")
 }
 
-// The guard ends a driver process that was frozen for longer than its lease. Nobody else saw the loss, so its successor counts it, and so
+// The guard ends a driver process that was frozen for longer than its lease. No other process saw the loss, so the
+// successor counts it, and so does that one's successor.
 // does the successor of that one.
 func TestLosses_OutliveTheDriverProcessThatLostItsLease(t *testing.T) {
 	t.Parallel()

@@ -8,14 +8,14 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
-// obedient is a graph whose step ends when it is asked to.
+// obedient is a DAG with a step that ends on request.
 const obedient = `
 name: obedient
 steps:
   - {id: a, kill: {signal: SIGTERM, grace: 500ms}, run: '. $DIR/lib; trap "see term; exit 1" TERM; see start; hold never'}
 `
 
-// A worker whose network is lost ends within the bounds of docs/worker.md once it is told to stop.
+// A worker without a network ends within the bounds of docs/worker.md after a request to stop.
 func TestStop_AWorkerIsGoneInTimeThoughItsNetworkIsLost(t *testing.T) {
 	t.Parallel()
 	const drain = 2 * time.Second

@@ -17,7 +17,7 @@ const (
 	heldMostKiB = 300 << 10
 )
 
-// A run that waits costs little: ten thousand of them fit into one worker, each with a Go function that blocks.
+// A run that waits costs little: one worker holds ten thousand runs, each with a Go function that blocks.
 func TestWorker_HoldsTenThousandRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,6 +58,6 @@ func TestWorker_HoldsTenThousandRuns(t *testing.T) {
 	if got, want := b.await(t, runs[heldRuns-1]), "succeeded a=succeeded"; got != want {
 		t.Errorf("the last run is %s, want %s", got, want)
 	}
-	_ = w.Process.Kill() // it is not told to end: its lease is left to itself
+	_ = w.Process.Kill() // killed without a stop, so its lease must run out
 	_ = w.Wait()
 }

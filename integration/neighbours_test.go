@@ -13,7 +13,7 @@ import (
 
 const (
 	everyLane   = 1000
-	manyKeyed   = 24 // child runs that wait for one key: more than a worker has connections of its pool
+	manyKeyed   = 24 // child runs that wait for one key: more than the worker's pool has connections
 	neighbourly = `
 name: plain
 steps: [{id: a, action: noop}]
@@ -38,7 +38,7 @@ steps: [{id: a, action: dag.enqueue, with: {dag: plain, run_key: k}}]
 `
 )
 
-// neighbours has runs of every kind asked for, and says how long each took from then to its end, sorted.
+// neighbours enqueues runs of every kind, and returns how long each took to end, sorted.
 func (b *bench) neighbours(t *testing.T) []time.Duration {
 	t.Helper()
 	var runs []queue.RunID
@@ -61,7 +61,7 @@ func (b *bench) neighbours(t *testing.T) []time.Duration {
 	return took
 }
 
-// asFast fails, where figures are judged, if runs beside an open transaction took twice as long as without.
+// asFast fails, if figures are judged, when runs beside an open transaction took twice as long as without one.
 func asFast(t *testing.T, beside, without []time.Duration) {
 	t.Helper()
 	if p99, quiet := beside[len(beside)*99/100], without[len(without)*99/100]; judgesFigures() && p99 > 2*quiet {
@@ -77,8 +77,8 @@ func (b *bench) putNeighbours(t *testing.T) {
 	}
 }
 
-// While an application keeps a transaction open in which it had runs come back, all that is others' goes on: plain runs, timers,
-// parents of children, a worker that is stopped, and the runs of one that is lost.
+// An application keeps a transaction open in which it retried runs. All other work goes on meanwhile: plain runs, timers,
+// parents of children, a worker that is stopped, and the runs of a lost worker.
 func TestShare_WhatComesBackUncommittedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, lanes := range map[string]int{"in one lane": 1, "in all lanes": everyLane} {
@@ -129,7 +129,8 @@ func TestShare_WhatComesBackUncommittedHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Steps that ask for a run by a key wait for the application that has taken it and does not commit, and nobody else waits for them.
+// Steps that ask for a run by a key wait for the application that has used the key and does not commit. Nothing else
+// waits for it.
 func TestShare_AKeyThatIsTakenUncommittedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

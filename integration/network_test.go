@@ -23,7 +23,7 @@ const (
 
 var cutSettings = []string{"lease_ttl=3s"}
 
-// A worker that hangs on to connections which lead nowhere, in a network of its own whose cable is pulled.
+// A worker keeps connections that lead nowhere: its own network loses its cable.
 func TestNetwork_ALostWorkerIsDeadBeforeOthersGoOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -34,7 +34,7 @@ func TestNetwork_ALostWorkerIsDeadBeforeOthersGoOn(t *testing.T) {
 	b.lostAndFollowed(t, w1, near, far.cut, far.mend)
 }
 
-// The same where nobody may make networks: the connections freeze.
+// The same where the test may not make networks: the connections freeze.
 func TestNetwork_AWorkerWithoutAnswersIsDeadBeforeOthersGoOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -45,7 +45,7 @@ func TestNetwork_AWorkerWithoutAnswersIsDeadBeforeOthersGoOn(t *testing.T) {
 	b.lostAndFollowed(t, w1, near, func(*testing.T) { proxy.Freeze() }, func(*testing.T) { proxy.Thaw() })
 }
 
-// lostAndFollowed has w1 lose its network, and w2 go on with its runs; then the network comes back.
+// lostAndFollowed makes w1 lose its network, and w2 go on with its runs. Then the network comes back.
 func (b *bench) lostAndFollowed(t *testing.T, w1 *process, near string, cut, mend func(*testing.T)) {
 	t.Helper()
 	runs := b.beginTicking(t, 3)
@@ -73,20 +73,20 @@ func (b *bench) lostAndFollowed(t *testing.T, w1 *process, near string, cut, men
 	b.checkEpochs(t)
 	mend(t)
 	b.endTicking(t, runs)
-	b.driver(t, "w1", id) // it is back, as another
+	b.driver(t, "w1", id) // it is back, in another life
 	b.checkEpochs(t)
 	w1.leave(t)
 }
 
-// network is a namespace with one cable to this one.
+// network is a network namespace with one cable to this one.
 type network struct {
 	name, cable string
 	here, there string // addresses
 }
 
-var networks atomic.Int32 // that this process made
+var networks atomic.Int32 // made by this process
 
-// newNetwork makes one. They are told apart by a number that is nobody else's on this machine.
+// newNetwork makes a network with a number that is unique on this machine.
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -164,7 +164,7 @@ func (k *network) forward(t *testing.T, databaseURL string) string {
 	return u.String()
 }
 
-// join passes on what either side sends, until one is gone.
+// join passes on what either side sends, until one of them ends.
 func join(client net.Conn, server string) {
 	defer client.Close()
 	other, err := net.Dial("tcp", server)

@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// talking is a graph whose steps write a lot, and a copy of it elsewhere, until the test says otherwise.
+// talking is a DAG with steps that write a lot, to their log and to a file, until the test lets them end.
 const talking = `
 name: talking
 steps:
@@ -35,7 +35,7 @@ steps:
   - {id: b, depends: [a], run: '. $DIR/lib; see start'}
 `
 
-// copied is what an attempt of a wrote, as it noted it down itself.
+// copied returns the file that an attempt of a wrote.
 func (b *bench) copied(t *testing.T, run queue.RunID, attempt int) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, fmt.Sprintf("copy-%d-%d", run, attempt)))
@@ -49,7 +49,7 @@ func hash(text string) string {
 	return fmt.Sprintf("%d bytes, %x", len(text), sha256.Sum256([]byte(text)))
 }
 
-// beginTalking has a worker run a of some runs.
+// beginTalking makes a worker run a of n runs.
 func (b *bench) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
 	t.Helper()
 	b.put(t, talking)
@@ -61,7 +61,7 @@ func (b *bench) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
 	return runs
 }
 
-// outages are what a worker must live through without a task noticing, as long as it is over before the lease is.
+// outages must not disturb a task, as long as each is over before the lease.
 var outages = map[string]func(t *testing.T, b *bench, node node){
 	"stopped for 5 s": func(t *testing.T, b *bench, node node) {
 		node.Stop(t)
@@ -73,7 +73,7 @@ var outages = map[string]func(t *testing.T, b *bench, node node){
 		node.Start(t)
 	},
 	"a backend killed with SIGKILL": func(t *testing.T, _ *bench, node node) {
-		signal(t, syscall.SIGKILL, backends(t, node)[0]) // the server then ends all others, and recovers
+		signal(t, syscall.SIGKILL, backends(t, node)[0]) // the server then ends all other backends, and recovers
 	},
 	"all backends terminated": func(t *testing.T, _ *bench, node node) {
 		signal(t, syscall.SIGTERM, backends(t, node)...)
@@ -88,7 +88,7 @@ type node interface {
 	PID() int
 }
 
-// backends are the processes of a server that serve clients.
+// backends returns the processes of a server that serve clients.
 func backends(t *testing.T, node node) (pids []int) {
 	t.Helper()
 	for _, pid := range children(node.PID()) {
@@ -103,7 +103,7 @@ func backends(t *testing.T, node node) (pids []int) {
 	return pids
 }
 
-// pass waits while time passes, as tasks see it.
+// pass waits for d while the tasks of the bench run.
 func (b *bench) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -139,7 +139,7 @@ func TestOutage_TasksGoOnAndNothingIsMissingAfterwards(t *testing.T) {
 	}
 }
 
-// untilOver is await through servers that come and go.
+// untilOver awaits a run while servers come and go.
 func (b *bench) untilOver(t *testing.T, run queue.RunID) {
 	t.Helper()
 	until(t, fmt.Sprintf("run %d is over", run), func() bool {
@@ -148,7 +148,7 @@ func (b *bench) untilOver(t *testing.T, run queue.RunID) {
 	})
 }
 
-// While the database is away a step ends, so that its driver has something to write, and another one is there to be ended.
+// While the database is away, a step ends, so that its driver has something to write, and another step can be ended.
 const besides = `
 name: besides
 steps:

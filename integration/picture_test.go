@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/screen"
 )
 
-// What differs from one time to the next in what people see.
+// Parts of the output that differ from one run to the next.
 var (
 	shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|[-+]\d\d:\d\d)`)
 	shownWait = regexp.MustCompile(` after \S+ in the queue`)
@@ -26,8 +26,8 @@ func timeless(text string) string {
 // Columns and rows of the terminal in the pictures.
 const pictureColumns, pictureRows = 84, 24
 
-// holdPicture runs a command on a terminal, wants to see a live tree there, and compares its end with that of the picture
-// at path, which is made anew, all of it, only when that is another: times differ every time.
+// holdPicture runs a command on a terminal, expects a live tree there, and compares its end with the picture at path. It
+// makes the whole picture anew only if the end differs, since times always do.
 func holdPicture(t *testing.T, path string, command *exec.Cmd, typed string) {
 	t.Helper()
 	r, err := screen.Start(command, pictureColumns, pictureRows, typed+"\r\n")
@@ -63,13 +63,13 @@ func holdPicture(t *testing.T, path string, command *exec.Cmd, typed string) {
 	golden.Equal(t, path, picture)
 }
 
-// How long frames stand in a picture, whatever kept the machine busy.
+// How long frames stand in a picture, however busy the machine was.
 const (
 	shortFrame, longFrame = 60 * time.Millisecond, 400 * time.Millisecond
 	lastFrame             = 4 * time.Second
 )
 
-// film is frames as one likes to look at them.
+// film returns the frames with times that are pleasant to watch.
 func film(frames []screen.Frame) (film []screen.Frame) {
 	for _, f := range frames {
 		if n := len(film); n > 0 && film[n-1].String() == f.String() {

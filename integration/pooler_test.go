@@ -13,10 +13,10 @@ const pooledDAG = "testdata/pooled.yaml"
 
 const pooledEnd = "succeeded a=succeeded q=succeeded"
 
-// modes of a pooler that people use.
+// modes are the pool modes that users use.
 var modes = []string{"session", "transaction"}
 
-// throughPooler is a bench whose workers and commands come through a PgBouncer.
+// throughPooler returns a bench with workers and commands that go through a PgBouncer.
 func throughPooler(t *testing.T, p pgtest.PgBouncer) (b *bench, direct string) {
 	t.Helper()
 	b = setup(t)
@@ -32,7 +32,7 @@ func TestPooler_LetsWorkersWork(t *testing.T) {
 		"enable_bitmapscan, enable_hashjoin, enable_mergejoin, enable_sort"
 	cases := map[string]struct {
 		pooler   pgtest.PgBouncer
-		settings []string // $DIRECT is the way past the pooler
+		settings []string // $DIRECT is the URL past the pooler
 	}{
 		"session mode as it comes":             {pgtest.PgBouncer{}, nil},
 		"session mode that ignores all":        {pgtest.PgBouncer{Ignore: all}, nil},
@@ -65,15 +65,15 @@ func TestPooler_LetsWorkersWork(t *testing.T) {
 	}
 }
 
-// onlyFsync is what doctor has against the server of tests.
+// onlyFsync is the only complaint of doctor about the server of tests.
 const onlyFsync = " checks failed: durability\n"
 
-// A worker says which line is to be written, and doctor has said so before. Transaction mode and a pool that is only too small are
-// a scene of the runbook.
+// A worker names the line that must be added, and doctor has named it before. Transaction mode, and a pool that is only
+// too small, are in a scene of the runbook.
 func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
 	small, _ := throughPooler(t, pgtest.PgBouncer{Size: 1})
-	waiting := small.worker(t, "w1") // for half a minute, which goes by while this test waits for its turn
-	t.Parallel()                     // but not its cases: parallel ones begin after all other tests
+	waiting := small.worker(t, "w1") // for half a minute, which passes while this test waits for its turn
+	t.Parallel()                     // but not its cases: parallel cases begin after all other tests
 	cases := map[string]struct {
 		pooler pgtest.PgBouncer
 		param  string // of the URL
@@ -113,7 +113,7 @@ func (b *bench) refused(t *testing.T, w *process, words ...string) {
 	}
 }
 
-// ends waits for the end of a process, which must have said some words.
+// ends waits for the end of a process, and expects these words in its output.
 func (p *process) ends(t *testing.T, status int, words ...string) {
 	t.Helper()
 	if code := p.exit(t); code != status {
@@ -126,7 +126,7 @@ func (p *process) ends(t *testing.T, status int, words ...string) {
 	}
 }
 
-// A pool of one is enough for each.
+// A pool of one connection is enough for each command.
 func TestPooler_LetsCommandsThrough(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -137,11 +137,11 @@ func TestPooler_LetsCommandsThrough(t *testing.T) {
 	}
 }
 
-// commands gives what people usually give.
+// commands runs the usual commands.
 func (b *bench) commands(t *testing.T, url string) {
 	t.Helper()
 	b.put(t, read(t, pooledDAG))
-	b.worker(t, "w1") // it has no pooler
+	b.worker(t, "w1") // past the pooler
 	people := *b
 	people.url = url
 	for range 5 {
@@ -173,7 +173,7 @@ func TestPooler_LetsSubmittersThrough(t *testing.T) {
 			b.put(t, read(t, pooledDAG))
 			url := pgtest.PgBouncer{Mode: mode, Size: 2}.Start(t, b.db.URL)
 			if mode == "transaction" {
-				url += "&default_query_exec_mode=cache_describe" // as docs/operations.md says of pgx
+				url += "&default_query_exec_mode=cache_describe" // as docs/operations.md says about pgx
 			}
 			pool, err := pgxpool.New(t.Context(), url)
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const readme = "../README.md"
 
-// fenced are the blocks of a language in a document.
+// fenced returns the blocks of a language in a document.
 func fenced(t *testing.T, path, language string) (blocks []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, path), -1) {
@@ -24,7 +24,7 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 	return blocks
 }
 
-// The command of the README, as it says, shows the picture below it. Those of make are another test's: of the demo.
+// The README's command shows the picture below it. Another test covers the commands of make.
 func TestReadme_CommandShowsItsPicture(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -50,7 +50,7 @@ func TestReadme_CommandShowsItsPicture(t *testing.T) {
 	holdPicture(t, "../docs/pictures/run.svg", oarlock(words), "$ oarlock "+strings.Join(words, " "))
 }
 
-// The picture of a DAG is what its command draws.
+// Each picture of a DAG is the output of its command.
 func TestDocuments_GraphIsDrawnByItsCommand(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(program, strings.Fields("dag graph examples/etl/nightly.yaml -o svg")...)
@@ -62,7 +62,7 @@ func TestDocuments_GraphIsDrawnByItsCommand(t *testing.T) {
 	golden.Equal(t, "../docs/pictures/graph.svg", string(drawn))
 }
 
-// The insert of the README, by a login that may submit and owns the table of the business.
+// The README's insert works for a login that may submit and owns the business table.
 func TestReadme_InsertMakesARun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,7 +86,7 @@ func TestReadme_InsertMakesARun(t *testing.T) {
 	}
 }
 
-// The DAG of the README, as it stands there, runs on a worker and loads what it extracted.
+// The README's DAG runs on a worker and loads what it extracted.
 func TestReadme_DAGRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -106,7 +106,7 @@ func TestReadme_DAGRuns(t *testing.T) {
 	}
 }
 
-// Every DAG that a page shows whole is one.
+// Every complete DAG on a page is valid.
 func TestReadme_DAGIsValid(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{readme, "../docs/language.md", "../docs/schedules.md"} {
@@ -128,7 +128,7 @@ var (
 	verbWord    = regexp.MustCompile(`^[a-z]+$`)
 )
 
-// Whatever a document has people type is a command that there is, with flags it has.
+// Each command in a document exists, with its flags.
 func TestDocuments_NameCommandsThatExist(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("../docs/*.md")
@@ -141,7 +141,7 @@ func TestDocuments_NameCommandsThatExist(t *testing.T) {
 			for _, m := range oarlockCall.FindAllStringSubmatch(line, -1) {
 				words := strings.Fields(m[1])
 				if len(words) == 0 || !verbWord.MatchString(words[0]) {
-					continue // it is about the program
+					continue // the sentence is about the program
 				}
 				calls++
 				if why := checkCall(help, words); why != "" {
@@ -155,7 +155,7 @@ func TestDocuments_NameCommandsThatExist(t *testing.T) {
 	}
 }
 
-// checkCall says what is wrong with the words behind oarlock.
+// checkCall explains what is wrong with the words after oarlock, "" for nothing.
 func checkCall(help map[string]string, words []string) string {
 	path, text := []string{}, helpOf(help, nil)
 	global := text

@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// bulky is a graph whose first step ends with more output than a full disk has room for, and whose second never ends.
+// bulky is a DAG with a first step that puts out more than a full disk has room for, and a second step that never ends.
 const bulky = `
 name: bulky
 steps:
@@ -38,7 +38,7 @@ func setupOnSmallDisk(t *testing.T) (b *bench, node *pgcluster.Node, fill func()
 	return newBench(t, db, db.Login(t, "oarlock_worker")), node, func() func() { return pgcluster.Fill(t, folder) }
 }
 
-// beginBulky has w1 run both steps of a run when the disk gets full and a ends.
+// beginBulky makes w1 run both steps of a run. When the disk gets full, step a ends.
 func (b *bench) beginBulky(t *testing.T, fill func() func(), settings ...string) (w *process, run queue.RunID, remove func()) {
 	t.Helper()
 	b.put(t, bulky)
@@ -53,7 +53,7 @@ func (b *bench) beginBulky(t *testing.T, fill func() func(), settings ...string)
 	return w, run, remove
 }
 
-// endBulky wants the run to go on elsewhere: what was recorded as running is closed as lost and starts again.
+// endBulky expects the run to go on elsewhere: attempts recorded as running are closed as lost and start again.
 func (b *bench) endBulky(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.untilOver(t, run)
@@ -64,8 +64,8 @@ func (b *bench) endBulky(t *testing.T, run queue.RunID) {
 	b.checkEpochs(t)
 }
 
-// inTime wants a process to end within a bound, which is promised for a machine with room: by day, beside other tests, it may
-// take twice as long.
+// inTime expects a process to end within a bound, which is promised for a machine with room. Beside other tests, outside
+// nightly runs, it may take twice as long.
 func (p *process) inTime(t *testing.T, bound time.Duration) {
 	t.Helper()
 	asked := time.Now()
@@ -77,10 +77,10 @@ func (p *process) inTime(t *testing.T, bound time.Duration) {
 	}
 }
 
-// failsFor is the gauge of a worker whose records are not taken.
+// failsFor matches the gauge of a worker with records that the database refuses.
 var failsFor = regexp.MustCompile(`(?m)^oarlock_flush_failing_seconds [0-9.]*[1-9]`)
 
-// page is what a worker answers over HTTP; "": nothing.
+// page returns what a worker answers over HTTP; "": it does not answer.
 func (p *process) page(t *testing.T, path string) string {
 	t.Helper()
 	said := p.said.String()
@@ -167,7 +167,7 @@ func TestRecords_AWorkerGivesItsRunsUpAndComesBackOnceThereIsRoom(t *testing.T) 
 	}
 }
 
-// What a worker may not read is no fault of the run: it waits for that, and its worker says so.
+// If a worker lacks the right to read a run's requests, the run is not to blame: it waits, and its worker reports why.
 func TestRecords_ARunWaitsWhileItsWorkerMayNotReadIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

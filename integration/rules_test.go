@@ -18,9 +18,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// TestRules plays testdata/rules, a file for each rule of docs/language.md that a script of the core cannot show, because it takes
-// real processes, a real clock or a real database: how to read them stands in scenario_test.go.
-// All share one worker, so that the rules also hold beside each other.
+// TestRules plays testdata/rules. There is a file for each rule of docs/language.md that needs real processes, a real
+// clock or a real database, so that a script of the core cannot show it. scenario_test.go explains the files. All
+// scenarios share one worker, so the rules must also hold beside each other.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/rules/*.txtar")
@@ -46,10 +46,10 @@ func TestRules(t *testing.T) {
 type house struct {
 	*bench
 	server string                  // URL of an HTTP server
-	people map[string]*queue.Store // by the role they have
+	people map[string]*queue.Store // stores by role
 }
 
-// login is a store for somebody who has one of Oarlock's roles and nothing else.
+// login returns a store for a user that has one of Oarlock's roles and nothing else.
 func (h *house) login(t *testing.T, role string) *queue.Store {
 	t.Helper()
 	url := h.db.Login(t, role)
@@ -61,7 +61,7 @@ func (h *house) login(t *testing.T, role string) *queue.Store {
 	return store
 }
 
-// shared starts the worker that has room for everybody, and an environment to inherit from.
+// shared starts the worker that all scenarios share, with an environment to inherit from.
 func (h *house) shared(t *testing.T) {
 	t.Helper()
 	secret := filepath.Join(h.dir, "secret")
@@ -75,7 +75,7 @@ func (h *house) shared(t *testing.T) {
 	until(t, "the worker is live", func() bool { return h.live(t) == "shared" })
 }
 
-// play plays one scenario and compares what became of it.
+// play plays one scenario and compares its output.
 func (h *house) play(t *testing.T, file string) {
 	archive, err := txtar.ParseFile(file)
 	if err != nil {
@@ -92,8 +92,8 @@ func (h *house) play(t *testing.T, file string) {
 	golden.Equal(t, file, string(txtar.Format(archive)))
 }
 
-// serve is a server on the loopback: /echo tells what it was sent, /status/N answers N, /later/KEY is there from the third
-// time on.
+// serve starts a server on the loopback: /echo returns the request, /status/N answers N, and /later/KEY exists from the
+// third request on.
 func serve(t *testing.T) string {
 	t.Helper()
 	var mux http.ServeMux

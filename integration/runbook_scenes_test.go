@@ -10,7 +10,8 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// A host is gone without a word: its worker is quiet, and another one goes on once the lease is over. That leaves time to look before it.
+// A host is lost without notice: its worker is silent, and another worker goes on once the lease is over. There is time
+// to look before.
 func TestRunbook_AHostIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -31,7 +32,7 @@ steps:
 	book.console(t)
 }
 
-// A run stays queued: status says why.
+// A run stays queued, and status explains why.
 func TestRunbook_ARunIsStuck(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -52,7 +53,7 @@ steps:
 	book.console(t)
 }
 
-// The primary dies while a task runs, and a standby that was waited for takes its place: the task goes on.
+// The primary dies while a task runs, and a synchronous standby takes its place: the task goes on.
 func TestRunbook_TheDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -88,7 +89,7 @@ steps:
 	b.once(t, run, "start load")
 }
 
-// The disk of the server gets full while a task runs: its end is recorded once there is room.
+// The server's disk gets full while a task runs: the end of the task is recorded once there is room.
 func TestRunbook_TheDiskOfTheDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	b, _, fill := setupOnSmallDisk(t)
@@ -113,7 +114,7 @@ steps:
 	b.once(t, run, "start load")
 }
 
-// The workers are drained, and the schema is one version older than the new program wants.
+// The workers are drained, and the schema is one version older than the new program needs.
 func TestRunbook_AnUpgradeWithAStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -136,7 +137,7 @@ func TestRunbook_AnUpgradeWithAStop(t *testing.T) {
 	b.once(t, run, "start load")
 }
 
-// PgBouncer stands before the database in a mode that workers cannot use, then in one that they can but too small.
+// PgBouncer stands before the database, first in a mode that workers cannot use, then in a usable mode but too small.
 func TestRunbook_APoolerRefusesTheWorker(t *testing.T) {
 	b := setup(t)
 	b.put(t, "name: nightly\nsteps: [{id: load, run: '. $DIR/lib; see start'}]\n")
@@ -150,7 +151,7 @@ func TestRunbook_APoolerRefusesTheWorker(t *testing.T) {
 		return one.worker(t, "w1"), one.url
 	}
 	small, smallURL := through(pgtest.PgBouncer{Lines: []string{book.ahead(t, "ini"), "default_pool_size = 4"}})
-	t.Parallel() // that worker waits for a third of a minute, which goes by while this test waits for its turn
+	t.Parallel() // that worker waits for a third of a minute, which passes while this test waits for its turn
 	refused := func(w *process, url string) {
 		book.url = url
 		w.ends(t, 6)
@@ -167,7 +168,7 @@ func TestRunbook_APoolerRefusesTheWorker(t *testing.T) {
 	b.once(t, run, "start load")
 }
 
-// The primary is gone, and its backup was recovered to a point in time: a run is open in it, and a later one is lost.
+// The primary is gone, and its backup was recovered to a point in time: the copy has an open run, and lacks a later one.
 func TestRunbook_RestoreAndPITR(t *testing.T) {
 	t.Parallel()
 	b, node := setupOn(t, nil)
@@ -189,7 +190,7 @@ func TestRunbook_RestoreAndPITR(t *testing.T) {
 	book.console(t)
 }
 
-// A dump of production is restored beside it.
+// A dump of production is restored beside production.
 func TestRunbook_ACopyOfProduction(t *testing.T) {
 	t.Parallel()
 	b, node := setupOn(t, nil)
@@ -213,7 +214,8 @@ func TestRunbook_ACopyOfProduction(t *testing.T) {
 	b.once(t, run, "start load")
 }
 
-// The login of the workers may have two connections while a task runs: the task ends in order, and its run. A second worker waits for more.
+// The workers' login may have two connections while a task runs: the task and its run end in order. A second worker waits
+// for more.
 func TestRunbook_TooFewConnections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

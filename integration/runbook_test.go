@@ -14,25 +14,25 @@ import (
 
 const runbookPage = "../docs/operations.md"
 
-// runbook plays a page, or a section of docs/operations.md: a test brings about what it is about, and it says what a person types and sees.
-// In its blocks `…` stands for any text, and any number of blanks for any other.
+// runbook plays a page, or a section of docs/operations.md. A test brings about the situation, and the page says what a
+// person types and sees. In its blocks `…` stands for any text, and blanks match any number of blanks.
 type runbook struct {
 	*bench
 	title   string
-	url     string            // of the person who types; "": the page itself says where the database is
+	url     string            // for the person that types; "": the page itself gives the address
 	oarlock string            // the program that is typed
-	shell   string            // commands by which each terminal begins: what was exported so far
-	words   map[string]string // what the page says in words: RUN, and addresses
-	blocks  [][]string        // that were not played yet: language and text
+	shell   string            // commands that each terminal begins with: earlier exports
+	words   map[string]string // what stands for the page's placeholders: RUN, and addresses
+	blocks  [][]string        // blocks that were not played yet: language and text
 }
 
-// looks are commands that change nothing: they are typed again until they show what they should.
+// looks matches commands that change nothing. They are typed again until they show the expected output.
 var looks = regexp.MustCompile(`^oarlock (workers|status|events|list|logs|doctor|approvals|stats)\b`)
 
-// exports are commands that the ones after them in a terminal depend on.
+// exports matches commands that later commands in a terminal depend on.
 var exports = regexp.MustCompile(`^(export|set -a)\b`)
 
-// openRunbook finds the section, which must be played to its end.
+// openRunbook opens a section, which must be played to its end.
 func (b *bench) openRunbook(t *testing.T, title string) *runbook {
 	t.Helper()
 	_, section, found := strings.Cut(read(t, runbookPage), "\n### "+title+"\n")
@@ -54,7 +54,7 @@ func (b *bench) openBook(t *testing.T, title, text string) *runbook {
 	return book
 }
 
-// next takes the next block, which must be of a language.
+// next takes the next block, which must have this language.
 func (r *runbook) next(t *testing.T, language string) string {
 	t.Helper()
 	if len(r.blocks) == 0 || r.blocks[0][1] != language {
@@ -68,7 +68,7 @@ func (r *runbook) next(t *testing.T, language string) string {
 	return text
 }
 
-// ahead is the next block of a language, which stays to be played.
+// ahead returns the next block of a language without taking it.
 func (r *runbook) ahead(t *testing.T, language string) string {
 	t.Helper()
 	for _, block := range r.blocks {
@@ -80,7 +80,7 @@ func (r *runbook) ahead(t *testing.T, language string) string {
 	return ""
 }
 
-// console types the commands of the next block, one after the other, until each has shown what stands below it.
+// console types the commands of the next block, one after the other, until each shows the output below it.
 func (r *runbook) console(t *testing.T) {
 	t.Helper()
 	for _, part := range strings.Split("\n"+r.next(t, "console"), "\n$ ")[1:] {
@@ -101,7 +101,7 @@ func (r *runbook) console(t *testing.T) {
 	}
 }
 
-// shows types a command, and compares what it shows with the page.
+// shows types a command, and compares its output with the page.
 func (r *runbook) shows(command, want string) (out, wrong string) {
 	out, status := r.types(command)
 	if line := missing(out, want); line != "" {
@@ -116,11 +116,11 @@ func (r *runbook) shows(command, want string) (out, wrong string) {
 	return out, ""
 }
 
-// failed matches the line of a check that failed.
+// failed matches the line of a failed check.
 var failed = regexp.MustCompile(`(?m)^fail +(\S+)`)
 
-// misjudged says where doctor does not end with 1 though a check failed, or one failed of which the page does not tell. Servers of tests are
-// not durable, which no page tells.
+// misjudged explains how doctor's output contradicts the page or its exit status: a check failed and the status is not 1,
+// or a check failed that the page does not mention. The servers of tests are not durable, which no page mentions.
 func misjudged(out, page string, status int) string {
 	found := failed.FindAllStringSubmatch(out, -1)
 	if wanted := min(len(found), 1); status != wanted {
@@ -135,16 +135,16 @@ func misjudged(out, page string, status int) string {
 	return ""
 }
 
-// types is what a command shows, and its exit status.
+// types types a command and returns its output and its exit status.
 func (r *runbook) types(command string) (text string, status int) {
 	cmd := exec.Command("sh", "-c", r.shell+command)
 	cmd.Dir = r.dir
 	cmd.Env = []string{"PATH=" + filepath.Dir(r.oarlock) + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "DATABASE_URL=" + r.url, "TZ=UTC"}
-	out, _ := cmd.CombinedOutput() // how it ends is its status
+	out, _ := cmd.CombinedOutput() // the status shows how it ends
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// terminal types the next block in a terminal of its own, with these settings, where its last command goes on.
+// terminal types the next block in a terminal of its own, with these settings. Its last command goes on there.
 func (r *runbook) terminal(t *testing.T, settings ...string) {
 	t.Helper()
 	before, last, _ := strings.Cut(strings.TrimPrefix(r.next(t, "console"), "$ "), "\n$ oarlock ")
@@ -154,7 +154,7 @@ func (r *runbook) terminal(t *testing.T, settings ...string) {
 	r.says(t, there.start(t, settings, strings.Fields(words)...), want)
 }
 
-// log waits until a process has said the lines of the next block.
+// log waits until a process has printed the lines of the next block.
 func (r *runbook) log(t *testing.T, p *process) {
 	t.Helper()
 	r.says(t, p, r.next(t, "text"))
@@ -171,7 +171,7 @@ func (r *runbook) says(t *testing.T, p *process, want string) {
 	}
 }
 
-// missing is the first line that is wanted and does not follow in a text; "" where all do.
+// missing returns the first wanted line that does not follow in a text; "": all do.
 func missing(text, want string) string {
 	for line := range strings.Lines(want) {
 		line = strings.TrimSpace(line)

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// show tells the run and its tasks.
+// show prints the run and its tasks.
 func (s *scenario) show(t *testing.T) {
 	t.Helper()
 	r, err := s.Get(t.Context(), s.run)
@@ -42,7 +42,7 @@ func taskLine(task *queue.Task) string {
 	if task.FailureKind != "" {
 		line += " kind=" + task.FailureKind
 	}
-	if task.ExitCode != nil && *task.ExitCode != 0 && task.State != "canceled" { // how far it had got when it was told differs
+	if task.ExitCode != nil && *task.ExitCode != 0 && task.State != "canceled" { // how far a canceled task had got differs
 		line += fmt.Sprintf(" exit=%d", *task.ExitCode)
 	}
 	if task.Attempt > 1 {
@@ -54,7 +54,7 @@ func taskLine(task *queue.Task) string {
 	return withReason(line, task.Reason)
 }
 
-// clipped keeps what a person can read.
+// clipped shortens a text to what a person can read.
 func clipped(text string) string {
 	const most = 300
 	if len(text) > most {
@@ -63,7 +63,7 @@ func clipped(text string) string {
 	return text
 }
 
-// log tells what a task wrote, once its attempt ended.
+// log prints the log of a task, once its attempt ended.
 func (s *scenario) log(t *testing.T, args string) {
 	t.Helper()
 	var text string
@@ -76,7 +76,7 @@ func (s *scenario) log(t *testing.T, args string) {
 	}
 }
 
-// read is what the log of a task, or of one attempt of it, has by now.
+// read returns the log so far of a task, or of one attempt of it.
 func (s *scenario) read(t *testing.T, name string) (text string, over bool) {
 	t.Helper()
 	name, nth, _ := strings.Cut(name, "#")
@@ -92,7 +92,7 @@ func (s *scenario) read(t *testing.T, name string) (text string, over bool) {
 	return text, len(chunks) > 0 && chunks[len(chunks)-1].Final
 }
 
-// attempts tells those that later ones superseded.
+// attempts prints the attempts that later ones superseded.
 func (s *scenario) attempts(t *testing.T) {
 	t.Helper()
 	all, err := s.Attempts(t.Context(), s.run)
@@ -104,7 +104,7 @@ func (s *scenario) attempts(t *testing.T) {
 	}
 }
 
-// await waits for the end of a run, without a word.
+// await waits for the end of a run and prints nothing.
 func (s *scenario) await(t *testing.T, run queue.RunID) {
 	t.Helper()
 	start := time.Now()

@@ -23,9 +23,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// scenario is an archive that shows a rule. Its .yaml files are DAGs, named after the archive; in them $DAG is that name,
-// $DIR a folder of the scenario's own and $SERVER an HTTP server. Its file want is what it tells, its file do what is done,
-// line by line; by default one run of dag.yaml. Files of other names are in $DIR.
+// scenario is an archive that shows a rule. Its .yaml files are DAGs, named after the archive. In them $DAG is that name,
+// $DIR a folder of the scenario's own and $SERVER an HTTP server. Its file want is the expected output, and its file do
+// the commands, one a line; without it there is one run of dag.yaml. Other files are in $DIR.
 //
 //	run [file] [{request}] [by role]   ask for a run; commands from here on are about it
 //	rerun [--latest] [{params}] ask for a new run of the run; commands from here on are about it
@@ -44,34 +44,34 @@ import (
 //	said TASK TEXT              once the log of a task has a text
 //	show | log TASK[#attempt] | attempts | cat FILE    tell
 //
-// At the end the run is awaited and shown.
+// At the end the test awaits the run and shows it.
 type scenario struct {
 	*house
 	name, dir string
 	run       queue.RunID
 	runs      []queue.RunID
-	own       *process // its worker
+	own       *process // the worker that the command worker started
 	due       time.Time
 	out       bytes.Buffer
 }
 
 func (s *scenario) tell(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 
-// Things that differ from one time to the next.
+// Parts of the output that differ from one run to the next.
 var (
 	someRun  = regexp.MustCompile(`\brun[_id":]* ?\d+`)
 	someKey  = regexp.MustCompile(`\boarlock-[0-9a-f-]{36}-`)
 	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	someSpan = regexp.MustCompile(`\bin \d+m?s`)
-	someSize = regexp.MustCompile(`(in TIME, |"Content-Length": ")\d+`) // of what holds the number of a run
+	someSize = regexp.MustCompile(`(in TIME, |"Content-Length": ")\d+`) // of outputs that contain the number of a run
 	somePID  = regexp.MustCompile(`\(pid \d+\)`)
 	digits   = regexp.MustCompile(`\d+`)
 )
 
-// inDAG are the names that a DAG of a scenario may use; $DAG_LEVEL is a variable of its own.
+// inDAG matches the names that a DAG of a scenario may use. $DAG_LEVEL is a variable of its own.
 var inDAG = regexp.MustCompile(`\$(DAG|DIR|SERVER)\b`)
 
-// told is what the scenario told, without what differs each time.
+// told returns the scenario's output, without what differs each time.
 func (s *scenario) told() string {
 	text := strings.NewReplacer(s.dir, "$DIR", s.server, "$SERVER", s.db.Name, "$DB").Replace(s.out.String())
 	text = someTime.ReplaceAllString(text, "TIME")
@@ -115,7 +115,7 @@ func (s *scenario) write(t *testing.T, name string, data []byte) {
 	}
 }
 
-// put registers a DAG. One that is refused ends the scenario.
+// put registers a DAG. A refusal ends the scenario.
 func (s *scenario) put(t *testing.T, name string, data []byte) bool {
 	t.Helper()
 	values := map[string]string{"$DIR": s.dir, "$SERVER": s.server, "$DAG": s.name}
@@ -147,7 +147,7 @@ func (s *scenario) named(file string) string {
 	return s.name + "." + file
 }
 
-// fifos makes the FIFOs that the script will release, before anybody waits for them.
+// fifos makes the FIFOs that the script will release, before any task reads them.
 func (s *scenario) fifos(t *testing.T, lines []string) {
 	t.Helper()
 	for _, line := range lines {
@@ -189,7 +189,7 @@ func (s *scenario) do(t *testing.T, line string) {
 	}
 }
 
-// doFile does what is about a file in the scenario's folder.
+// doFile executes a command about a file in the scenario's folder.
 func (s *scenario) doFile(t *testing.T, verb, name string) {
 	t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -215,7 +215,7 @@ func (s *scenario) doFile(t *testing.T, verb, name string) {
 	}
 }
 
-// look does what is about the run.
+// look executes a command that reads the run.
 func (s *scenario) look(t *testing.T, verb, args string) {
 	t.Helper()
 	switch verb {
@@ -289,7 +289,7 @@ func nameOf(task *queue.Task) string {
 	return task.Step
 }
 
-// enqueue asks for a run; the request is a queue.Request as JSON.
+// enqueue makes a run. The request is a queue.Request as JSON.
 func (s *scenario) enqueue(t *testing.T, args string) {
 	t.Helper()
 	store := s.Store
@@ -310,7 +310,7 @@ func (s *scenario) enqueue(t *testing.T, args string) {
 	s.take(run, err)
 }
 
-// take goes on with a new run, if there is one.
+// take makes a new run the one that commands are about, if there is one.
 func (s *scenario) take(run queue.RunID, err error) bool {
 	if err != nil {
 		s.tell("refused: %v", err)
@@ -321,7 +321,7 @@ func (s *scenario) take(run queue.RunID, err error) bool {
 	return true
 }
 
-// rerun asks for a new run of the run, and tells which of the script's runs it says it is of.
+// rerun enqueues a new run of the run, and prints from which of the script's runs it says it comes.
 func (s *scenario) rerun(t *testing.T, args string) {
 	t.Helper()
 	var params map[string]any
@@ -338,7 +338,7 @@ func (s *scenario) rerun(t *testing.T, args string) {
 	}
 }
 
-// deadline tells whether the time of a task's next attempt is the one it was.
+// deadline prints whether the next attempt of a task is due at the same time as before.
 func (s *scenario) deadline(t *testing.T, name string) {
 	t.Helper()
 	tasks := s.tasks(t)
@@ -355,7 +355,7 @@ func (s *scenario) deadline(t *testing.T, name string) {
 	}
 }
 
-// release writes to a FIFO as soon as somebody reads it.
+// release writes to a FIFO as soon as a process reads it.
 func (s *scenario) release(t *testing.T, name string) {
 	t.Helper()
 	until(t, "somebody reads "+name, func() bool {
@@ -368,7 +368,7 @@ func (s *scenario) release(t *testing.T, name string) {
 	})
 }
 
-// enter goes on with the newest run of another DAG, or with the nth run of the script.
+// enter makes the newest run of another DAG, or the nth run of the script, the one that commands are about.
 func (s *scenario) enter(t *testing.T, name string) {
 	t.Helper()
 	if n, err := strconv.Atoi(name); err == nil {
@@ -404,7 +404,7 @@ func (s *scenario) reason(t *testing.T, want string) {
 	s.tell("reason: %s", was)
 }
 
-// gone says whether there was a process of the number in a file, and is no more.
+// gone reports whether the process with the number in a file has ended.
 func gone(path string) bool {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -414,7 +414,7 @@ func gone(path string) bool {
 	return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// control asks something of the run, and tells the answer.
+// control sends a request to the run, and prints the answer.
 func (s *scenario) control(t *testing.T, verb string, args []string) {
 	t.Helper()
 	store := s.Store
@@ -440,7 +440,7 @@ func (s *scenario) control(t *testing.T, verb string, args []string) {
 	}
 }
 
-// asked reads a control. What is no argument is its task.
+// asked parses a request. A word that is no argument is its task.
 func asked(run queue.RunID, verb string, args []string) (ask queue.Ask, err error) {
 	ask.Run = run
 	if ask.Verb, err = dagrun.ParseVerb(verb); err != nil {

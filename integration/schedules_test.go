@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scheduled is a graph of one short step, whose schedules a test puts by SQL.
+// scheduled is a DAG of one short step. A test adds its schedules by SQL.
 const scheduled = `
 name: scheduled
 allow: {schedules: true}
 steps: [{id: a, run: 'true'}]
 `
 
-// checkFires wants each time of each schedule to be decided once, and no run without one.
+// checkFires expects each fire time of each schedule to be decided once, and each run of a schedule to have a fire time.
 func (b *bench) checkFires(t *testing.T) {
 	t.Helper()
 	rows, _ := b.desk.Query(t.Context(), chaosStatement("fires_amiss"))
@@ -30,7 +30,7 @@ func (b *bench) checkFires(t *testing.T) {
 	}
 }
 
-// do sends a statement on the connection of tally.
+// do executes a statement on the connection of tally.
 func (b *bench) do(t *testing.T, name string, args ...any) {
 	t.Helper()
 	if _, err := b.desk.Exec(t.Context(), chaosStatement(name), args...); err != nil {
@@ -38,7 +38,7 @@ func (b *bench) do(t *testing.T, name string, args ...any) {
 	}
 }
 
-// Each of four workers is killed in the middle of a fire: the server goes on with its call, which nobody reads the reply of.
+// Each of four workers is killed in the middle of a fire: the server goes on with a call that has lost its client.
 func TestSchedules_KilledWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,9 +70,9 @@ func TestSchedules_KilledWorkers(t *testing.T) {
 		killAll(t, w.Process.Pid, drivers[i])
 		begin(i + len(workers))
 	}
-	b.do(t, "fires_permit", 2*n) // tries that a worker's death undid count too
+	b.do(t, "fires_permit", 2*n) // tries that a worker's death rolled back count too
 	open := func() int { return n - tally[int](t, b, "schedules_won") + tally[int](t, b, "schedules_open") }
-	for left := open(); left > 0; left = open() { // however long all take: each until is for one of them
+	for left := open(); left > 0; left = open() { // until bounds one change, not the whole loop
 		until(t, "another one is over", func() bool { return open() < left })
 	}
 	if got := b.outcomes(t); got != fmt.Sprintf("fired %d", n) {
@@ -84,7 +84,7 @@ func TestSchedules_KilledWorkers(t *testing.T) {
 	b.checkFires(t)
 }
 
-// outcomes counts what became of the times of all schedules.
+// outcomes counts the fire times of all schedules by their outcome.
 func (b *bench) outcomes(t *testing.T) (text string) {
 	t.Helper()
 	rows, _ := b.desk.Query(t.Context(), chaosStatement("schedules_counts"))
@@ -100,7 +100,7 @@ func (b *bench) outcomes(t *testing.T) (text string) {
 	return strings.Join(list, ", ")
 }
 
-// fate is what became of a time of a schedule, or of several.
+// fate is the outcome of one or more fire times of a schedule.
 type fate struct {
 	outcome string
 	times   int
@@ -129,7 +129,7 @@ func TestSchedules_Outage(t *testing.T) {
 	b.worker(t, "w1")
 	b.worker(t, "w2")
 	b.driver(t, "w1")
-	for _, away := range []int{59, 61, 120} { // seconds; a time is late after 60
+	for _, away := range []int{59, 61, 120} { // seconds; a fire time is late after 60
 		first := tally[time.Time](t, b, "schedules_outage", "scheduled", away)
 		node.Crash(t)
 		if !time.Now().Before(first) {
@@ -144,7 +144,7 @@ func TestSchedules_Outage(t *testing.T) {
 	b.checkFires(t)
 }
 
-// checkOutage wants of the times of an outage what the table of docs/schedules.md says.
+// checkOutage expects for the fire times of an outage what the table of docs/schedules.md says.
 func (b *bench) checkOutage(t *testing.T, away int) {
 	t.Helper()
 	daily := b.fates(t, fmt.Sprintf("daily %d", away))

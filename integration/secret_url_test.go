@@ -10,15 +10,14 @@ import (
 	"testing"
 )
 
-// secretCall is a request to a URL that is a secret, or holds one.
+// secretCall is a request to a URL that is a secret, or contains one.
 type secretCall struct {
 	name, secret string
-	with         string // what a DAG says; "": that the secret is the URL
-	want         string // what becomes of the task, with its reason
+	with         string // the settings in the DAG; "": the secret is the URL
+	want         string // the end of the task, with its reason
 }
 
-// hook is a service whose addresses are secrets, and which tells them to everybody who asks. What the other host got is
-// in strange.
+// hook is a service with secret addresses. It returns them in every answer. Requests to the other host go to strange.
 func hook(t *testing.T) (url, tls string, strange chan http.Header) {
 	t.Helper()
 	strange = make(chan http.Header, 2)
@@ -94,7 +93,7 @@ func secretCalls(url, tls string) []secretCall {
 	}
 }
 
-// However a request ends whose URL is a secret: no row, no log and no error has the URL, or a piece of it.
+// Requests to secret URLs end in every way: no row, no log and no error contains the URL, or a piece of it.
 func TestSecretURL_IsNowhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -24,13 +24,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// patience is how long anything may take on a machine that others use too.
+// patience is how long a wait may take on a machine that others use too.
 const patience = 40 * time.Second
 
-// nightly plays the long counts: `make nightly`.
+// nightly makes tests repeat more: `make nightly`.
 var nightly = flag.Bool("nightly", false, "try often what is otherwise tried a few times")
 
-// times is how often a test tries something.
+// times returns how often a test tries something.
 func times(few, many int) int {
 	if *nightly {
 		return many
@@ -41,7 +41,7 @@ func times(few, many int) int {
 // program is the path of the oarlock under test.
 var program string
 
-// atOnce tests run side by side: most of what they do is wait.
+// atOnce is how many tests run side by side, since they mostly wait.
 const atOnce = "4"
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -74,16 +74,16 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// bench is a database of its own, and what uses it.
+// bench is a database of its own, with the processes that use it.
 type bench struct {
 	*queue.Store
 	db  *pgtest.DB
-	url string // for workers: a login with no role but theirs
+	url string // for workers: a login with only their role
 	dir string
 
-	another string    // an oarlock that it starts in place of the one under test
-	desk    *pgx.Conn // for questions of the test itself; nil: none yet
-	within  []string  // a command that starts the program somewhere else
+	another string    // an oarlock to start in place of the one under test
+	desk    *pgx.Conn // for queries of the test itself; nil: not connected yet
+	within  []string  // a command that starts the program in another place
 }
 
 func setup(t *testing.T) *bench {
@@ -95,7 +95,7 @@ func setup(t *testing.T) *bench {
 	return newBench(t, db, db.Login(t, "oarlock_worker"))
 }
 
-// setupOn is setup on a server of the test's own, which it may stop and kill.
+// setupOn is setup on a server of the test's own, which the test may stop and kill.
 func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node) {
 	t.Helper()
 	if testing.Short() {
@@ -121,10 +121,10 @@ func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
 	return b
 }
 
-// leftCgroup finds the cgroups in a lock file.
+// leftCgroup matches the cgroups in a lock file.
 var leftCgroup = regexp.MustCompile(`"cgroup":"([^"]+)"`)
 
-// removeCgroups removes what guards that were killed could not. One that is in use stays.
+// removeCgroups removes the cgroups that killed guards could not remove. A cgroup in use stays.
 func (b *bench) removeCgroups() {
 	locks, _ := filepath.Glob(filepath.Join(b.dir, "*", "worker-*.lock"))
 	for _, path := range locks {
@@ -138,7 +138,7 @@ func (b *bench) removeCgroups() {
 	}
 }
 
-// tell shows what went on in a test that failed.
+// tell prints what happened in a test that failed.
 func (b *bench) tell(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -163,11 +163,11 @@ func (b *bench) tell(t *testing.T) {
 	}
 }
 
-// check is for the end of a test, when its workers are gone.
+// check returns a function that checks the database at the end of a test, when its workers are gone.
 func (b *bench) check(t *testing.T) func() {
 	return func() {
 		ctx := context.WithoutCancel(t.Context())
-		conn, err := pgx.Connect(ctx, b.db.URL) // only now: the server may have been another since
+		conn, err := pgx.Connect(ctx, b.db.URL) // only now, because the test may have changed the server
 		if err != nil {
 			t.Errorf("check: %v", err)
 			return
@@ -177,7 +177,7 @@ func (b *bench) check(t *testing.T) func() {
 	}
 }
 
-// put applies a DAG; $DIR in it is the folder of the bench.
+// put applies a DAG. $DIR in it is the folder of the bench.
 func (b *bench) put(t *testing.T, source string) {
 	t.Helper()
 	source = strings.ReplaceAll(source, "$DIR", b.dir)
@@ -236,7 +236,7 @@ func (b *bench) shown(t *testing.T, run queue.RunID) string {
 	return text
 }
 
-// live are the names of the workers that are live.
+// live returns the names of the workers that are live.
 func (b *bench) live(t *testing.T) string {
 	t.Helper()
 	workers, err := b.Workers(t.Context())
@@ -255,7 +255,8 @@ func (b *bench) live(t *testing.T) string {
 // until waits for something to come true.
 var until = await.True
 
-// driver waits until a worker is live, in another life than the ones named, and returns its id and its driver process.
+// driver waits until a worker is live, under an id that is not among those in not. It returns this id and the process id
+// of its driver process.
 func (b *bench) driver(t *testing.T, name string, not ...string) (id string, pid int) {
 	t.Helper()
 	until(t, "worker "+name+" is live", func() bool {
@@ -274,7 +275,7 @@ func (b *bench) driver(t *testing.T, name string, not ...string) (id string, pid
 	return id, pid
 }
 
-// signal sends a signal to processes, which must be there.
+// signal sends a signal to processes, which must exist.
 func signal(t *testing.T, sig syscall.Signal, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -284,7 +285,7 @@ func signal(t *testing.T, sig syscall.Signal, pids ...int) {
 	}
 }
 
-// process is an oarlock that runs.
+// process is a running oarlock.
 type process struct {
 	*exec.Cmd
 	ended chan struct{}
@@ -300,7 +301,7 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 	}, settings...), "worker")
 }
 
-// start starts a command with settings, which are given by its environment; $NAME=value is a variable as it is.
+// start starts a command with settings, which its environment holds. $NAME=value sets a variable as it is.
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	words := append(append(slices.Clone(b.within), cmp.Or(b.another, program)), args...)
@@ -332,7 +333,7 @@ func (b *bench) start(t *testing.T, settings []string, args ...string) *process 
 	return p
 }
 
-// stop asks for the end, and insists.
+// stop ends the process, at first by a request.
 func (p *process) stop(t *testing.T) {
 	for range 3 {
 		_ = p.Process.Signal(syscall.SIGTERM)
@@ -345,7 +346,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// leave asks for the end once, and wants it in order.
+// leave asks for the end once, and expects an orderly one.
 func (p *process) leave(t *testing.T) {
 	t.Helper()
 	signal(t, syscall.SIGTERM, p.Process.Pid)
@@ -365,5 +366,5 @@ func (p *process) exit(t *testing.T) int {
 	return p.code
 }
 
-// saw tells whether a process said something.
+// saw reports whether a process has printed a text.
 func (p *process) saw(text string) bool { return strings.Contains(p.said.String(), text) }

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// longestHold is how long a writer keeps its transaction open after it asked for a run.
+// longestHold is how long at most a writer keeps its transaction open after it made a run.
 const longestHold = 300 * time.Millisecond
 
 // committed are runs by the moment at which their commit was acknowledged.
@@ -23,7 +23,7 @@ type committed struct {
 	runs map[queue.RunID]time.Time
 }
 
-// askAndHold asks for a run in a transaction of its own, and commits it once held returns.
+// askAndHold makes a run in a transaction of its own, and commits it once held returns.
 func (c *committed) askAndHold(ctx context.Context, conn *pgx.Conn, r queue.Request, held func()) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *committed) askAndHold(ctx context.Context, conn *pgx.Conn, r queue.Requ
 	return nil
 }
 
-// waits are how long the runs waited after their commits, sorted. Server and test read the same clock.
+// waits returns how long the runs waited after their commits, sorted. Server and test read the same clock.
 func (c *committed) waits(t *testing.T, b *bench) []time.Duration {
 	t.Helper()
 	var waits []time.Duration
@@ -66,7 +66,7 @@ func (c *committed) waits(t *testing.T, b *bench) []time.Duration {
 	return waits
 }
 
-// atOncePlease fails, where figures are judged, if one run in ten waited as long as if nobody had been told of it.
+// atOncePlease fails, if figures are judged, when one run in ten waited as long as a run of which no worker was notified.
 func atOncePlease(t *testing.T, waits []time.Duration) {
 	t.Helper()
 	if late := waits[len(waits)*9/10]; late >= queue.LookInterval/2 && judgesFigures() {
@@ -79,8 +79,8 @@ func holdAWhile() {
 	<-pause.C
 }
 
-// Runs that several writers ask for start at their commits, however long those are held: no cursor passes a transaction that is
-// open, whatever commits meanwhile. An older transaction beside them changes nothing.
+// Runs that several writers make start at their commits, however long the transactions are open. No cursor passes an open
+// transaction, whatever commits meanwhile. An older transaction beside them changes nothing.
 func TestShare_RunsStartAtTheirCommits(t *testing.T) {
 	t.Parallel()
 	for name, beside := range map[string]func(t *testing.T, b *bench){
@@ -111,7 +111,7 @@ func TestShare_RunsStartAtTheirCommits(t *testing.T) {
 				writers.Go(func() {
 					for i := range *shareTrials * 5 {
 						r := queue.Request{DAG: "quick"}
-						if i%5 == 4 { // of writers that want the same key all but one wait for its transaction
+						if i%5 == 4 { // if writers want the same key, all but one wait for its transaction
 							r.Key = fmt.Sprint("shared ", i, " ", writer/2)
 						}
 						if err := all.askAndHold(t.Context(), conn, r, holdAWhile); err != nil {
@@ -127,7 +127,8 @@ func TestShare_RunsStartAtTheirCommits(t *testing.T) {
 	}
 }
 
-// A worker that gets its room between a statement and its commit was not told of the run: the statement found nobody hungry.
+// A worker that gets a free slot between a statement and its commit is not notified of the run: the statement found no
+// hungry worker.
 func TestShare_AWorkerThatGetsRoomBeforeACommitFindsTheRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -142,7 +143,7 @@ func TestShare_AWorkerThatGetsRoomBeforeACommitFindsTheRun(t *testing.T) {
 		b.underWay(t, 1)
 		b.hungry(t, 0)
 		err := all.askAndHold(t.Context(), conn, queue.Request{DAG: "quick"}, func() {
-			b.end(t) // what is not committed counts nowhere
+			b.end(t) // uncommitted tasks count nowhere
 			b.hungry(t, 1)
 			holdAWhile()
 		})

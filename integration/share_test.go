@@ -12,13 +12,14 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// How work is shared: `make share` measures it and judges the figures, the other times this only shows that it happens.
+// How work is shared: `make share` measures it and judges the figures. All other runs of these tests only show that work
+// is shared.
 var shareTrials = flag.Int("share.trials", 1, "how often each way of sharing work is tried; figures are judged where it is more than once")
 
-// judgesFigures reports whether times are judged: on a machine that others use too they tell nothing.
+// judgesFigures reports whether times are judged. On a machine that others use too, they prove nothing.
 func judgesFigures() bool { return *shareTrials > 1 }
 
-// staying is a graph of one step that ends once the test lets it.
+// staying is a DAG of one step that ends once the test lets it.
 const staying = `
 name: held
 queue: four
@@ -26,7 +27,8 @@ steps:
   - {id: a, run: '. $DIR/lib; hold go'}
 `
 
-// tally is the only value of a statement about all runs. It keeps its connection, since tests ask again and again.
+// tally returns the only value of a statement about all runs. It keeps its connection, since tests use it again and
+// again.
 func tally[T any](t *testing.T, b *bench, name string, args ...any) T {
 	t.Helper()
 	if b.desk == nil {
@@ -39,7 +41,7 @@ func tally[T any](t *testing.T, b *bench, name string, args ...any) T {
 	return value
 }
 
-// underWay waits until so many tasks run at the same time.
+// underWay waits until n tasks run at the same time.
 func (b *bench) underWay(t *testing.T, n int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d tasks under way", n), func() bool {
@@ -47,7 +49,7 @@ func (b *bench) underWay(t *testing.T, n int) {
 	})
 }
 
-// longestWait is the longest that a run waited for its first task to start, in the trial that began after run.
+// longestWait returns the longest time that a run waited for its first task to start, in the trial that began after run.
 func (b *bench) longestWait(t *testing.T, after queue.RunID) time.Duration {
 	t.Helper()
 	seconds := tally[float64](t, b, "share_longest", after)
@@ -71,7 +73,7 @@ func (b *bench) end(t *testing.T) {
 	}
 }
 
-// fleet starts a worker for each number of slots, and waits until they are hungry.
+// fleet starts a worker for each number of slots, and waits until all are hungry.
 func (b *bench) fleet(t *testing.T, slots ...int) {
 	t.Helper()
 	for i, n := range slots {
@@ -155,8 +157,8 @@ func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
 	}
 }
 
-// Runs whose first step is short and whose second is long are all begun by the worker that is alone. One that joins gets what
-// waits for slots there.
+// A single worker begins all runs with a short first step and a long second one. A worker that joins gets the runs that
+// wait for slots on the first.
 func TestShare_BegunRunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	t.Parallel()
 	for trial := range *shareTrials {
@@ -181,7 +183,7 @@ steps:
 	}
 }
 
-// A run of a high priority gets the next slot that ends, whatever waits for slots on the only worker there is.
+// A run of a high priority gets the next slot that ends, whatever waits for slots on the only worker.
 func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

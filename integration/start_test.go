@@ -20,7 +20,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// docs/start.md is typed from its first command to its last, on a server that has nothing of Oarlock.
+// docs/start.md is typed from its first command to its last, on a server without anything of Oarlock.
 func TestStart_PageIsTypedInOrder(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -60,8 +60,8 @@ func TestStart_PageIsTypedInOrder(t *testing.T) {
 	}
 }
 
-// cloned is a folder that has what the page finds in a clone. The server that `oarlock run` starts is another user's where the test is
-// root's, and must get through it.
+// cloned returns a folder with the files that the page finds in a clone. If the test is root's, `oarlock run` starts the
+// server as another user, which must be able to enter the folder.
 func cloned(t *testing.T) (folder string) {
 	t.Helper()
 	folder, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-start-")
@@ -84,7 +84,8 @@ func cloned(t *testing.T) (folder string) {
 	return folder
 }
 
-// Every DAG of docs/cookbook.md can be registered, those with a text below them print it, and the rest of the page is typed in order.
+// Every DAG of docs/cookbook.md can be registered, and prints the text below it if there is one. The rest of the page is
+// typed in order.
 func TestCookbook_RecipesWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,8 +126,8 @@ func TestCookbook_RecipesWork(t *testing.T) {
 	}
 }
 
-// cron does twice what the line of a crontab says, as two hosts with the same line would, and wants one run of it, which the login of the
-// line's file asked for.
+// cron runs the line of a crontab twice, as two hosts with the same line would. It expects a single run, which the login
+// of the line's file submitted.
 func (r *runbook) cron(t *testing.T, submitter string) {
 	t.Helper()
 	login, err := url.Parse(submitter)
@@ -146,7 +147,7 @@ func (r *runbook) cron(t *testing.T, submitter string) {
 	}
 }
 
-// tidy types the script that removes old folders, and wants it to remove one whose run is over and no other.
+// tidy types the script that removes old folders. The script must remove the folder of a run that is over, and no other.
 func (r *runbook) tidy(t *testing.T) {
 	t.Helper()
 	script := r.next(t, "sh")
@@ -178,8 +179,8 @@ func (r *runbook) tidy(t *testing.T) {
 	}
 }
 
-// blind types the script where it cannot see all runs that are open: by other logins, without a database, and with a list that one run
-// fills. The script must end with an error each time. The caller looks that no folder is gone.
+// blind types the script where it cannot see all open runs: with other logins, without a database, and with a list that
+// one run fills. Each time the script must end with an error. The caller checks that no folder is gone.
 func (r *runbook) blind(t *testing.T, script string) {
 	t.Helper()
 	for who, address := range map[string]string{
@@ -198,7 +199,7 @@ func (r *runbook) blind(t *testing.T, script string) {
 	}
 }
 
-// insertAs runs the statement of a page by a login, and wants the newest run, which it makes, to succeed in the queue that it names.
+// insertAs runs the statement of a page with a login. The newest run must come from it and succeed in the named queue.
 func (b *bench) insertAs(t *testing.T, login, statement string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), login)

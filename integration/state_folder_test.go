@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// state is the folder that workers of a bench keep, unless they are given another.
+// state returns the folder that workers of a bench keep, unless they have a setting for another.
 func (b *bench) state() string { return filepath.Join(b.dir, "state") }
 
 func copyFolder(t *testing.T, from, to string) {
@@ -19,7 +19,7 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// undisturbed wants a run that began in beginTicking to end in its first drive.
+// undisturbed expects a run that began in beginTicking to end in its first drive.
 func (b *bench) undisturbed(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.write(t, "go", "")
@@ -58,7 +58,7 @@ func TestStateFolder_ACopyReplacesNobodyWhoLives(t *testing.T) {
 	}
 }
 
-// Without its folder a worker goes on, and nobody takes it for dead.
+// A worker without its state folder goes on, and no other worker takes it for dead.
 func TestStateFolder_ThatIsLostReplacesNobodyWhoLives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,7 +70,7 @@ func TestStateFolder_ThatIsLostReplacesNobodyWhoLives(t *testing.T) {
 	}
 	next := b.enqueue(t, "ticking", nil) // its attempts need work folders
 	b.untilSeen(t, next, "tick b#1")
-	b.worker(t, "w1") // another lock, so it does not wait
+	b.worker(t, "w1") // the lock is a new file, so this worker does not wait
 	b.driver(t, "w1", id)
 	for _, run := range append(runs, next) {
 		b.undisturbed(t, run)

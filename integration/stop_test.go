@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// handsOn is a graph whose first step lives until the test says otherwise, and then some: it does not listen to TERM.
+// handsOn is a DAG with a first step that lives until the test lets it end, and a second step that ignores TERM.
 const handsOn = `
 name: handson
 steps:
@@ -25,7 +25,7 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start'}
 `
 
-// quits are the ways to tell a worker to stop.
+// quits are the ways to stop a worker.
 var quits = map[string]func(t *testing.T, b *bench, w *process){
 	"SIGTERM": func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGTERM, w.Process.Pid) },
 	"SIGINT":  func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGINT, w.Process.Pid) },
@@ -72,7 +72,7 @@ func TestStop_HandsOnOnceRunningTasksEnded(t *testing.T) {
 	}
 }
 
-// beginHandsOn has w1 run b of a run, with a worker beside it.
+// beginHandsOn makes w1 run b of a run, with a second worker beside it.
 func (b *bench) beginHandsOn(t *testing.T, settings ...string) (*process, queue.RunID) {
 	t.Helper()
 	b.put(t, handsOn)
@@ -85,7 +85,7 @@ func (b *bench) beginHandsOn(t *testing.T, settings ...string) (*process, queue.
 	return w, run
 }
 
-// endHandsOn wants the run to go on after b was asked, and then made, to end.
+// endHandsOn expects the run to go on after b was first asked and then forced to end.
 func (b *bench) endHandsOn(t *testing.T, w *process, run queue.RunID) {
 	t.Helper()
 	if code := w.exit(t); code != 0 {
@@ -117,7 +117,7 @@ func TestStop_EndsTasksThatTakeTooLong(t *testing.T) {
 	b.once(t, run, "term b#1")
 }
 
-// The grace of a step may be longer than anything the worker has in mind.
+// The grace of a step may be longer than every limit of the worker.
 func TestStop_LeavesTasksTheirGrace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

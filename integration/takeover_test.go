@@ -14,11 +14,11 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// How long it takes until others go on (P13): `make takeover` measures it. That they do go on is shown by tests of their own: of
+// `make takeover` measures how long it takes until other workers go on (P13). Other tests show that they do go on: after
 // kills, stops, outages, cut networks, and a failover in the runbook.
 var takeoverTrials = flag.Int("takeover.trials", 0, "how often each takeover is measured")
 
-// setupTakeover is setup for what `make takeover` alone looks at.
+// setupTakeover is setup for the tests of `make takeover`, which skip otherwise.
 func setupTakeover(t *testing.T) *bench {
 	t.Helper()
 	onlyMeasured(t)
@@ -36,7 +36,7 @@ const takeoverTTL = 3 * time.Second
 
 var takeoverSettings = []string{"lease_ttl=3s"}
 
-// relay is a graph whose first step ends once the test lets it, and whose second follows.
+// relay is a DAG with a first step that ends once the test lets it, and a second step that follows.
 const relay = `
 name: relay
 params: [{name: n, type: integer, required: true}]
@@ -45,7 +45,7 @@ steps:
   - {id: b, depends: [a], run: '. $DIR/lib; see start'}
 `
 
-// relayed has a run whose first step runs.
+// relayed makes a run and waits until its first step runs.
 func (b *bench) relayed(t *testing.T, n int) queue.RunID {
 	t.Helper()
 	b.put(t, relay)
@@ -68,7 +68,7 @@ func (b *bench) done(t *testing.T, run queue.RunID) {
 	b.checkEpochs(t)
 }
 
-// measure tries something, and wants the median to stay below a bound that no machine is too busy for.
+// measure repeats a trial, and fails if the median is above a bound that even a busy machine meets.
 func measure(t *testing.T, what string, bound time.Duration, try func(n int) time.Duration) {
 	t.Helper()
 	var all []time.Duration
@@ -154,7 +154,7 @@ func TestTakeover_AfterLossOfGuardAndDriverProcess(t *testing.T) {
 		killAll(t, w.Process.Pid, pid)
 		b.untilSeen(t, run, "start a#2")
 		took := time.Since(began)
-		for _, orphan := range carriers(id) { // as documented: nobody is left to end it
+		for _, orphan := range carriers(id) { // as documented: no guard is left to end them
 			_ = syscall.Kill(orphan, syscall.SIGKILL)
 		}
 		b.letGo(t, n)
@@ -165,7 +165,7 @@ func TestTakeover_AfterLossOfGuardAndDriverProcess(t *testing.T) {
 	})
 }
 
-// The task that runs meanwhile notices nothing.
+// The running task notices nothing.
 func TestTakeover_AfterAPostgresRestart(t *testing.T) {
 	onlyMeasured(t)
 	b, node := setupOn(t, nil)
@@ -185,7 +185,7 @@ func TestTakeover_AfterAPostgresRestart(t *testing.T) {
 	})
 }
 
-// No task that has ended runs again when the standby is waited for.
+// With a synchronous standby no ended task runs again.
 func TestTakeover_AfterPromotionOfAStandby(t *testing.T) {
 	onlyMeasured(t)
 	measurePromotion(t, "synchronous standby promoted: from its first write until the next step starts", "sync", nil, func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration {
@@ -203,8 +203,8 @@ func TestTakeover_AfterPromotionOfAStandby(t *testing.T) {
 	})
 }
 
-// Of a standby that is not waited for the last commits are lost, and with them that a task had ended: it runs again, once.
-// No other test shows that, so it is always tried.
+// A promoted asynchronous standby lacks the last commits, and with them the end of a task: the task runs again, once. No
+// other test shows that, so this part is always tried.
 func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) {
 	if *takeoverTrials == 0 {
 		t.Parallel()
@@ -225,14 +225,14 @@ func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) 
 			t.Errorf("got %s, want %s", got, want)
 		}
 		b.once(t, run, "start a#1", "start a#2")
-		if starts := b.seen(t, run, "start b"); starts != 2 { // the one that was lost, and the one that counts
+		if starts := b.seen(t, run, "start b"); starts != 2 { // the lost one, and the one that counts
 			t.Errorf("b started %d times, want twice", starts)
 		}
 		return took
 	})
 }
 
-// measurePromotion has a run whose first step runs, and a standby that is to take the place of its server.
+// measurePromotion makes a run and waits until its first step runs. try then replaces the server by its standby.
 func measurePromotion(t *testing.T, what, state string, settings []string, try func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration) {
 	t.Helper()
 	if testing.Short() {
@@ -251,7 +251,7 @@ func measurePromotion(t *testing.T, what, state string, settings []string, try f
 			return err == nil && follows
 		})
 		var took time.Duration
-		t.Run(fmt.Sprint("trial ", n), func(t *testing.T) { // what it leaves is looked at while its servers are there
+		t.Run(fmt.Sprint("trial ", n), func(t *testing.T) { // its data is checked while its servers exist
 			both := eitherOf(t, primary, standby)
 			b := newBench(t, &pgtest.DB{URL: both}, both)
 			w := b.worker(t, "w", settings...)
@@ -263,7 +263,7 @@ func measurePromotion(t *testing.T, what, state string, settings []string, try f
 	})
 }
 
-// eitherOf leads to whichever of two servers takes writes.
+// eitherOf returns a URL that leads to the one of two servers that takes writes.
 func eitherOf(t *testing.T, one, other *pgcluster.Node) string {
 	t.Helper()
 	u, err := url.Parse(one.URL())

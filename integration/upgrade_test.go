@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// nextProgram builds the program after this one: it knows one more migration, which keeps this one at work.
+// nextProgram builds the program after this one. It knows one more migration, which leaves this program able to work.
 func nextProgram(t *testing.T) string {
 	t.Helper()
 	folder, err := filepath.Abs("../migrations")
@@ -56,7 +56,7 @@ func nextProgram(t *testing.T) string {
 	return path
 }
 
-// load asks for runs until it is stopped, as an application does.
+// load enqueues runs until it is stopped, like an application.
 type load struct {
 	stop context.CancelFunc
 	runs chan []queue.RunID
@@ -116,7 +116,7 @@ func TestUpgrade_WithoutAStop(t *testing.T) {
 	began := time.Now()
 	book.console(t)
 	until(t, "the old workers go on with the new schema", func() bool { return b.ended(t) >= 30 })
-	b.oarlock(t, "list") // a command of the old program goes on as well
+	b.oarlock(t, "list") // a command of the old program works, too
 	for _, name := range []string{"w1", "w2", "w3"} {
 		id, _ := b.driver(t, name)
 		if name == "w1" {
@@ -145,7 +145,8 @@ func TestUpgrade_WithoutAStop(t *testing.T) {
 	}
 }
 
-// A worker of an older program meets a DAG that a newer one has applied, with a key that it does not know: the run waits for others.
+// A worker of an older program finds a DAG that a newer program applied, with a key that it does not know: the run waits
+// for other workers.
 func TestUpgrade_ANewerDAGWaitsForANewerWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,11 +15,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The witness is a file outside the database in which tasks write down that they live. Its lines are in the order in which
+// The witness is a file outside the database in which tasks write that they live. Its lines are in the order in which
 // they were written, each by one write to a file open for appending.
 
-// library is what tasks of these tests source. Whatever holds a task is bounded, should nobody end it. The corpus are
-// processes that are hard to find again: sessions of their own, orphans of orphans, closed streams, ignored signals.
+// library is the shell code that tasks of these tests source. Each wait in it has a limit, in case the test does not end
+// it. The corpus are processes that are hard to find again: sessions of their own, orphans of orphans, closed streams,
+// ignored signals.
 const library = `
 see() { read -r up _ </proc/uptime; echo "$1 $OARLOCK_RUN_ID $OARLOCK_STEP $OARLOCK_ATTEMPT $OARLOCK_FENCE $up" >>$DIR/witness; }
 hold() { n=0; while [ ! -e "$DIR/$1" ]; do see tick; sleep 0.03 || :; n=$((n+1)); [ $n -lt 3000 ] || exit 99; done; }
@@ -33,7 +34,7 @@ corpus() {
 
 // sight is a line of the witness.
 type sight struct {
-	What    string // start, tick, end, or what a test wants to know
+	What    string // start, tick, end, or another word of a test
 	Run     queue.RunID
 	Step    string
 	Attempt int
@@ -67,7 +68,7 @@ func (b *bench) sights(t *testing.T) (all []sight) {
 	}
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // being written
+			break // the line is being written
 		}
 		var s sight
 		var up float64
@@ -80,7 +81,7 @@ func (b *bench) sights(t *testing.T) (all []sight) {
 	return all
 }
 
-// seen counts the sights that fit: "start b#2" is a start of the second attempt of b, "start b" that of any.
+// seen counts the sights that fit: "start b#2" matches starts of the second attempt of b, "start b" starts of any.
 func (b *bench) seen(t *testing.T, run queue.RunID, what string) (n int) {
 	t.Helper()
 	for _, s := range b.sights(t) {
@@ -108,7 +109,7 @@ func (b *bench) once(t *testing.T, run queue.RunID, each ...string) {
 	}
 }
 
-// checkEpochs wants the last sign of life of each epoch of a run before the first of the next one.
+// checkEpochs expects the last sign of life of each epoch of a run before the first sign of the next epoch.
 func (b *bench) checkEpochs(t *testing.T) {
 	t.Helper()
 	last := map[queue.RunID]sight{}
@@ -136,8 +137,8 @@ func (b *bench) attempts(t *testing.T, run queue.RunID, step string) (all []stri
 	return all
 }
 
-// log is the stored log of an attempt: what it wrote, and the word of its final marker. It fails the test where a number
-// is missing.
+// log returns the stored log of an attempt: what it wrote, and the word of its final marker. It fails the test if a chunk
+// number is missing.
 func (b *bench) log(t *testing.T, run queue.RunID, step string, attempt int) (text, end string) {
 	t.Helper()
 	q := queue.LogQuery{Run: run, Step: step, Attempt: attempt}
@@ -163,7 +164,8 @@ func (b *bench) log(t *testing.T, run queue.RunID, step string, attempt int) (te
 	}
 }
 
-// carriers are the processes that carry a worker's id, but for zombies, which have no environment any more.
+// carriers returns the processes with a worker's id in their environment. Zombies have no environment, so they are not
+// among them.
 func carriers(worker string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	mark := []byte("OARLOCK_WORKER_ID=" + worker + "\x00")
@@ -180,7 +182,7 @@ func carriers(worker string) (pids []int) {
 	return pids
 }
 
-// children are the processes whose parent is another one, zombies too.
+// children returns the child processes of a process, zombies included.
 func children(parent int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	mark := fmt.Appendf(nil, "\nPPid:\t%d\n", parent)
@@ -194,11 +196,11 @@ func children(parent int) (pids []int) {
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids) // the folder lists 10377 before 9926, and a guard's oldest child is its driver process
+	slices.Sort(pids) // the folder lists 10377 before 9926; the oldest child of a guard is its driver process
 	return pids
 }
 
-// figures reports what was measured.
+// figures logs the measured times and returns their median.
 func figures(t *testing.T, what string, all []time.Duration) (median time.Duration) {
 	t.Helper()
 	slices.Sort(all)

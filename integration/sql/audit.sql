@@ -1,5 +1,5 @@
--- What a fault run adds to its database: a trail of what happens to runs and tasks, a table that tasks write to. Sent as one, when
--- nobody else is there yet.
+-- What a fault run adds to its database: a trail of the changes of runs and tasks, and a table that tasks write to. Sent as one
+-- script, before any other session uses the database.
 CREATE SCHEMA chaos;
 GRANT USAGE ON SCHEMA chaos TO PUBLIC;
 
@@ -22,11 +22,11 @@ CREATE TABLE chaos.audit (
     epoch       int NOT NULL,
     run_epoch   int NOT NULL,
     claim       uuid,
-    asked       bool NOT NULL DEFAULT false, -- its inbox moved
+    asked       bool NOT NULL DEFAULT false, -- the inbox of the run moved
     slotless    uuid -- the worker that gave it back, if its next task waits for a slot
 );
 
--- Numbers are drawn while the row is locked, so those of one row are in the order of its changes.
+-- A number is drawn while the row is locked, so the numbers of one row are in the order of its changes.
 CREATE FUNCTION chaos.note_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO chaos.audit (run_id, was, became, generation, epoch, run_epoch, claim, asked, slotless)
@@ -57,7 +57,7 @@ CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.tasks FOR EACH ROW
           OR OLD.finished_at IS NOT NULL AND OLD IS DISTINCT FROM NEW)
     EXECUTE FUNCTION chaos.note_task();
 
--- What is only ever added to, and what nobody prunes during a seed.
+-- Notes deletions, and changes of rows that are only added. Nothing prunes these tables during a seed.
 CREATE TABLE chaos.tampered (what text NOT NULL, run_id bigint NOT NULL);
 CREATE FUNCTION chaos.note_tampering() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Purpose: retries the last run of up to $1 lanes, as an application may in a transaction that it keeps open, whatever it sets there
+-- Purpose: retries the last run of up to $1 lanes, as an application may in a transaction that it keeps open, even if it changes a setting of ours there
 -- Index: none: a few rows
 -- Locks: those runs
 WITH settings AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Purpose: fire times that were not decided exactly once, by the schedule's timing: of what fired, with exactly one run, and no other
+-- Purpose: fire times that the schedule's timing has and that were not decided exactly once, and fired times without exactly one run
 -- Index: none
 -- Locks: none
 WITH RECURSIVE times AS (

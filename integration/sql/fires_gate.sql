@@ -1,4 +1,4 @@
--- A gate before each fire: whoever makes the run of a fire time waits in the middle of that, until as many tries are permitted.
+-- A gate before each fire: a session that makes the run of a fire time waits in the middle of it, until that many tries are permitted.
 CREATE SCHEMA gate;
 CREATE SEQUENCE gate.tries;
 CREATE TABLE gate.permitted (tries bigint NOT NULL);

@@ -1,2 +1,2 @@
--- Purpose: a worker may not read what is asked of its runs
+-- Purpose: forbids workers to read the requests to their runs
 REVOKE SELECT ON oarlock.controls FROM oarlock_worker;

@@ -1,4 +1,4 @@
--- Purpose: a login may have no more connections than these, and its present ones end once that holds
+-- Purpose: limits the connections of a login, and ends its present ones once the limit is in force
 BEGIN;
 ALTER ROLE "{login}" CONNECTION LIMIT {limit};
 COMMIT;

@@ -1,4 +1,4 @@
--- Purpose: queues that more runs of are claimed than may be
+-- Purpose: queues with more claimed runs than their limit
 -- Index: runs_worker
 -- Locks: none
 SELECT q.name, q.max_running, count(*)

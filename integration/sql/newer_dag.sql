@@ -1,2 +1,2 @@
--- A program of a newer version has applied the DAGs that are there, with a key that this one does not know.
+-- Adds a key that this program does not know to all DAGs, as if a newer program had applied them.
 UPDATE oarlock.dag_versions SET spec = jsonb_set(spec, '{steps,0,new_key}', '"x"')

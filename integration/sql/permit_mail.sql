@@ -1,2 +1,2 @@
--- Purpose: the end of forbid_mail
+-- Purpose: undoes forbid_mail
 GRANT SELECT ON oarlock.controls TO oarlock_worker;

@@ -1,4 +1,4 @@
--- What a seed may have left: run 1 asked for run 2, and logged two pieces in its second attempt.
+-- A valid state after a seed: run 1 asked for run 2, and logged two chunks in its second attempt.
 UPDATE oarlock.runs SET parent_run = 1, parent_step = 0, parent_item = '', parent_alt = 0 WHERE run_id = 2;
 INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq) VALUES (1, 0, 'waiting', 1, 1, 0, 1), (1, 1, 'running', 2, 1, 0, 2);
 INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state) VALUES (1, 1, '', 0, 1, 1, 'failed');

@@ -1,4 +1,4 @@
--- Purpose: fire times that were decided twice or never, and runs of a schedule that were unfinished beside each other though its policy lets none be
+-- Purpose: fire times that were decided twice or never, and runs of a schedule that were unfinished at the same time although its policy forbids that
 -- Index: none
 -- Locks: none
 WITH decided AS (

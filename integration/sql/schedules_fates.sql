@@ -1,4 +1,4 @@
--- Purpose: what became of the times of a schedule, and how many seconds after them
+-- Purpose: outcomes of the fire times of a schedule, and how many seconds after the times
 -- Index: schedules_name, fires_pkey
 -- Locks: none
 SELECT f.outcome, f.count, extract(epoch FROM f.decided_at - f.logical_at)::float8

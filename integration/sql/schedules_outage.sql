@@ -1,4 +1,4 @@
--- Purpose: schedules whose first time comes in three seconds, and whose last within an outage of so many; returns the first time
+-- Purpose: schedules with a first time in three seconds and a last time within an outage of so many seconds; returns the first time
 -- Index: schedules_name
 -- Locks: none that others wait for
 SELECT max(p.next_at)

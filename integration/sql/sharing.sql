@@ -1,6 +1,6 @@
--- Purpose: a moment of the sharing of work: workers, and runs that want nothing but a slot. Runs behind a limit or a pause are left out, and so are
---          those of which something is under way or waits for a time. A run that a worker holds is there only if all of its like may be among the
---          tasks that this worker says wait for slots
+-- Purpose: a moment of the sharing of work: workers, and runs that need only a slot to go on. It leaves out runs behind a limit or a pause, and
+--          runs with a task under way or a timer. It has the idle runs that a worker holds only if the worker reports at least as many tasks
+--          that wait for slots
 -- Index: none: a few rows
 -- Locks: none
 WITH session AS (

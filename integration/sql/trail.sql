@@ -1,4 +1,4 @@
--- Purpose: the trail, with names of tasks, in order. A run that a worker hands on because it stops, or was cut off, wants a slot: its story says so
+-- Purpose: the trail, with names of tasks, in order. A run that its worker hands on because the worker stops, or was cut off, also looks as if it waited for a slot: only its events show why
 -- Index: audit_pkey; events_run
 -- Locks: none
 SELECT a.tx, a.at, a.run_id, coalesce(s.name || coalesce('~' || nullif(a.alt, 0), '') || coalesce('/' || nullif(a.item, ''), ''), '') AS task,

@@ -30,7 +30,7 @@ const (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	runtime.GOMAXPROCS(1) // goroutines that run at the same moment of the bubble's clock then take turns in the same order each time
+	runtime.GOMAXPROCS(1) // so that goroutines of one moment always take turns in the same order
 	os.Exit(m.Run())
 }
 
