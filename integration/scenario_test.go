@@ -27,22 +27,22 @@ import (
 // $DIR a folder of the scenario's own and $SERVER an HTTP server. Its file want is the expected output, and its file do
 // the commands, one a line; without it there is one run of dag.yaml. Other files are in $DIR.
 //
-//	run [file] [{request}] [by role]   ask for a run; commands from here on are about it
-//	rerun [--latest] [{params}] ask for a new run of the run; commands from here on are about it
+//	run [file] [{request}] [by role]   enqueue a run; commands from here on are about it
+//	rerun [--latest] [{params}] enqueue a new run of the run; commands from here on are about it
 //	put FILE                    apply $DIR/FILE as the next version of the DAG
 //	when TASK=STATE…: command   once all of these tasks are in these states; run=STATE is the run's, epoch=N its claim's
 //	cancel|pause|resume|approve|reject|mark|retry [task] [arguments] [by role]
-//	release NAME                let those go on who read the FIFO $DIR/NAME
+//	release NAME                let the tasks go on that read the FIFO $DIR/NAME
 //	enter NAME                  commands from here on are about the newest run of another DAG
 //	reason TEXT                 once the run gives this reason
-//	worker NAME=VALUE…          start a worker for the queue $DAG, whose label is own=$DAG
-//	leave                       have that worker end in order
-//	free                        once nobody has a claim to the run
-//	deadline TASK               tell that its next attempt is due when it was due before, which is in $DIR/deadline
-//	touch FILE | present FILE   make an empty file in $DIR; once there is one
-//	gone FILE | alive FILE      once no process has the number in $DIR/FILE; one has it
+//	worker NAME=VALUE…          start a worker for the queue $DAG, with the label own=$DAG
+//	leave                       stop that worker in order
+//	free                        once no worker has a claim to the run
+//	deadline TASK               store in $DIR/deadline when its next attempt is due; later print by how much this moved
+//	touch FILE | present FILE   make an empty file in $DIR; wait until it exists
+//	gone FILE | alive FILE      once the process with the number in $DIR/FILE is gone; check that it lives
 //	said TASK TEXT              once the log of a task has a text
-//	show | log TASK[#attempt] | attempts | cat FILE    tell
+//	show | log TASK[#attempt] | attempts | cat FILE    print it
 //
 // At the end the test awaits the run and shows it.
 type scenario struct {
@@ -338,7 +338,7 @@ func (s *scenario) rerun(t *testing.T, args string) {
 	}
 }
 
-// deadline prints whether the next attempt of a task is due at the same time as before.
+// deadline stores when the next attempt of a task is due. Later calls print by how much this moved.
 func (s *scenario) deadline(t *testing.T, name string) {
 	t.Helper()
 	tasks := s.tasks(t)

@@ -1,4 +1,5 @@
-// Package browser tests the pages of Oarlock in a real Chromium: what a person sees, clicks and types, with JavaScript and
-// without, on a wide screen, a phone and paper. The scripts, and the runner that judges them, are in tools/browser; the tests
-// here make a world for them, serve it, and want every script to pass. They skip where the machine has no browser.
+// Package browser tests Oarlock's pages in a real Chromium: what a user sees, clicks and types, with JavaScript and
+// without, on a wide screen, a phone and paper. The scripts, and the runner that judges them, are in tools/browser. The
+// tests here make a world for the scripts, serve it, and expect every script to pass. They skip if the machine has no
+// browser.
 package browser

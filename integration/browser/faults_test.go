@@ -15,7 +15,7 @@ const plantedPage = `<!DOCTYPE html>
 <body><main><h1>Planted</h1><p>Nothing is wrong.</p>%s<p><a id="on" href="/wide">Go on</a></p></main></body></html>
 `
 
-// Styles by page; all pages have the one that is sound.
+// Styles by page. All pages have the sound style, too.
 var plantedStyles = map[string]string{
 	"sound": ":root { color-scheme: light dark } body { color: light-dark(#111, #eee); background: light-dark(#fff, #111) }" +
 		" a { color: light-dark(#0b5f7d, #6cc7e3) }",
@@ -29,7 +29,7 @@ var plantedStyles = map[string]string{
 const faultyParts = `<img src="/dot.svg"><p id="a">One</p><p id="a">Two</p><p style="margin: 0">Three</p>
 <p><img src="/dot.svg" alt="" onload="alert(1)"></p><script>alert(2)</script><p><img src="http://127.0.0.1:1/x.png" alt=""></p>`
 
-// complaints are what the runner is to say of complains.mjs.
+// complaints are what the runner must report about complains.mjs.
 var complaints = []string{
 	"500 from", "CSP: script-src-attr", "CSP: script-src-elem", "CSP: style-src-attr", "request to http://127.0.0.1:1/x.png",
 	"(no-dup-id)", "(no-inline-style)", "(wcag/h37)", "axe, 1560 px, light: image-alt", "axe, 390 px, light: image-alt",
@@ -37,7 +37,7 @@ var complaints = []string{
 	"console: oh no", "dialog: hello", "page error: oops", "console: said aside",
 }
 
-// A runner that overlooks a fault would let all pages pass: each kind is planted once.
+// A runner that overlooks a fault would let all pages pass, so each kind of fault is planted once.
 func TestRunner_NoticesFaults(t *testing.T) {
 	t.Parallel()
 	if !*nightly {

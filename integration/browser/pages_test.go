@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/web"
 )
 
-// basePath is where the pages are served: a link that forgets it leads out of them.
+// basePath is the path of the pages, so that a link without it leads out of them.
 const basePath = "/x/y"
 
 var (
@@ -18,11 +18,11 @@ var (
 	pictures = flag.Bool("pictures", false, "only draw the pictures of docs/pictures that show pages")
 )
 
-// byDay are scripts about what only a browser shows: streams, keys, logs that grow, pages without scripts, and one page of each kind
-// by the rules of accessibility.
+// byDay are scripts about things that only a browser shows: streams, keys, growing logs, pages without scripts, and one
+// page of each kind for the accessibility rules.
 var byDay = strings.Fields("act approvals bulk dags hostile items live-away live-log live-takeover log run run-keys run-plain runs signin")
 
-// What people do with the pages, each way to do it a script of tools/browser.
+// TestPages runs one script of tools/browser for each way in which users work with the pages.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	needBrowser(t)
@@ -58,7 +58,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// hostileName is a part of names; not of those that pictures show.
+// hostileName returns a hostile part for names, "" when pictures are made of the pages.
 func hostileName() string {
 	if *pictures {
 		return ""

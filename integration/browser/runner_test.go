@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	browserEnv = "OARLOCK_TEST_BROWSER" // what tools/ensure-browser prints: where it names a program, nothing here skips
+	browserEnv = "OARLOCK_TEST_BROWSER" // the output of tools/ensure-browser; if it is set, no test here skips
 	toolFolder = "../../tools/browser"
 	modules    = "../../.cache/browser/node_modules/playwright-core"
 )
 
-// verdict is what the runner says of one script.
+// verdict is the runner's result for one script.
 type verdict struct {
 	Name string
 	OK   bool
 	Ms   int    // from an empty context until it was closed
-	Why  string // a line for each thing that was wrong
+	Why  string // one line for each fault
 }
 
-// needBrowser skips a test where a browser, Node, or what tools/browser pins is missing.
+// needBrowser skips a test if a browser, Node, or a package of tools/browser is missing.
 func needBrowser(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -57,8 +57,9 @@ func isProgram(name string) bool {
 	return err == nil
 }
 
-// runScripts runs the scripts of a folder, or those of tools/browser where it is "", against the pages at base, and yields each
-// verdict as it comes. They learn of the world as JSON. With OARLOCK_TEST_SHOTS=FOLDER they leave pictures there.
+// runScripts runs the scripts of a folder, or those of tools/browser if folder is "", against the pages at base, and
+// yields each verdict as it comes. The scripts get the world as JSON. With OARLOCK_TEST_SHOTS=FOLDER they leave pictures
+// there.
 func runScripts(t *testing.T, base, folder string, world any, names ...string) iter.Seq[verdict] {
 	return func(yield func(verdict) bool) {
 		t.Helper()

@@ -20,15 +20,16 @@ import (
 	"github.com/oarlock-dev/oarlock/web/signin"
 )
 
-// site serves the pages as `oarlock web` does, and counts streams. A second server, which browsers do not see, takes it down.
+// site serves the pages as `oarlock web` does, and counts streams. A second server, which browsers do not see, can stop
+// it.
 type site struct {
 	handler http.Handler
-	address string       // the same after it was down
+	address string       // stays the same after a stop
 	streams atomic.Int64 // open now
-	stop    func() error // nil while it is down
+	stop    func() error // nil while it is stopped
 }
 
-// serve brings the pages up until the test ends, and returns where they are.
+// serve serves the pages until the test ends, and returns the site.
 func serve(t *testing.T, handler http.Handler) *site {
 	t.Helper()
 	s := &site{handler: handler, address: "127.0.0.1:0"}
@@ -43,7 +44,8 @@ func serve(t *testing.T, handler http.Handler) *site {
 	return s
 }
 
-// control returns the address of a server that does by request what scripts cannot: /up, /down, /streams, and the actions.
+// control returns the address of a server that does by request what scripts cannot: /up, /down, /streams, and the
+// actions.
 func (s *site) control(t *testing.T, actions map[string]func() error) string {
 	t.Helper()
 	actions["up"] = func() error { return s.up(context.WithoutCancel(t.Context())) }
@@ -97,7 +99,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const signedPath = basePath + "/signed"
 
-// signedSite has the same pages for a person who signs in, and operates.
+// signedSite returns the same pages for a person that signs in and has the role of an operator.
 func signedSite(t *testing.T, store *queue.Store, person, word string) http.Handler {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(word), bcrypt.MinCost)
@@ -124,7 +126,7 @@ func signedSite(t *testing.T, store *queue.Store, person, word string) http.Hand
 	return people
 }
 
-// besides has the site answer below its path, and the pages everywhere else.
+// besides serves signed below its path, and pages everywhere else.
 func besides(pages, signed http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, signedPath+"/") {

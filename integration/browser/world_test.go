@@ -26,8 +26,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/exec"
 )
 
-// hostileJSON are texts that would run, load, or break out of something if a page took them for more than text. An element
-// that one of them makes has the attribute data-xss.
+// hostileJSON holds texts that would run, load, or break out of something if a page took them for more than text. An
+// element that one of them makes has the attribute data-xss.
 //
 //go:embed testdata/hostile.json
 var hostileJSON []byte
@@ -39,26 +39,26 @@ const (
 	worldDay   = "2026-11-22"
 )
 
-// world is what scripts of tools/browser find in the database.
+// world is what the scripts of tools/browser find in the database.
 type world struct {
-	Nightly   queue.RunID // running: rollup failed, 20 exports ended and 4 go on, confirm waits for approval
+	Nightly   queue.RunID // rollup failed, 20 exports ended and 4 go on, confirm waits for approval
 	Succeeded queue.RunID
-	Queued    queue.RunID // no worker has the labels it wants
+	Queued    queue.RunID // no worker has the labels it needs
 	Waiting   queue.RunID
 	Paused    queue.RunID
 	Canceled  queue.RunID
-	Decided   queue.RunID // waits as Waiting does, for the script that decides it
+	Decided   queue.RunID // waits like Waiting, for the script that decides it
 	Scheduled queue.RunID
 	Many      queue.RunID // a foreach of 1,000 items
-	Hostile   queue.RunID // each text of hostile.json in each place that takes texts
+	Hostile   queue.RunID // has each text of hostile.json in each place that takes texts
 	Texts     []string    // of hostile.json
-	All       bool        // scripts look at every part of a page
+	All       bool        // scripts check every part of a page
 	States    map[string]queue.RunID
-	Feeds     []feedRun // each for one script
-	Control   string    // where scripts ask for what is in site.control
-	Pictures  string    // the folder that pictures go to
-	Person    string    // who may sign in below /signed
-	Word      string    // by what password
+	Feeds     []feedRun // one for each script that needs one
+	Control   string    // address of site.control
+	Pictures  string    // the folder for pictures
+	Person    string    // the name of the user below /signed
+	Word      string    // the password of that user
 }
 
 // feedRun is a run that goes on, and writes what a script writes to its pipe.
@@ -74,7 +74,7 @@ type town struct {
 	live func() // ends the worker of feeds
 }
 
-// populate makes the world, and returns once it stands still.
+// populate makes the world, and returns once nothing in it moves.
 func populate(t *testing.T) (*town, world) {
 	t.Helper()
 	db := pgtest.New(t)
@@ -132,7 +132,7 @@ func populate(t *testing.T) (*town, world) {
 	return s, w
 }
 
-// enqueueHostile makes a run out of hostile texts, and rejects what it asks with one of them.
+// enqueueHostile makes a run out of hostile texts, and rejects its approval with one of them.
 func (s *town) enqueueHostile(t *testing.T, texts []string) queue.RunID {
 	t.Helper()
 	const first = `"><img src=x onerror="alert(1)" data-xss>`
@@ -146,7 +146,7 @@ func (s *town) enqueueHostile(t *testing.T, texts []string) queue.RunID {
 	return run
 }
 
-// gate is a pipe that nobody writes to: what reads from it waits, and costs nothing.
+// gate returns a pipe without a writer: a task that reads from it waits, at no cost.
 func gate(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gate")
@@ -156,7 +156,7 @@ func gate(t *testing.T) string {
 	return path
 }
 
-// heldGate is a gate that stays open when a writer has gone.
+// heldGate returns a gate that stays open when a writer has gone.
 func heldGate(t *testing.T) string {
 	t.Helper()
 	path := gate(t)
@@ -176,7 +176,7 @@ func days(n int) []string {
 	return list
 }
 
-// putAll puts the DAGs of testdata.
+// putAll applies the DAGs of testdata.
 func (s *town) putAll(t *testing.T) {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.yaml")
@@ -199,7 +199,7 @@ func (s *town) putAll(t *testing.T) {
 	}
 }
 
-// swap ends the worker of feeds, if there is one, and starts another, which takes their runs over.
+// swap ends the worker of feeds, if there is one, and starts another, which takes over its runs.
 func (s *town) swap(t *testing.T) (err error) {
 	if s.live != nil {
 		s.live()
@@ -208,7 +208,7 @@ func (s *town) swap(t *testing.T) (err error) {
 	return err
 }
 
-// start starts a worker, whose name is hostile too, until the test ends or its end is asked for.
+// start starts a worker with a hostile name. The worker ends with the test, or when end is called.
 func (s *town) start(t *testing.T, labels map[string]string) (end func(), err error) {
 	rig, err := embed.New(embed.Config{
 		Database: queue.Config{URL: s.url}, Name: "worker-b" + hostileName(), Slots: worldSlots, Commands: &exec.Config{}, Folder: t.TempDir(),
@@ -238,7 +238,7 @@ func (s *town) start(t *testing.T, labels map[string]string) (end func(), err er
 	return end, nil
 }
 
-// told is what a step is to say: a text, or several.
+// told returns the text, or texts, that a step must write.
 func told(task *worker.Task) string {
 	if text, one := task.Resolved.With["text"].(string); one {
 		return text
@@ -280,7 +280,7 @@ func (s *town) awaitState(t *testing.T, run queue.RunID, state string) {
 	t.Fatalf("run %d is %s, not %s", run, now, state)
 }
 
-// awaitTasks waits until a run has this many tasks of a step in a state; the step of a foreach itself is one.
+// awaitTasks waits until a run has this many tasks of a step in a state. A foreach step itself counts as one.
 func (s *town) awaitTasks(t *testing.T, run queue.RunID, want map[string]int) {
 	t.Helper()
 	await.True(t, fmt.Sprint(want), func() bool {

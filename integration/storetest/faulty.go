@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Client returns a Client whose calls fail as planned.
+// Client returns a Client with calls that fail as planned.
 func (f *Faults) Client(c Client) Client { return &faultyClient{f, c} }
 
 type faultyClient struct {

@@ -1,4 +1,4 @@
-// Package weight loads the pages of Oarlock over a database as large as one comes to be, and follows them with many viewers. It
-// says what each page costs, and fails where that is more than docs/scale.md promises. Its tests are for a machine that does
-// nothing else: they skip unless -nightly is given. The Makefile has them as the target weight.
+// Package weight loads Oarlock's pages over a database that is as large as one ever gets, and follows them with many
+// viewers. It measures the cost of each page, and fails where the cost exceeds the promise of docs/scale.md. Its tests
+// need an idle machine: they skip unless -nightly is given. The Makefile's target for them is weight.
 package weight

@@ -23,14 +23,14 @@ const (
 	maxStatements = 4
 	maxElements   = 6_000
 	maxPageTime   = 100 * time.Millisecond
-	maxJumpTime   = 150 * time.Millisecond // to a line of a log
-	maxDrawTime   = 150 * time.Millisecond // of a timeline with 100,000 tasks in it
+	maxJumpTime   = 150 * time.Millisecond // of a jump to a line of a log
+	maxDrawTime   = 150 * time.Millisecond // of drawing a timeline with 100,000 tasks
 	maxSearchTime = 2500 * time.Millisecond
 	searchRounds  = 5
-	searchPieces  = 100 // statements of a search, which looks through 64 MB
+	searchPieces  = 100 // statements of a search, which reads 64 MB
 )
 
-// reader loads pages as a login of role oarlock_read sees them.
+// reader loads pages as a login with the role oarlock_read sees them.
 type reader struct {
 	handler http.Handler
 	sent    *pgtest.Statements
@@ -51,10 +51,10 @@ func (b *testBundle) reader(t *testing.T) *reader {
 	return r
 }
 
-// load is a page that was loaded once.
+// load is the result of loading a page once.
 type load struct {
 	body string
-	sent []string // statements
+	sent []string // statements sent
 	took time.Duration
 }
 
@@ -75,15 +75,15 @@ func (r *reader) load(t *testing.T, path string) load {
 	return l
 }
 
-// pageCase is a page, and what it may cost where that is not what all may.
+// pageCase is a page, with its bounds where they differ from those of all pages.
 type pageCase struct {
 	path       string
 	statements int           // at most; 0: maxStatements
-	time       time.Duration // at most, of 19 in 20; 0: maxPageTime
-	rounds     int           // 0: as many as the flag says
+	time       time.Duration // at most, for 19 in 20 loads; 0: maxPageTime
+	rounds     int           // how many loads; 0: as many as the flag sets
 }
 
-// drawTime is what a page of the large run may take: the timeline is its first view.
+// drawTime returns how long a page of the large run may take. The timeline is its first view.
 func drawTime(path string) time.Duration {
 	if strings.Contains(path, "view=") {
 		return maxPageTime
@@ -107,14 +107,14 @@ func (b *testBundle) pageCases(s seeds) []pageCase {
 	for _, path := range []string{"/steps/scan", "/steps/resize", "/steps/resize?item=part-1", "/steps/resize/log?item=part-1"} {
 		cases = append(cases, pageCase{path: run + path})
 	}
-	// the run failed: how others of its DAG ended is one statement more
+	// for a failed run one more statement reads how other runs of its DAG ended
 	for _, path := range []string{
 		"?step=scan", "?step=scan&tab=outputs", "?step=scan&tab=definition", "?step=resize", "?step=resize&item=part-1&tab=attempts",
 		"?view=graph", "?view=graph&step=resize&item=part-1", "?view=tasks", "?view=tasks&step=resize", "?view=tasks&state=failed",
 	} {
 		cases = append(cases, pageCase{path: run + path, statements: maxStatements + 1, time: drawTime(path)})
 	}
-	// in the panel stands an item, by itself the first that failed, that no list on the page has
+	// the panel shows an item, by default the first failed one, that no list of the page contains
 	for _, path := range []string{
 		"", "?idle=1", "?zoom=resize", "?step=resize&item=part-1", "?view=tasks&state=running", "?view=tasks&find=nothing", "?view=events",
 		"?view=events&step=resize&item=part-1", "?view=params",
@@ -144,7 +144,7 @@ func (b *testBundle) pagesAreLight(t *testing.T, s seeds) {
 	t.Logf("%8s %8s %8s  %10s %8s %6s", "p50", "p95", "max", "statements", "elements", "KiB")
 	for _, c := range b.pageCases(s) {
 		c.statements, c.time, c.rounds = cmp.Or(c.statements, maxStatements), cmp.Or(c.time, maxPageTime), cmp.Or(c.rounds, *rounds)
-		r.load(t, c.path) // the version of a DAG is read once
+		r.load(t, c.path) // the version of a DAG is read only once
 		m := r.measure(t, c)
 		t.Logf("%8.1f %8.1f %8.1f  %10d %8d %6d  %s", milliseconds(m.median), milliseconds(m.p95), milliseconds(m.longest), m.statements, m.elements, m.bytes>>10, c.path)
 		if m.statements > c.statements || m.p95 > c.time || m.elements > maxElements {
@@ -154,12 +154,12 @@ func (b *testBundle) pagesAreLight(t *testing.T, s seeds) {
 	}
 }
 
-// cost is what a page costs that was loaded again and again.
+// cost is the cost of a page over many loads.
 type cost struct {
 	median, p95, longest time.Duration
-	statements           int // the median: what the frame of all pages shows is read once in two seconds, by one of them
+	statements           int // the median, because only one load in two seconds reads the frame of all pages
 	elements, bytes      int
-	sent                 []string // statements of the last time
+	sent                 []string // statements of the last load
 }
 
 func (r *reader) measure(t *testing.T, c pageCase) cost {
@@ -183,7 +183,7 @@ func (r *reader) measure(t *testing.T, c pageCase) cost {
 	}
 }
 
-const hopeless = 5 // a page that takes so many times what it may is not loaded again
+const hopeless = 5 // a page that takes this many times its bound is not loaded again
 
 var elementText = regexp.MustCompile(`<[a-zA-Z]`)
 

@@ -12,19 +12,19 @@ const (
 	dagCount   = 200
 	queueCount = 10
 	asked      = 60    // approvals that wait
-	fireCount  = 1_000 // of each schedule
-	chunkLines = 600   // of 100 bytes each: a chunk of the long log is nearly as large as one may be
+	fireCount  = 1_000 // fire times of each schedule
+	chunkLines = 600   // lines of 100 bytes in a chunk of the long log, which is then nearly of the maximum size
 	chunkBytes = 100 * chunkLines
 )
 
-// seeds are what pages show of the database.
+// seeds are the objects that pages show.
 type seeds struct {
-	large  queue.RunID // a foreach with taskCount items, of each hundred one failed, one goes on, one has not begun
-	middle queue.RunID // in the middle of all runs
-	lines  int64       // of the log of step scan of the large run
+	large  queue.RunID // a foreach with taskCount items; of each hundred, one failed, one runs, one has not begun
+	middle queue.RunID // a run in the middle of the list
+	lines  int64       // lines in the log of step scan of the large run
 }
 
-// seed fills the database, and analyzes it.
+// seed fills the database and analyzes it.
 func (b *testBundle) seed(t *testing.T) seeds {
 	t.Helper()
 	for i := range dagCount {
@@ -48,9 +48,10 @@ func (b *testBundle) timed(t *testing.T, what string, fill func()) {
 	t.Logf("%s: %v", what, time.Since(begun).Round(time.Millisecond))
 }
 
-// fillRuns makes runs of all DAGs, one a second until now, and returns one from the middle. The newest hundredth has not ended: half of
-// these is queued, the others are about to run a year later, run, wait or are paused. Of the rest, one in 50 failed, and one in 200 was canceled.
-// Half of all have label team, and one of them the label rare.
+// fillRuns makes runs of all DAGs, one a second until now, and returns one from the middle. The newest hundredth of the
+// runs has not ended: half of these are queued, and the others are scheduled for a year later, run, wait or are paused.
+// Of the rest, one in 50 failed, and one in 200 was canceled. Half of all runs have label team, and one of them the label
+// rare.
 func (b *testBundle) fillRuns(t *testing.T) (middle queue.RunID) {
 	t.Helper()
 	b.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, reason, params, labels, run_at, ready_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id,
@@ -92,7 +93,7 @@ steps:
   - {id: notify, run: "true", depends: [resize]}
 `
 
-// fillRun makes a run that failed.
+// fillRun makes a failed run with so many items.
 func (b *testBundle) fillRun(t *testing.T, items int) queue.RunID {
 	t.Helper()
 	run := b.enqueue(t, "large")
@@ -117,7 +118,8 @@ func (b *testBundle) fillRun(t *testing.T, items int) queue.RunID {
 	return run
 }
 
-// fillLog gives step scan a log, and the first item a short one. Each line has its number and text that does not compress.
+// fillLog gives step scan a long log, and the first item a short one. Each line has its number and text that does not
+// compress.
 func (b *testBundle) fillLog(t *testing.T, run queue.RunID) (lines int64) {
 	t.Helper()
 	chunks := *logMiB << 20 / chunkBytes

@@ -28,7 +28,7 @@ var (
 	watchTime = flag.Duration("watch", 30*time.Second, "how long streams are watched")
 )
 
-// patience bounds what a process takes to come up or to end.
+// patience bounds how long a process takes to start or to end.
 const patience = time.Minute
 
 // testBundle is a server of its own, which counts statements by login, and the program under test.
@@ -93,7 +93,7 @@ func (b *testBundle) enqueue(t *testing.T, dag string) queue.RunID {
 	return run
 }
 
-// start starts a command of the program as a login, and returns its process and what it says.
+// start runs a command of the program as a login, and returns its process id and its output.
 func (b *testBundle) start(t *testing.T, url string, args ...string) (int, *await.Buffer) {
 	t.Helper()
 	said := &await.Buffer{}
@@ -104,7 +104,7 @@ func (b *testBundle) start(t *testing.T, url string, args ...string) (int, *awai
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for range 3 { // it is not to wait for what goes on
+		for range 3 { // so that it ends at once, whatever it is doing
 			_ = p.Process.Signal(syscall.SIGTERM)
 		}
 		kill := time.AfterFunc(patience, func() { _ = p.Process.Kill() })
@@ -116,7 +116,7 @@ func (b *testBundle) start(t *testing.T, url string, args ...string) (int, *awai
 	return p.Process.Pid, said
 }
 
-// calls is how often a login has sent a statement so far; "": all statements.
+// calls returns how often a login has sent a statement so far; "": all statements.
 func (b *testBundle) calls(t *testing.T, login, statement string) (n int) {
 	t.Helper()
 	const counted = `SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements

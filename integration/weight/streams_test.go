@@ -19,18 +19,18 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What looks on, and the bounds of what it costs: docs/scale.md promises them.
+// The streams, and the bounds of their cost: docs/scale.md promises these.
 const (
-	runStreams   = 500 // of one run: half of its page, half of the log of a step
+	runStreams   = 500 // of one run: half of them of its page, half of the log of a step
 	listFilters  = 20
 	listStreams  = 5    // of each filter
-	maxShare     = 0.30 // of a processor, by the process that serves
+	maxShare     = 0.30 // of a processor, for the process that serves
 	maxListReads = 0.5  // statements a second, of each filter
-	moreByWorker = 0.2  // a worker may send so many more than with one stream of each page, because its own pace differs
-	clockTicks   = 100  // a second, in /proc/PID/stat on every Linux that Go knows
+	moreByWorker = 0.2  // extra statements a second of a worker beside many streams: its own pace differs
+	clockTicks   = 100  // a second, in /proc/PID/stat on every Linux that Go supports
 )
 
-// steadyDAG goes on for as long as a test looks on: a step writes five lines a second, and two items a second begin and end.
+// steadyDAG runs as long as the test watches: a step writes five lines a second, and two items a second begin and end.
 const steadyDAG = `
 name: steady
 queue: steady
@@ -39,10 +39,10 @@ steps:
   - {id: walk, foreach: {items: [%s], max_concurrent: 2}, run: "sleep 1"}
 `
 
-// watch is what a time of looking on costs.
+// watch is the cost of a period of watching.
 type watch struct {
-	byPages, byLists, byWorker float64 // statements a second; those of lists are among those of pages
-	share                      float64 // of a processor, of the process that serves
+	byPages, byLists, byWorker float64 // statements a second; byPages includes byLists
+	share                      float64 // of a processor, for the process that serves
 	residentKiB                int     // of that process, at the end
 	received                   int64   // bytes
 }
@@ -88,14 +88,15 @@ func (b *testBundle) streamsAreLight(t *testing.T) {
 	}
 	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := b.store.Await(within, run); err != nil { // else the worker would wait for it
+	if _, err := b.store.Await(within, run); err != nil { // else the worker would wait for the run
 		t.Error(err)
 	}
 }
 
 var addressText = regexp.MustCompile(`page +(http://\S+)/`)
 
-// watch opens streams of two pages of a run, and of lists, waits until each has brought something, and measures for a while.
+// watch opens streams of two pages of a run, and of lists. It waits until each has brought something, and then measures
+// for a while.
 func (b *testBundle) watch(t *testing.T, served int, address string, run queue.RunID, ofEach, ofLists int) watch {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -112,7 +113,7 @@ func (b *testBundle) watch(t *testing.T, served int, address string, run queue.R
 		}
 	}
 	await.True(t, "each stream brought something", func() bool { return v.begun.Load() == int64(2*ofEach+listFilters*ofLists) })
-	if ofLists > 0 { // a read that took long at the beginning, when all of them read, puts off the next one
+	if ofLists > 0 { // a read that took long at the start, when all streams read, delays the next one
 		lists := b.calls(t, "pages", "queue/list_looked")
 		await.True(t, "lists are read again", func() bool { return b.calls(t, "pages", "queue/list_looked") >= lists+3*listFilters })
 	}
@@ -137,7 +138,7 @@ func (b *testBundle) watch(t *testing.T, served int, address string, run queue.R
 	return w
 }
 
-// listFilter is the filter of a list: of a DAG and a state, a DAG, a DAG and a label, or a time.
+// listFilter returns a filter of a list: a DAG and a state, a DAG, a DAG and a label, or a time.
 func listFilter(i int) string {
 	forms := []string{"dag=dag-%d&state=failed", "dag=dag-%d", "dag=dag-%d&label=team%%3Dteam-1", "since=%dh"}
 	return fmt.Sprintf(forms[i%len(forms)], i+1)
@@ -184,7 +185,7 @@ func (v *viewers) read(from io.Reader) {
 	}
 }
 
-// processorTime is how long a process has kept processors busy.
+// processorTime returns how much processor time a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -194,7 +195,7 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	ticks := 0
-	for _, field := range fields[11:13] { // in its own code, and in the kernel
+	for _, field := range fields[11:13] { // in user mode, and in the kernel
 		n, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +207,7 @@ func processorTime(t *testing.T, pid int) time.Duration {
 
 var residentText = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// resident is how much memory a process holds, in KiB.
+// resident returns how much memory a process holds, in KiB.
 func resident(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

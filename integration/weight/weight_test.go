@@ -2,7 +2,7 @@ package weight
 
 import "testing"
 
-// One database serves both: to fill it takes longer than to measure.
+// One database serves both tests, because filling it takes longer than measuring.
 func TestWeight(t *testing.T) {
 	b := setup(t)
 	s := b.seed(t)

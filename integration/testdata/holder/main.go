@@ -1,5 +1,5 @@
-// Command holder embeds a worker whose action `hold` blocks until standard input ends. Once $HOLD of them do, it says how
-// much memory it takes.
+// Command holder embeds a worker with the action `hold`, which blocks until standard input ends. Once $HOLD tasks are
+// blocked, it prints how much memory it uses.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run() error {
 	return w.Run(context.Background())
 }
 
-// resident is what the kernel says of this process, in KiB, now and at most.
+// resident returns the resident memory of this process by the kernel, in KiB, now and at most.
 func resident() string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
