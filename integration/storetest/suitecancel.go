@@ -38,7 +38,7 @@ func cancelReleased(s *setup) {
 	}
 }
 
-// cancels cancels a run that no worker holds, and expects the run to end at once.
+// cancels sends a cancel to a run that no worker holds, and expects the run to end at once.
 func (s *setup) cancels(id queue.RunID) {
 	s.Helper()
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" || answer.DecidedAt.IsZero() {
