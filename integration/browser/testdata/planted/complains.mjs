@@ -1,4 +1,4 @@
-// Each of these is to be reported, and none keeps the others from being so.
+// The runner must report each of these faults, and none may hide the others.
 export default async ({ open, axe, page }) => {
 	await open('/fails', 500)
 	await open('/faulty')

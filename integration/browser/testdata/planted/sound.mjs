@@ -1,4 +1,4 @@
-// Nothing is wrong here but what each helper is to refuse.
+// This script is sound: every fault in it is one that a helper must refuse.
 export default async ({ open, axe, each, noSidewaysScroll, tabTo, clicks, press, until, page, expect }) => {
 	await open('/missing', 404)
 	await expect.rejects(open('/missing'), /the status of \/missing is 404/)
