@@ -1,9 +1,9 @@
 // Runs scripts against pages in the system's own Chromium, one after the other:
 //   node run.mjs --base URL [--world JSON] [--json] [NAME…]
-// A script is scripts/NAME.mjs. Its default export gets the helpers below. One with `export const options` has a context with
-// these of its own; the others share a page, whose cookies and storage are empty when a script begins.
+// A script is scripts/NAME.mjs. Its default export gets the helpers below. A script with `export const options` gets a context of
+// its own with these options. The others share a page, with empty cookies and storage when a script begins.
 // A script fails on what it asserts, and on any page error, console error, violation of the CSP, dialog, request that leaves
-// the base, and on HTML that html-validate refuses. One line a script; --json prints these as objects.
+// the base, and on HTML that html-validate refuses. The output is one line a script; --json prints these as objects.
 //
 // Environment: OARLOCK_TEST_BROWSER is the program, OARLOCK_TEST_SHOTS a folder for pictures. What package.json pins is in
 // .cache/browser, where tools/ensure-browser installs it. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
@@ -30,7 +30,7 @@ const { chromium } = require('playwright-core')
 const { HtmlValidate, StaticConfigLoader } = require('html-validate')
 const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
-const patience = () => 5000 * Math.max(1, loadavg()[0] / availableParallelism()) // ms for one step of a script: more where others keep the machine busy
+const patience = () => 5000 * Math.max(1, loadavg()[0] / availableParallelism()) // ms for one step of a script: more on a busy machine
 const viewport = { width: 1560, height: 900 }
 const lookAgain = 50 // ms
 const schemes = ['light', 'dark']
@@ -42,10 +42,10 @@ const validator = new HtmlValidate(new StaticConfigLoader({
 	extends: ['html-validate:recommended'],
 	rules: {
 		'doctype-style': 'off', // both cases are HTML
-		'no-trailing-whitespace': 'off', // templates leave it, readers never see it
+		'no-trailing-whitespace': 'off', // templates leave it, and users never see it
 		'no-implicit-button-type': 'off', // in a form, a button without a type submits it, which is meant
 		'form-dup-name': 'off', // a list is narrowed to several states by fields of one name
-		'long-title': 'off', // it has names that people give
+		'long-title': 'off', // it contains names that users chose
 		'wcag/h32': 'off', // a form of one search field is sent by Enter, and by the key that phones show for it
 	},
 }))
@@ -64,7 +64,7 @@ function findChromium() {
 	throw new Error('no Chromium: on Debian, apt-get install chromium')
 }
 
-// Bench is what one script works with: a page, and what must not happen there.
+// Bench is the page of one script, with the helpers for it and the faults that the page showed.
 class Bench {
 	base = flags.base.replace(/\/$/, '')
 	world = JSON.parse(flags.world)
@@ -75,7 +75,7 @@ class Bench {
 	constructor(context, page, name) {
 		Object.assign(this, { context, page, name, patience: patience() })
 		for (const [key, value] of Object.entries(Object.getOwnPropertyDescriptors(Bench.prototype))) {
-			if (key !== 'constructor') this[key] = value.value.bind(this) // so that scripts may take them apart
+			if (key !== 'constructor') this[key] = value.value.bind(this) // so that scripts may destructure the helpers
 		}
 		page.setDefaultTimeout(this.patience)
 	}
@@ -84,16 +84,16 @@ class Bench {
 		if (!this.allowed.some((pattern) => pattern.test(what))) this.wrong.push(what)
 	}
 
-	// allow says which complaints this script is about.
+	// allow lists the complaints that this script causes on purpose.
 	allow(pattern) { this.allowed.push(pattern) }
 
-	// open goes to a path below the base, wants one of these answers (200), and judges the HTML that the server sent, once a path.
+	// open goes to a path below the base, expects one of these answers (200), and checks the HTML that the server sent, once a path.
 	async open(path, ...statuses) {
 		if (statuses.length === 0) statuses.push(200)
 		for (const status of statuses.filter((s) => s >= 400)) this.allow(new RegExp(`^console: Failed to load resource.* ${status} `))
 		const response = await this.page.goto(this.base + path, { waitUntil: 'load' })
 		assert.ok(statuses.includes(response.status()), `the status of ${path} is ${response.status()}`)
-		assert.ok(await this.page.locator('h1').first().isVisible(), `the heading of ${path} does not show`) // axe finds no fault with a page that is hidden
+		assert.ok(await this.page.locator('h1').first().isVisible(), `the heading of ${path} does not show`) // axe finds no fault in a hidden page
 		if (judged.has(path)) return response
 		judged.add(path)
 		const report = await validator.validateString(await response.text(), path)
@@ -117,9 +117,9 @@ class Bench {
 		await this.page.setViewportSize(before)
 	}
 
-	// axe wants a page, or the part of it that selector finds, that everybody can use, in both schemes and at both widths, without
-	// sideways scroll. Contrast is the dearest of its rules: it is judged once a scheme, on the wide screen, which shows all. Of
-	// a part the phone is asked only what depends on the width.
+	// axe expects a page, or the part of it that selector finds, to be accessible in both schemes and at both widths, without sideways
+	// scroll. Contrast is the most expensive rule, so it is checked once a scheme, on the wide screen, which shows everything. For a
+	// part, the narrow screen checks only the rules that depend on the width.
 	async axe(selector = 'html') {
 		await this.page.evaluate(axeSource)
 		await this.each(async (where, width, scheme) => {
@@ -144,7 +144,7 @@ class Bench {
 		assert.ok(over <= 0, `${this.page.url()} scrolls sideways by ${over} px ${where}`)
 	}
 
-	// noScrollingTabs wants strips of tabs to scroll sideways at most.
+	// noScrollingTabs expects strips of tabs to scroll sideways only.
 	async noScrollingTabs(where = '') {
 		const over = await this.page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('.tabs')].map((strip) => strip.scrollHeight - strip.clientHeight)))
 		assert.ok(over <= 0, `${this.page.url()} has tabs that scroll up and down by ${over} px ${where}`)
@@ -184,12 +184,12 @@ class Bench {
 		}
 	}
 
-	// until waits for a function of the page to be true.
+	// until waits until a function in the page returns true.
 	async until(what, holds, argument) {
 		await this.page.waitForFunction(holds, argument).catch((error) => assert.fail(`${what}: ${error.message}`))
 	}
 
-	// control asks the server that is not part of the pages, if the world has one, to do something.
+	// control sends a request to the control server, if the world has one. The server is not part of the pages.
 	async control(what) {
 		const response = await fetch(`${this.world.Control}/${what}`)
 		const text = await response.text()
@@ -197,7 +197,7 @@ class Bench {
 		return text
 	}
 
-	// eventually waits for something outside of the page to be true.
+	// eventually waits until a function outside of the page returns true.
 	async eventually(what, holds) {
 		const end = performance.now() + this.patience
 		while (!(await holds())) {
@@ -214,10 +214,10 @@ class Bench {
 	}
 }
 
-let bench // of the script that runs
-const judged = new Set() // paths whose HTML was looked at
+let bench // of the running script
+const judged = new Set() // paths with HTML that was checked
 
-// newContext is where pages are, and tells the bench what must not happen there.
+// newContext makes a context for pages, and reports faults in it to the bench.
 async function newContext(browser, options) {
 	const context = await browser.newContext({ viewport, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...options })
 	await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)))
@@ -226,16 +226,16 @@ async function newContext(browser, options) {
 	context.on('console', (m) => m.type() === 'error' && bench.complain(`console: ${m.text()}`))
 	context.on('dialog', (dialog) => {
 		bench.complain(`dialog: ${dialog.message()}`)
-		dialog.dismiss().catch(() => {}) // it may have gone with its page
+		dialog.dismiss().catch(() => {}) // the dialog may have gone with its page
 	})
 	context.on('request', (r) => r.url().startsWith(bench.base + '/') || r.url().startsWith('data:') || bench.complain(`request to ${r.url()}`))
 	context.on('response', (r) => r.status() >= 500 && bench.complain(`${r.status()} from ${r.url()}`))
 	return context
 }
 
-// empty leaves nothing of a script to the next one.
+// empty removes everything that a script left in the page.
 async function empty(page) {
-	await page.evaluate(() => localStorage.clear()).catch(() => {}) // it is at no page of ours
+	await page.evaluate(() => localStorage.clear()).catch(() => {}) // the page may not be one of ours
 	await page.context().clearCookies()
 	for (const other of page.context().pages()) if (other !== page) await other.close()
 	await page.goto('about:blank')
@@ -254,7 +254,7 @@ async function runScript(browser, shared, folder, name) {
 		bench.wrong.unshift(error.message)
 		await bench.shot('failed').catch(() => {})
 	}
-	await page.evaluate(() => 0).catch(() => {}) // what the page said before this is here before the answer
+	await page.evaluate(() => 0).catch(() => {}) // everything that the page reported before arrives before this answer
 	await (script.options ? page.context().close() : empty(page))
 	return { name, ok: bench.wrong.length === 0, ms: Math.round(performance.now() - began), why: [...new Set(bench.wrong)].join('\n') }
 }

@@ -1,5 +1,5 @@
-// A run is steered from its page: what waits is approved with what it asks, and the page says what became of it by itself;
-// a run that ended is run again after the page that lists which steps.
+// A run is steered from its page. An approval is given with the inputs that it asks for, and the page shows the outcome without a
+// reload. A run that ended is retried after a page that lists the steps to run again.
 export default async ({ open, axe, page, until, world, expect }) => {
 	const run = world.Decided
 	await open(`/runs/${run}?step=approve`)

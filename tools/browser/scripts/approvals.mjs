@@ -1,4 +1,4 @@
-// Who is asked to approve sees what is asked, and what to type.
+// The page of an approval shows the question, and what to type.
 export default async ({ open, axe, page, world, expect }) => {
 	await open('/approvals')
 	await axe()

@@ -1,4 +1,4 @@
-// Several runs at once, without a mouse: two are chosen, the page between says which, and each says what became of it.
+// Several runs at once, without a mouse: two are chosen, a page in between lists them, and each shows its outcome.
 export default async ({ open, axe, page, press, until, expect }) => {
 	await open('/runs?state=succeeded')
 	const rows = await page.locator('[data-row]').evaluateAll((list) => list.map((e) => e.id))

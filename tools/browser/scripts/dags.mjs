@@ -1,4 +1,4 @@
-// From the list of DAGs to what one says: its newest runs, the definition of a step by its card, and a version's source.
+// From the list of DAGs to the page of one DAG: its newest runs, the definition of a step by its card, and a version's source.
 export default async ({ open, axe, page, until, noSidewaysScroll }) => {
 	await open('/dags')
 	await axe()

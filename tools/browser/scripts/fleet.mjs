@@ -1,4 +1,4 @@
-// Everybody can read the pages of queues and workers; a queue is paused and resumed by a button.
+// The pages of queues and workers are accessible, and a button pauses and resumes a queue.
 export default async ({ open, axe, page, expect }) => {
 	for (const path of ['/workers', '/queues', '/queues/default']) {
 		await open(path)

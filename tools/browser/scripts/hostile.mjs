@@ -1,4 +1,4 @@
-// Texts that would run, load or break out of something are shown as texts. What they would do fails any script; an element
+// Texts that would run, load or break out of something are shown as texts. Their effects would fail any script; an element
 // that one of them makes has the attribute data-xss.
 export default async ({ open, page, world, expect, noSidewaysScroll }) => {
 	const [tag, , title] = world.Texts.map(encodeURIComponent)

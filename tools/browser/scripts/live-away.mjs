@@ -1,4 +1,4 @@
-// A page says that its server has gone, keeps what it had, and goes on by itself when the server is back.
+// A page shows that its server is down, keeps its content, and goes on without a reload when the server is back.
 import { appendFileSync } from 'node:fs'
 
 export default async ({ open, page, world, until, control, allow, expect }) => {

@@ -1,4 +1,4 @@
-// Pause holds the page still and its stream closed, and so does a tab that nobody sees.
+// Pause keeps the page unchanged and its stream closed. A hidden tab does the same.
 import { appendFileSync } from 'node:fs'
 
 export default async ({ open, page, clicks, world, until, eventually, control, expect }) => {

@@ -1,4 +1,4 @@
-// Lines of a log have addresses, are found and marked, and are as they were written.
+// Lines of a log have addresses, can be found and are marked, and have their original text.
 export default async ({ open, page, world, until, expect }) => {
 	const log = `/runs/${world.Nightly}/steps/extract/log`
 	const marked = () => page.locator('#log li.here').evaluateAll((all) => all.map((li) => li.id))

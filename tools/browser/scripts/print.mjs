@@ -1,4 +1,4 @@
-// On paper there is what the page says, and nothing to click on.
+// A printed page has the text of the page, and no buttons.
 export default async ({ open, page, shot, expect }) => {
 	await open('/runs')
 	await page.emulateMedia({ media: 'print' })

@@ -1,4 +1,4 @@
-// Texts that would run, load or break out of something are whole, and texts, on every page of the run that is made of them.
+// Texts that would run, load or break out of something appear complete, as texts, on every page of the run that contains them.
 export default async ({ open, page, world, expect, noSidewaysScroll }) => {
 	const run = `/runs/${world.Hostile}`
 	const item = `item=${encodeURIComponent(world.Texts[0])}`
@@ -12,7 +12,7 @@ export default async ({ open, page, world, expect, noSidewaysScroll }) => {
 		const links = await page.locator('a').evaluateAll((all) => all.filter((a) => a.rel !== 'noopener noreferrer nofollow').map((a) => new URL(a.getAttribute('href'), location).origin))
 		expect.deepEqual([...new Set(links)], [new URL(page.url()).origin], `where links of ${path} lead`)
 	}
-	const whole = world.Texts.filter((text) => !/[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]/.test(text)) // the others are shown in words
+	const whole = world.Texts.filter((text) => !/[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]/.test(text)) // the page names the characters of the others
 	await open(`${run}?view=params`)
 	const values = await page.locator('.v-string').allTextContents()
 	for (const text of whole) expect.ok(values.includes(text), `${text} among params`)

@@ -1,4 +1,4 @@
-// On a phone all of a run is there, nothing scrolls sideways, and a step that is tapped shows first.
+// On a phone the page of a run is complete, nothing scrolls sideways, and a tap on a step shows that step first.
 export const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
 
 export default async ({ open, page, world, noSidewaysScroll, expect }) => {

@@ -1,5 +1,5 @@
-// A run's page is one click from the list, says what went wrong in the words of the step that failed, and can be used by
-// everybody in each of its views.
+// A run's page is one click from the list, shows the error text of the step that failed, and is accessible in each of its
+// views.
 export default async ({ open, axe, each, noSidewaysScroll, clicks, page, world, until, expect }) => {
 	await open('/runs')
 	await clicks(1)(`#run-${world.Nightly} a[data-open]`)

@@ -1,4 +1,4 @@
-// By one click the list shows what failed; by typing, the runs of one DAG. Back leads back.
+// One click shows the failed runs, and typing shows the runs of one DAG. The back button leads back.
 export default async ({ open, clicks, page, until, press, tabTo, world, expect }) => {
 	await open('/runs')
 	const all = await page.locator('[data-row]').count()

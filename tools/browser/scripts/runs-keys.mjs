@@ -1,4 +1,4 @@
-// Without a mouse: rows by j and k, a run by Enter, help by ?, and all of it off where somebody wants that.
+// Without a mouse: j and k select rows, Enter opens a run, ? shows help, and a setting turns these keys off.
 export default async ({ open, page, press, until, expect }) => {
 	await open('/runs')
 	const at = () => page.locator('[data-row].cur').count().then((n) => (n ? page.locator('[data-row].cur').getAttribute('id') : ''))

@@ -1,4 +1,4 @@
-// Without JavaScript all but keys and live parts is there.
+// Without JavaScript everything works except keys and live parts.
 export const options = { javaScriptEnabled: false }
 
 export default async ({ open, page, world, expect, base }) => {

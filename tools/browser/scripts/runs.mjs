@@ -1,4 +1,4 @@
-// The list of runs: everybody can read it, and it says of each run its state, why, and where it leads.
+// The list of runs is accessible. It shows the state of each run, the reason, and a link.
 export default async ({ open, axe, page, world, base, expect }) => {
 	await open('/runs')
 	await axe()

@@ -1,5 +1,5 @@
-// Whoever opens a page of a site that people sign in to is led to a form, by keys alone, and from there to the page; who they are
-// stands above each page, and signing out leads back.
+// Without a session a page leads to the sign-in form, and from there back to the page, by keys alone. Each page shows the user that is
+// signed in, and signing out leads back to the form.
 export default async ({ open, axe, page, until, world, expect }) => {
 	await open('/signed/runs?state=failed')
 	expect.match(page.url(), /\/signed\/login\?to=/)
