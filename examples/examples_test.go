@@ -39,7 +39,7 @@ func compile(t *testing.T, file string) {
 	checkSchemaLine(t, file, string(src))
 }
 
-// checkSchemaLine wants the first line to lead an editor to the schema.
+// checkSchemaLine expects a first line that leads an editor to the schema.
 func checkSchemaLine(t *testing.T, file, src string) {
 	t.Helper()
 	line, _, _ := strings.Cut(src, "\n")

@@ -1,4 +1,4 @@
-// Asks for a run in the transaction of the order that it is about.
+// Makes a run in the transaction of its order.
 import { createRequire } from "node:module";
 
 const { Client } = createRequire(import.meta.url)("pg"); // require also looks into NODE_PATH

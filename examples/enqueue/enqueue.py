@@ -1,4 +1,4 @@
-"""Asks for a run in the transaction of the order that it is about."""
+"""Makes a run in the transaction of its order."""
 
 import json
 import os

@@ -1,4 +1,4 @@
--- Asks for a run in the transaction of the order that it is about.
+-- Makes a run in the transaction of its order.
 \set ON_ERROR_STOP on
 \set QUIET on
 \pset tuples_only on

@@ -1,4 +1,4 @@
-// Command enqueue asks for a run in the transaction of the order that it is about, from Go.
+// Command enqueue makes a run in the transaction of its order, from Go.
 package main
 
 import (
