@@ -135,7 +135,7 @@ func TestShare_RunsGoWhereSlotsAreFree(t *testing.T) {
 	}
 }
 
-// A worker holds no more than it can start, so one that joins finds what waits.
+// A worker holds no more runs than it can start, so a worker that joins finds the waiting ones.
 func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
 	t.Parallel()
 	for trial := range *shareTrials {

@@ -1,4 +1,4 @@
--- Purpose: tasks that asked for more child runs than they had attempts, or succeeded without one that did
+-- Purpose: tasks with more child runs than attempts, and tasks that succeeded without a child run that succeeded
 -- Index: runs_parent
 -- Locks: none
 SELECT t.run_id, s.name, t.attempt, count(c.run_id) AS children, count(*) FILTER (WHERE c.state = 'succeeded') AS succeeded

@@ -1,18 +1,18 @@
-// Package storetest holds what a store of runs must do, whatever it is made of.
+// Package storetest tests what every store of runs must do, in Postgres or in memory.
 //
-//   - The roles that callers see of a store and of a session, as small interfaces: Client, Claimer, Journal and so on.
-//     *queue.Store and *queue.Session fill them.
-//   - Memory, a store with the same rules and no database: deterministic given its clock, and fast.
+//   - The roles of a store and of a session, as small interfaces: Client, Claimer, Journal and so on. *queue.Store and
+//     *queue.Session implement them.
+//   - Memory, a fast store with the same rules and no database. With a given clock it is deterministic.
 //   - Run, the contract suite. Memory and the store in Postgres pass the same one.
-//   - Faulty, which has calls fail before or after they were applied, happen twice, or wait, by a script or a seed.
+//   - Faults, which makes calls fail before or after they are applied, happen twice, or wait, by a script or a seed.
 //   - Drive, a driver with bodies that end at once, for the suite, simulators and benchmarks.
 //
-// # What a caller owes
+// # What a caller must provide
 //
-// A Harness says how to make a store, and how to let time pass. A suite that runs on a real clock polls with a deadline,
-// so TTLs and timers in it are short.
+// A Harness makes a store, and lets time pass. A suite on a real clock polls with a deadline, so its TTLs and timers are
+// short.
 //
-// Memory, its sessions and Faulty are safe for concurrent use. Drive owns the claim it is given until it returns.
+// Memory, its sessions and Faults are safe for concurrent use. Drive owns its claim until it returns.
 //
-// The package never knows a database: what looks at tables is sql/invariants, and pgtest runs it.
+// The package knows no database: pgtest runs the statements of sql/invariants, which check the tables.
 package storetest
