@@ -143,7 +143,7 @@ func TestShare_AWorkerThatGetsRoomBeforeACommitFindsTheRun(t *testing.T) {
 		b.underWay(t, 1)
 		b.hungry(t, 0)
 		err := all.askAndHold(t.Context(), conn, queue.Request{DAG: "quick"}, func() {
-			b.end(t) // uncommitted tasks count nowhere
+			b.end(t) // the uncommitted run does not count
 			b.hungry(t, 1)
 			holdAWhile()
 		})

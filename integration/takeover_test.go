@@ -232,7 +232,8 @@ func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) 
 	})
 }
 
-// measurePromotion makes a run and waits until its first step runs. try then replaces the server by its standby.
+// measurePromotion gives each trial a primary and a standby. try makes a run, promotes the standby, and returns how long it
+// took until the run went on.
 func measurePromotion(t *testing.T, what, state string, settings []string, try func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration) {
 	t.Helper()
 	if testing.Short() {

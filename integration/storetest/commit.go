@@ -259,7 +259,9 @@ func (m *Memory) condemn(r *run, reason string) {
 	m.end(r, dagrun.RunFailed, reason)
 }
 
-// Release gives a claim back before anything was committed under it.
+// Release gives a claim back. With waits, the run's next task waits for a slot: the run is queued for one, and wake, if it
+// is not 0, arms the run's timer. Release returns queue.ErrLeaseLost if the claim is gone. With waits it returns
+// queue.ErrInboxMoved if a control arrived since the claim.
 func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {

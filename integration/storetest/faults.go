@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ErrInjected is the error of a call that a fault let fail, unless the fault calls for queue.ErrUnknown.
+// ErrInjected is the error of FailBefore and FailAfter.
 var ErrInjected = errors.New("injected fault: the connection broke")
 
 // maxHeld bounds the number of calls that wait at once.

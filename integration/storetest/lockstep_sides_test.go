@@ -196,7 +196,7 @@ func (s *side) all(run queue.RunID) any {
 		r.Reason = "" // only one of the stores explains why a run waits
 	}
 	if !r.Over() || r.Reason == "internal: "+errCondemned.Error() {
-		r.Counts = dagrun.Counts{} // one store counts at the end of a drive, the other at once
+		r.Counts = dagrun.Counts{} // of the last drive that ended, or of the present one
 	}
 	tasks, err1 := s.client.Tasks(s.ctx, run)
 	result, err2 := s.client.Result(s.ctx, run)

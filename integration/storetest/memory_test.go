@@ -81,7 +81,7 @@ func TestMemory_DrivesADiamond(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory_Commit measures a task's start and end, one per commit.
+// BenchmarkMemory_Commit measures a commit of two task records, like the end of one task and the start of the next.
 func BenchmarkMemory_Commit(b *testing.B) {
 	m := storetest.NewMemory(storetest.Options{})
 	put(b, m, diamond)
