@@ -15,25 +15,25 @@ const (
 	onceField    = "once"
 )
 
-// answer is what a form is answered with: the way to a page, or a page.
+// answer is the reply to a form: a redirect to a page, or a page itself.
 type answer struct {
-	To     string // path below the base
-	File   string // template of a page, where To is ""
+	To     string // path below the base that the browser is sent to; "": the answer is a page
+	File   string // template of the page, where To is ""
 	Page   page
-	Status int // of the page; from 400 on nothing was done, and the page has the form again
+	Status int // of the page; from 400 on the action did nothing, and the page shows the form again
 }
 
-// action does what a form asks for.
+// action performs the request of a form.
 type action func(*http.Request) (answer, error)
 
-// onceDone is what became of a form that acts once. Its fields are set once done is closed.
+// onceDone is the outcome of a form that acts once. Readers wait for done to be closed before they read answer and err.
 type onceDone struct {
 	done   chan struct{}
 	answer answer
 	err    error
 }
 
-// post serves a form. The guard has refused those of other sites.
+// post registers the handler of a form. The guard has already refused forms that pages of other sites sent.
 func (s *server) post(mux *http.ServeMux, route string, do action) {
 	mux.HandleFunc("POST "+s.options.Base+route, func(w http.ResponseWriter, r *http.Request) {
 		a, err := s.act(w, r, do)
@@ -68,10 +68,10 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 	return do(r)
 }
 
-// onlyOnce acts for the first of several posts of one form, and answers the others alike. A form that was shown again may be
-// sent again, as may one whose action failed for certain, and one in which somebody changed something.
+// onlyOnce runs the action for the first of several posts of one form, and gives the later posts the answer of the first. The
+// form may act again if its page was shown again, if its action failed for certain, or if the user changed a field.
 func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
-	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // stays if do panics
+	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // this error stays if do panics
 	key := formSum(r)
 	if before, taken := s.acted.putNew(key, mine); taken {
 		select {
@@ -82,7 +82,7 @@ func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 		}
 	}
 	defer close(mine.done)
-	whole := r.WithContext(context.WithoutCancel(r.Context())) // a reader who leaves has asked all the same
+	whole := r.WithContext(context.WithoutCancel(r.Context())) // the action goes on when the reader leaves: the request was made
 	mine.answer, mine.err = do(whole)
 	if shownAgain := mine.answer.Status >= http.StatusBadRequest; shownAgain || mine.err != nil && !errors.Is(mine.err, queue.ErrUnknown) {
 		s.acted.drop(key)
@@ -90,12 +90,13 @@ func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 	return mine.answer, mine.err
 }
 
-// formSum tells a form from others, and from itself with something changed.
+// formSum returns a hash of a form's path and fields. A form in which a field was changed has another hash.
 func formSum(r *http.Request) [sha256.Size]byte {
 	return sha256.Sum256([]byte(r.URL.Path + "?" + r.PostForm.Encode()))
 }
 
-// logAction says who asked for what. What was asked with it is in the database.
+// logAction logs which user posted to which path, with the outcome. The fields of the request are in the database, not in the
+// log.
 func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err error) {
 	outcome := "done"
 	switch {
@@ -107,10 +108,10 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "user", nameOf(r.Context()), "client", clientOf(r), "outcome", outcome)
 }
 
-// newNonce names a form, so that it acts once.
+// newNonce returns a random name for a form, by which the server notices that the form is sent twice.
 func newNonce() string { return rand.Text() }
 
-// readRights reads what the login may do. A server that only reads does none of it.
+// readRights reads the rights of the login. A server with ReadOnly takes submit, approve and admin out of them.
 func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 	g, err := s.glances.get(ctx)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 	return g.Rights, nil
 }
 
-// rights are those that pages go by in what they offer: none where they cannot be told.
+// rights returns the rights by which pages decide what to offer: none where they cannot be read.
 func (s *server) rights(ctx context.Context) queue.Rights {
 	rights, _ := s.readRights(ctx)
 	return rights

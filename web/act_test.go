@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// posting serves one form, whose action is do.
+// posting serves one form with the action do.
 func posting(s *server, do action) http.Handler {
 	mux := http.NewServeMux()
 	s.post(mux, "/do", do)

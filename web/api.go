@@ -19,24 +19,24 @@ import (
 
 const (
 	apiPrefix = "/api/"
-	apiRoot   = apiPrefix + "v1" // another version begins where a client of this one would break
+	apiRoot   = apiPrefix + "v1" // the next version begins when a change would break clients of this one
 	jsonType  = "application/json"
 )
 
 //go:embed openapi.yaml
 var apiDocument []byte
 
-// apiRoute is a path of the interface for programs, with one of its methods.
+// apiRoute is one path and method of the JSON API.
 type apiRoute struct {
 	method, path string
-	query        []string // names that the query may have
+	query        []string // names of parameters that the query may have
 	do           pageFunc
 }
 
-// apiList answers with a part of a list.
+// apiList is the JSON of one part of a list.
 type apiList[T any] struct {
 	Items []T     `json:"items"`
-	Next  *string `json:"next"` // where the next part begins; null: this is the last
+	Next  *string `json:"next"` // where the next part begins; null: this part is the last
 }
 
 func (s *server) apiRoutes() []apiRoute {
@@ -61,7 +61,7 @@ func (s *server) apiRoutes() []apiRoute {
 	return routes
 }
 
-// routeAPI serves the interface for programs. Whatever else is asked for below its prefix is answered in its words, too.
+// routeAPI registers the JSON API. Unknown paths and methods below its prefix get an error as JSON, too.
 func (s *server) routeAPI(mux *http.ServeMux) {
 	handle := func(method, path string, do pageFunc) { s.handle(mux, method, path, do) }
 	methods := map[string][]string{}
@@ -92,19 +92,19 @@ func (s *server) routeAPI(mux *http.ServeMux) {
 	}
 }
 
-// isAPI reports whether a program asks, which reads no pages.
+// isAPI reports whether a request is for the JSON API rather than for a page.
 func (s *server) isAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, s.options.Base+apiPrefix)
 }
 
-// apiSelf answers with the description of the interface.
+// apiSelf answers with the OpenAPI document of the JSON API.
 func (s *server) apiSelf(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(apiDocument)
 	return nil
 }
 
-// checkNames refuses a query with other names than these: a filter that is misspelled would pick everything.
+// checkNames refuses a query with a name that is not in names: a misspelled filter would pick everything.
 func checkNames(query url.Values, names []string) error {
 	for name := range query {
 		if !slices.Contains(names, name) {
@@ -118,7 +118,7 @@ func checkNames(query url.Values, names []string) error {
 	return nil
 }
 
-// countIn reads a number from 1 to most of a query; 0 where there is none.
+// countIn reads a number from 1 to most out of a query. It returns 0 where the query does not have that name.
 func countIn(query url.Values, name string, most int) (int, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -154,11 +154,12 @@ func apiRunID(r *http.Request) (queue.RunID, error) {
 func answerJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, runview.CompactJSON(v)+"\n") //nolint:gosec // it is JSON, which a browser must not take for markup
+	_, _ = io.WriteString(w, runview.CompactJSON(v)+"\n") //nolint:gosec // the content type is JSON, so a browser does not take it for markup
 	return nil
 }
 
-// apiAct serves what changes something. A form of another site cannot send JSON, so that it is refused here as well as by the guard.
+// apiAct wraps do, which changes something. It requires a JSON body, which a form of another site cannot send: such a form is
+// refused here as well as by the guard.
 func (s *server) apiAct(do pageFunc) pageFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := s.mayAct(r)
@@ -181,7 +182,8 @@ func (s *server) mayAct(r *http.Request) error {
 	return nil
 }
 
-// readBody reads the one JSON object of a body, where an empty body is one without fields. Fields that a path does not know are refused.
+// readBody reads the one JSON object of a body into into. An empty body counts as an object without fields; an unknown field is
+// an error.
 func readBody(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

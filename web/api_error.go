@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Codes of errors are those of the command line. A refusal has one of its own where its status has several.
+// Codes of errors are the same as on the command line. A refusal sets its own code where one status stands for several codes.
 const (
 	codeUnknownOutcome = "outcome_unknown"
 	codeOtherSchema    = "schema_version"
@@ -24,23 +24,23 @@ var statusCodes = map[int]string{
 	http.StatusUnprocessableEntity: "validation", http.StatusServiceUnavailable: codeUnreachable, http.StatusInternalServerError: "error",
 }
 
-// databaseStatuses are of refusals by the database that pages call a conflict, or know nothing of: it cannot take the values, or the
-// queue is full.
+// databaseStatuses gives the HTTP status for SQLSTATEs that pages answer with 409 or with a general error. They mean that the
+// database cannot take the values, or that the queue is full.
 var databaseStatuses = map[string]int{
 	"OA003": http.StatusUnprocessableEntity, "OA005": http.StatusUnprocessableEntity, "OA006": http.StatusTooManyRequests,
 	"OA009": http.StatusUnprocessableEntity, "OA012": http.StatusUnprocessableEntity, "OA013": http.StatusUnprocessableEntity,
 	"OA015": http.StatusUnprocessableEntity,
 	"22P05": http.StatusUnprocessableEntity, notUTF8: http.StatusUnprocessableEntity, // texts that Postgres cannot store
-	"22003": http.StatusUnprocessableEntity, // a number that it cannot
+	"22003": http.StatusUnprocessableEntity, // a number that Postgres cannot store
 }
 
-// apiHints replace those that are about pages.
+// apiHints replaces the hints that speak of pages.
 var apiHints = map[string]string{
 	codeUnknownOutcome: "See what became of it before you ask again. A request with a run_key may be repeated.",
 	codeUnreachable:    "Ask again in a moment; `oarlock doctor` says what is wrong.",
 }
 
-// apiErrorOf says what a program is answered to an error, which people are answered with p.
+// apiErrorOf returns the status and the JSON error for a program. p is the refusal that a page would show for the same error.
 func apiErrorOf(p *refusal, err error) (status int, e runview.ErrorJSON) {
 	status, hint := p.status, p.hint
 	e.Message = p.message

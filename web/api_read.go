@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	logPieces    = 256  // of one answer, of up to 64 KiB each
-	statsDefault = "1d" // as of the command
+	logPieces    = 256  // of one answer; a piece has up to 64 KiB
+	statsDefault = "1d" // the default of `oarlock stats`, too
 )
 
-// pageOf is a part of a list, made of what was read.
+// pageOf makes a part of a list from the rows that were read.
 func pageOf[T, J any](read []T, object func(*T) J) apiList[J] {
 	page := apiList[J]{Items: make([]J, len(read))}
 	for i := range read {
@@ -48,8 +48,8 @@ func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, page)
 }
 
-// apiRun answers with a run and its tasks. Of a run with more tasks than one answer may have, tasks is null: apiTasks has them in
-// parts.
+// apiRun answers with a run and its tasks. If the run has more tasks than queue.MaxTasks, tasks is null, and the client reads
+// them in parts from apiTasks.
 func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	id, err := apiRunID(r)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, runview.NewStatusJSON(run, tasks, counted))
 }
 
-// apiTasks answers with a part of the tasks that have begun. Their outputs, which may be of any size, are null: apiTask has those
-// of one task.
+// apiTasks answers with a part of the tasks that have begun. Their outputs may be of any size, so they are null here: apiTask
+// has the outputs of one task.
 func (s *server) apiTasks(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	q := queue.TaskQuery{Step: query.Get("step"), States: given(query["state"]), Item: query.Get("item")}
@@ -120,14 +120,14 @@ func (s *server) apiTask(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, runview.NewTaskJSON(&task.Task))
 }
 
-// apiStory is a part of the story of a run.
+// apiStory is one part of the events of a run.
 type apiStory struct {
 	apiList[runview.StoryEvent]
 
-	Brief bool `json:"brief"` // starts and ends of tasks are left out
+	Brief bool `json:"brief"` // the starts and ends of tasks are left out
 }
 
-// apiEvents tells the story of a run as its page does, the newest first.
+// apiEvents answers with the events of a run, the newest first, as the page of the run lists them.
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 	id, err := apiRunID(r)
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, story)
 }
 
-// apiLog answers with pieces of the log of an attempt, each on a line. They are numbered without gaps, so that the next answer begins
-// behind the last one; after a piece that is final comes none.
+// apiLog answers with pieces of the log of an attempt, one a line. Pieces are numbered without gaps, so the client asks for the
+// next ones from the last number plus one. No piece follows a piece that is marked final.
 func (s *server) apiLog(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	q := queue.LogQuery{Step: r.PathValue("step"), Item: query.Get("item")}
@@ -176,7 +176,7 @@ func (s *server) apiLog(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	for i := range pieces {
 		pieces[i].Step = q.Step
-		_, _ = io.WriteString(w, runview.CompactJSON(runview.NewChunkJSON(&pieces[i]))+"\n") // a client that has gone needs no answer
+		_, _ = io.WriteString(w, runview.CompactJSON(runview.NewChunkJSON(&pieces[i]))+"\n") // the client may have gone, so an error is ignored
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// apiStream sends a run whenever it changes, until it is over. All streams of a run share what it costs to read it.
+// apiStream sends the run as JSON whenever it changes, until it has ended. All streams of a run share one reader.
 func (s *server) apiStream(w http.ResponseWriter, r *http.Request) error {
 	id, err := apiRunID(r)
 	if err != nil {

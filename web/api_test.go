@@ -27,7 +27,7 @@ func (b *testBundle) send(t *testing.T, path, body string) *httptest.ResponseRec
 	})
 }
 
-// call asks for a path of the interface for programs: with a body it posts. It wants a status, and an answer as the document says.
+// call requests a path of the JSON API; with a body it posts. It requires a status, and an answer that fits the OpenAPI document.
 func (b *testBundle) call(t *testing.T, c *apiContract, path, body string, status int) map[string]any {
 	t.Helper()
 	path, method := apiRoot+path, http.MethodGet
@@ -65,10 +65,10 @@ func items(answer map[string]any) []any {
 	return all
 }
 
-// tally has a run that is over say how many tasks it has.
+// tally sets the number of tasks of a run that is over.
 func (b *testBundle) tally(t *testing.T, run queue.RunID, tasks int) {
 	t.Helper()
-	b.exec(t, "SET session_replication_role = replica") // what is over changes no more
+	b.exec(t, "SET session_replication_role = replica") // the schema refuses changes of a run that is over
 	b.exec(t, "UPDATE oarlock.runs SET counts = jsonb_build_object('total', $2::int) WHERE run_id = $1", run, tasks)
 	b.exec(t, "RESET session_replication_role")
 }

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	decisionWait    = "3s" // as of the command
+	decisionWait    = "3s" // the default of the command line, too
 	maxDecisionWait = 20 * time.Second
 )
 
-// enqueueBody asks for a run, by the names of oarlock.enqueue.
+// enqueueBody is the body of a request for a run. Its names are those of the SQL function oarlock.enqueue.
 type enqueueBody struct {
 	DAG      string                     `json:"dag"`
 	Params   map[string]json.RawMessage `json:"params"`
@@ -33,7 +33,7 @@ type enqueueBody struct {
 	Version  int32                      `json:"version"`
 }
 
-// apiEnqueue asks for a run, and answers with it.
+// apiEnqueue enqueues a run, and answers with it.
 func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 	var body enqueueBody
 	if err := readBody(r, &body); err != nil {
@@ -46,7 +46,7 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(r.Context()) // a client that leaves has asked all the same
+	ctx := context.WithoutCancel(r.Context()) // the request stands even if the client disconnects
 	id, err := s.store.Enqueue(ctx, request)
 	if err != nil {
 		return err
@@ -59,15 +59,15 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusCreated, runview.NewRunJSON(run))
 }
 
-// checkParams refuses what the run would end with at once, such as a text that does not match its pattern: as the command line does,
-// where the login may read the DAG.
+// checkParams refuses params with which the run would fail at its start, such as a text that does not match its pattern. It does
+// so where the login may read the DAG, as the command line does.
 func (s *server) checkParams(ctx context.Context, b *enqueueBody) error {
 	if b.Version != 0 {
 		return nil
 	}
 	spec, err := s.currentSpec(ctx, b.DAG)
 	if spec == nil || err != nil {
-		return nil //nolint:nilerr // the database says what is wrong with the DAG
+		return nil //nolint:nilerr // the database reports what is wrong with the DAG
 	}
 	given := make(map[string]any, len(b.Params))
 	for name, value := range b.Params {
@@ -104,19 +104,19 @@ func (b *enqueueBody) request(now time.Time) (queue.Request, error) {
 	return r, nil
 }
 
-// unfit refuses a value that a path does not take.
+// unfit returns the refusal (422) of a value in a request.
 func unfit(message, hint string) error {
 	return &refusal{status: http.StatusUnprocessableEntity, message: message, hint: hint}
 }
 
-// taskBody names the task that a request is about, and how long to wait for the decision of the run's driver.
+// taskBody names the task of a request, and says how long to wait for the decision of the run's driver.
 type taskBody struct {
 	Step   string `json:"step"`
 	Item   string `json:"item"`
 	Within string `json:"within"`
 }
 
-// askBody is a request to a run, by the flags of the command of its verb.
+// askBody is the body of a request to a run. Its fields are the flags of the command for the same verb.
 type askBody interface {
 	fill(ask *queue.Ask) error
 	task() *taskBody
@@ -224,7 +224,7 @@ func (b *markBody) fill(ask *queue.Ask) (err error) {
 	return b.taskBody.fill(ask)
 }
 
-// rerun reports whether a new run is asked for, instead of the same once more.
+// rerun reports whether the request makes a new run, instead of retrying the same run.
 func (b *retryBody) rerun() bool { return b.Latest || b.Params != nil }
 
 func (b *retryBody) fill(ask *queue.Ask) error {
@@ -254,7 +254,7 @@ func (b *retryBody) fill(ask *queue.Ask) error {
 	return nil
 }
 
-// apiAsk asks a run for something, and answers with what became of it: 202 where that is not decided yet.
+// apiAsk returns the handler that sends a request to a run. The answer has the outcome, with status 202 if none is known in time.
 func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id, err := apiRunID(r)
@@ -286,7 +286,7 @@ func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-// wait is how long to wait for a decision.
+// wait returns how long to wait for the decision.
 func (b *taskBody) wait() (time.Duration, error) {
 	within, err := dagspec.ParseDuration(cmp.Or(b.Within, decisionWait))
 	if err != nil || within.Std() > maxDecisionWait {
@@ -295,7 +295,7 @@ func (b *taskBody) wait() (time.Duration, error) {
 	return within.Std(), nil
 }
 
-// decided waits until the run's driver has decided. It returns the request as it was where that takes longer.
+// decided waits until the run's driver has decided. It returns asked unchanged if the driver takes longer than within.
 func (s *server) decided(ctx context.Context, asked queue.Control, within time.Duration) (queue.Control, error) {
 	if asked.Outcome != "" || within == 0 {
 		return asked, nil
@@ -323,7 +323,7 @@ func answerControl(w http.ResponseWriter, c *queue.Control) error {
 	}
 }
 
-// apiRerun makes a new run of one that has ended.
+// apiRerun makes a new run of a run that has ended.
 func (s *server) apiRerun(w http.ResponseWriter, r *http.Request, id queue.RunID, body *retryBody) error {
 	params := make(map[string]any, len(body.Params))
 	for name, value := range body.Params {

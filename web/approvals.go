@@ -10,29 +10,29 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const approvalsShown = 100 // on the page, the oldest
+const approvalsShown = 100 // on the page; the oldest come first
 
-// approvalsData is what the page of approvals shows.
+// approvalsData is the content of the page of approvals.
 type approvalsData struct {
-	All     bool // also those that others decide
+	All     bool // the list includes approvals that only others may decide
 	Rows    []approvalRow
 	More    bool
 	Command string
-	Acts    bool // the login may decide those that have a command
+	Acts    bool // the login may decide approvals that have a Command
 }
 
-// approvalRow is an approval that waits.
+// approvalRow is an approval without a decision.
 type approvalRow struct {
 	*queue.Approval
 
-	Task     string   // as commands take it: resize/a.png
-	Asks     []string // lines of its prompt
+	Task     string   // STEP or STEP/ITEM, as commands take it: resize/a.png
+	Asks     []string // lines of the prompt
 	Deciders string
-	Left     string // until it times out; "": it does not
-	Command  string // that approves it; "": others decide
+	Left     string // time until the approval times out; "": it does not
+	Command  string // the command that approves it; "": this login may not decide
 }
 
-// approvals lists what waits for a decision, the oldest first: all that the login may see, those it may decide with their command.
+// approvals shows the approvals without a decision, the oldest first. Those that the login may decide have a command.
 func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readApprovals(r.Context(), r.URL.Query().Get("mine") != "")
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: data, Live: "/live" + s.here(r)})
 }
 
-// readApprovals reads those that the login may decide, or all that it may see.
+// readApprovals reads the approvals that the login may decide (mine), or all that it may see.
 func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
 	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: s.rights(ctx).Approve}
 	if mine {

@@ -17,13 +17,13 @@ import (
 //go:embed asset
 var assetFiles embed.FS
 
-// asset is a file that pages load, at a path that changes with its content.
+// asset is a file that pages load. Its path contains a hash of its content, so that browsers can keep it for a year.
 type asset struct {
 	name, hash, kind string
 	plain, gzipped   []byte
 }
 
-// assets has each by its name, without folders.
+// assets holds each asset by its file name without folders.
 type assets map[string]*asset
 
 // loadAssets hashes and compresses all assets, once for the life of the process.
@@ -50,7 +50,7 @@ func loadAssets() (assets, error) {
 func newAsset(name string, plain []byte) (*asset, error) {
 	sum := sha256.Sum256(plain)
 	a := &asset{name: name, hash: hex.EncodeToString(sum[:6]), plain: plain, kind: mime.TypeByExtension(path.Ext(name))}
-	switch path.Ext(name) { // not left to the tables of the machine
+	switch path.Ext(name) { // the tables of MIME types differ between machines
 	case ".js":
 		a.kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -79,8 +79,8 @@ func (all assets) path(base, name string) (string, error) {
 	return base + "/asset/" + a.hash + "/" + name, nil
 }
 
-// asset serves one. Behind a balancer, a page of another version may ask for a hash that this one does not have: it gets the
-// current file.
+// asset serves an asset. Behind a load balancer, a page from another version of the server may ask for a hash that this server
+// does not have: the browser is then redirected to the current file.
 func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 	a, ok := s.assets[r.PathValue("name")]
 	if !ok {
@@ -100,7 +100,7 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 		body = a.gzipped
 	}
 	h.Set("Content-Length", fmt.Sprint(len(body)))
-	_, _ = w.Write(body) // a client that has gone needs no answer
+	_, _ = w.Write(body) // the client may have gone, so an error is ignored
 	return nil
 }
 

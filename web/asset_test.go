@@ -72,7 +72,7 @@ func TestAssets_ServedForEver(t *testing.T) {
 	}
 }
 
-// TestVendor_IsWhatItSays holds files of others to what they were when a person looked at them.
+// TestVendor_IsWhatItSays compares vendored files with the hashes of the reviewed versions.
 func TestVendor_IsWhatItSays(t *testing.T) {
 	t.Parallel()
 	var listed []struct{ File, Name, Version, Licence, Source, SHA384 string }
@@ -96,7 +96,7 @@ func TestVendor_IsWhatItSays(t *testing.T) {
 	}
 }
 
-// TestTemplates_KeepThePolicy finds what the policy of our headers would block in a browser, where no test of ours looks.
+// TestTemplates_KeepThePolicy finds markup that our Content-Security-Policy would block in a browser.
 func TestTemplates_KeepThePolicy(t *testing.T) {
 	t.Parallel()
 	inline := regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<style|javascript:|<script(?:[^>]*[^>]src=[^>]*>[^<]|>)`)
@@ -126,7 +126,7 @@ func TestTemplates_KeepThePolicy(t *testing.T) {
 func TestTemplates_UseClassesThatExist(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	var all strings.Builder // also a class that is put together, as v-number, begins like one of the sheets
+	var all strings.Builder // a class that is put together, such as v-number, must begin like a class of the style sheets
 	for _, name := range []string{"app.css", "run.css"} {
 		sheet, err := assetFiles.ReadFile("asset/" + name)
 		if err != nil {
@@ -161,10 +161,10 @@ func TestTemplates_UseClassesThatExist(t *testing.T) {
 	}
 }
 
-// TestMarkup_IsMadeInOnePlace keeps what is taken for markup where a reader can see that it is escaped.
+// TestMarkup_IsMadeInOnePlace allows trusted markup only in the files that escape texts.
 func TestMarkup_IsMadeInOnePlace(t *testing.T) {
 	t.Parallel()
-	makers := []string{"markup.go", "draw", "loghtml"} // types of fields are no markup
+	makers := []string{"markup.go", "draw", "loghtml"} // template.HTML as the type of a field is allowed
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || slices.Contains(makers, strings.Split(name, "/")[0]) {
 			return err

@@ -12,30 +12,31 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const backfillShown = 200 // times of a preview
+const backfillShown = 200 // fire times that a preview lists
 
-// backfillForm asks for a backfill: first for its times, of which it shows what each would do, then whether to make it.
+// backfillForm is the form for a backfill. The user first names a span of time and sees what the backfill would do with each fire
+// time in it, and then confirms.
 type backfillForm struct {
 	scheduleRow
 
-	From, Until, Reprocess string // as they were given
-	Newest                 string // "": the oldest time first
+	From, Until, Reprocess string // as the user typed them
+	Newest                 string // "": the oldest fire time comes first
 	AtOnce, Params         string
 	Words                  []string
 	Problem                *refusal
-	Plan                   *backfillPlan // nil: nothing was asked for, or it is wrong
+	Plan                   *backfillPlan // nil: no span was given yet, or it is wrong
 }
 
-// backfillPlan is what a backfill would do.
+// backfillPlan is the preview of a backfill.
 type backfillPlan struct {
 	From, Until    time.Time
 	Times          []plannedTime
-	Fires, Skipped int  // of those times
-	More           bool // times than are shown
+	Fires, Skipped int  // counts over Times
+	More           bool // there are more fire times than Times lists
 	Line           string
 }
 
-// plannedTime is what a backfill would do with a time.
+// plannedTime is a fire time with the outcome that a backfill would give it.
 type plannedTime struct {
 	*queue.BackfillTime
 
@@ -62,7 +63,7 @@ func (f *backfillForm) page() page {
 	return page{Title: "Backfill", Nav: "schedules", Crumbs: scheduleCrumbs(f.Schedule, "Backfill"), Data: f}
 }
 
-// span reads which times are asked for.
+// span reads the fields that choose fire times.
 func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	b = &queue.Backfill{Of: f.Key(), Reprocess: f.Reprocess, NewestFirst: f.Newest != ""}
 	if b.From, err = scheduleTime(runview.ReadPast, "from", f.From, f.Timezone); err == nil {
@@ -81,7 +82,7 @@ func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	return b, nil
 }
 
-// backfill reads all of what is asked for.
+// backfill reads all fields.
 func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	b, err := f.span()
 	if err != nil {
@@ -96,7 +97,7 @@ func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	return b, nil
 }
 
-// plan has the form show what would be done. An error of its own is shown, too.
+// plan adds the preview to the form. A correctable error becomes the Problem of the form and is not returned.
 func (s *server) plan(r *http.Request, f *backfillForm) error {
 	b, err := f.span()
 	if err == nil {
@@ -125,7 +126,7 @@ func (f *backfillForm) planOf(b *queue.Backfill, times []queue.BackfillTime) *ba
 	return p
 }
 
-// line is the command that makes the backfill.
+// line returns the command that makes the same backfill.
 func (f *backfillForm) line() string {
 	line := f.Command("backfill") + " --from " + runview.ShellWord(f.From) + " --until " + runview.ShellWord(f.Until)
 	if f.Reprocess != runview.ReprocessWords[0] {
@@ -140,7 +141,7 @@ func (f *backfillForm) line() string {
 	return line
 }
 
-// backfilled reads the schedule that a request is to backfill.
+// backfilled reads the schedule that the request would backfill. It refuses a schedule that is itself a backfill.
 func (s *server) backfilled(r *http.Request) (*queue.Schedule, error) {
 	of, err := s.steered(r)
 	if err == nil && of.Backfill != nil {
@@ -149,7 +150,7 @@ func (s *server) backfilled(r *http.Request) (*queue.Schedule, error) {
 	return of, err
 }
 
-// backfillPage asks which times to fire, and shows what that would do.
+// backfillPage shows the form for a span of time, with the preview of the backfill once a span is given.
 func (s *server) backfillPage(w http.ResponseWriter, r *http.Request) error {
 	of, err := s.backfilled(r)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *server) backfillPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderStatus(w, r, status, "backfill.html", f.page())
 }
 
-// makeBackfill makes a backfill and leads to its page. A form that is wrong is shown again with its preview.
+// makeBackfill makes a backfill and redirects to its page. If the form is wrong, it is shown again with its preview.
 func (s *server) makeBackfill(r *http.Request) (answer, error) {
 	of, err := s.backfilled(r)
 	if err != nil {

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	maxBulk     = 1000 // runs that one form asks; as many as a command does unless it is told otherwise
-	bulkAtATime = 8    // requests on their way
+	maxBulk     = 1000 // runs in one form; also the default limit of the commands
+	bulkAtATime = 8    // requests in flight
 	bulkTime    = writeTimeout - 5*time.Second
 )
 
-// bulkVerb is what several runs may be asked for at once, and the states of those that a filter without states picks for it.
+// bulkVerb is a request that can be sent to many runs at once.
 type bulkVerb struct {
-	Verb   dagrun.Verb
-	Title  string
+	Verb  dagrun.Verb
+	Title string
+	// States are those of the runs to pick, if the filter of the page names none.
 	States []string
 }
 
@@ -37,26 +38,26 @@ var bulkVerbs = []bulkVerb{
 	{dagrun.VerbCancel, "Cancel", runview.UnfinishedStates},
 }
 
-// bulkData is what the page shows that asks several runs for something: before, which they would be; afterwards, what became of it.
+// bulkData is the content of the page that sends one request to many runs: the runs before it is sent, their answers afterwards.
 type bulkData struct {
 	Verb    bulkVerb
 	Runs    []bulkRun
-	More    bool // match, and are not among them
+	More    bool // more runs match the filter than Runs has
 	Command string
 	Done    bool
-	Taken   int // of the runs, when it is done
+	Taken   int // number of runs that did not refuse, when Done
 	May     bool
 }
 
-// bulkRun is one run, and what it answered.
+// bulkRun is one run, with its answer to the request.
 type bulkRun struct {
 	*queue.Run
 
 	Answer string
-	Took   bool // it did not refuse
+	Took   bool // the run did not refuse
 }
 
-// bulk shows which runs would be asked: those that were chosen, else all that the filter picks.
+// bulk shows the runs that would get the request: the runs that the user marked, or all that match the filter.
 func (s *server) bulk(w http.ResponseWriter, r *http.Request) error {
 	form := r.URL.Query()
 	if len(form) == 0 {
@@ -91,7 +92,7 @@ func parseBulkVerb(form url.Values) (bulkVerb, error) {
 	return bulkVerbs[i], nil
 }
 
-// readChosen reads the runs that a form names.
+// readChosen reads the runs that a form names by number.
 func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values) error {
 	ids, err := chosenRuns(form)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values
 	return err
 }
 
-// chosenRuns are the numbers in a form, each once, the newest first.
+// chosenRuns returns the run numbers of a form, each once, the newest first.
 func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	var ids []queue.RunID
 	for _, text := range form["run"] {
@@ -126,7 +127,7 @@ func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	return ids, nil
 }
 
-// readMatching reads the newest runs that a filter picks.
+// readMatching reads the newest runs that match a filter.
 func (s *server) readMatching(ctx context.Context, data *bulkData, f runFilter) error {
 	if len(f.States) == 0 {
 		f.States = data.Verb.States
@@ -169,7 +170,7 @@ func bulkCommand(verb bulkVerb, ids []queue.RunID) string {
 	return command
 }
 
-// askMany asks the runs that a form names, and shows what each answered.
+// askMany sends the request to each run of a form, and shows the answers.
 func (s *server) askMany(r *http.Request) (answer, error) {
 	data := &bulkData{Done: true, May: true}
 	var err error

@@ -32,7 +32,7 @@ func TestBulk_AsksTheRunsThatItShowed(t *testing.T) {
 	if got := b.states(t); got != "queued queued queued" {
 		t.Fatalf("looking made them %s", got)
 	}
-	b.enqueue(t, queue.Request{}) // matches, and was not shown
+	b.enqueue(t, queue.Request{}) // matches the filter, but was not on the page
 	for range 2 {
 		w := b.post(t, "/runs/act", onceField, "a", "verb", "cancel", "run", "1", "run", "3")
 		if w.Code != http.StatusOK {

@@ -17,22 +17,23 @@ import (
 	"github.com/oarlock-dev/oarlock/web/draw"
 )
 
-const maxDifferences = 100 // of values, on a page
+const maxDifferences = 100 // of params and outputs, on one page
 
-// comparison is what the page of two runs of a DAG shows. Was is the run that the other is held against, however old.
+// comparison is the content of the page that compares two runs of a DAG. Is is the run of the page, Was the run that it is
+// compared with, which may be the newer one.
 type comparison struct {
 	Was, Is *comparedRun
-	DAGPath string // or its runs, where the login may not read DAGs
+	DAGPath string // page of the DAG; the list of its runs, where the login may not read DAGs
 
 	Facts    []runview.Difference
-	Same     []string // facts that do not differ
-	Versions string   // path of what differs between the versions; "": they are the same, or the login may not read DAGs
+	Same     []string // names of facts that are equal
+	Versions string   // path of the diff of the two versions; "": they are equal, or the login may not read DAGs
 	Params   []runview.Difference
 	Outputs  []runview.Difference
-	Open     bool // one has not ended, so there are no outputs yet
-	More     int  // values that differ beside those
+	Open     bool // one of the runs has not ended, so outputs are not compared yet
+	More     int  // number of differing values that are not listed
 	Steps    []comparedStep
-	Hidden   int // steps without a row: those that differ least
+	Hidden   int // number of steps that are not listed: those that differ least
 }
 
 // comparedRun is one of two runs.
@@ -42,22 +43,22 @@ type comparedRun struct {
 	Path, Command string
 
 	steps  []queue.StepSummary
-	places map[string]int // of steps, by name
+	places map[string]int // index in steps, by the name of the step
 }
 
-// comparedStep is a step in both runs.
+// comparedStep is a step with its state in both runs.
 type comparedStep struct {
 	Name    string
-	Was, Is *comparedTask // nil: the run has no such step
-	Aside   string        // how it differs, but for the time that it took
-	Change  string        // of that time; "": one has not begun
+	Was, Is *comparedTask // nil: that run has no such step
+	Aside   string        // a difference other than in time, in words
+	Change  string        // difference in time; "": the step has not begun in both runs
 	Bars    template.HTML
 
-	place  int // in the order of the graph
+	place  int // position in the order of the graph
 	change time.Duration
 }
 
-// Otherwise reports whether the step ended in another state, or is in one.
+// Otherwise reports whether the state of the step differs between the two runs.
 func (s *comparedStep) Otherwise() bool {
 	return s.Was != nil && s.Is != nil && s.Was.State != s.Is.State
 }
@@ -70,7 +71,7 @@ type comparedTask struct {
 	begun bool
 }
 
-// compareLast leads to the comparison with the last run of the DAG that succeeded before a run.
+// compareLast redirects to the comparison with the last run of the DAG that ended before this run and succeeded.
 func (s *server) compareLast(w http.ResponseWriter, r *http.Request) error {
 	run, err := parseRunID(r)
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *server) compare(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readComparison reads both runs by their steps, never by all their tasks.
+// readComparison compares both runs by summaries of their steps. It never reads all tasks, of which a run may have very many.
 func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now time.Time) (*comparison, error) {
 	c, err := s.readPair(ctx, run, other)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now
 	return c, s.compareOutputs(ctx, c)
 }
 
-// readPair reads two runs of one DAG, and their steps.
+// readPair reads two runs of one DAG, with summaries of their steps.
 func (s *server) readPair(ctx context.Context, run, other queue.RunID) (*comparison, error) {
 	if run == other {
 		return nil, &refusal{status: http.StatusBadRequest, message: "A run does not differ from itself.", hint: fmt.Sprintf("%s/compare compares it with the last that succeeded.", runPath(run))}
@@ -185,7 +186,8 @@ func (r *comparedRun) driver() string {
 	return runview.DriverOf(r.Run, tasks)
 }
 
-// compareSteps puts steps side by side in the order of the graph, and those of the other run alone behind them.
+// compareSteps lists the steps in the order of the graph, and then the steps that only the other run has. Where there are more
+// than maxRows, it leaves out the steps that differ least.
 func (c *comparison) compareSteps(now time.Time) {
 	for i := range c.Is.steps {
 		c.Is.places[c.Is.steps[i].Step] = i
@@ -230,7 +232,7 @@ func (c *comparison) addStep(name string, now time.Time) {
 	c.Steps = append(c.Steps, row)
 }
 
-// task is a step of the run; nil where it has none of that name.
+// task returns a step of the run; nil where the run has no step of that name.
 func (r *comparedRun) task(name string, now time.Time) *comparedTask {
 	i, ok := r.places[name]
 	if !ok {
@@ -246,7 +248,7 @@ func (r *comparedRun) task(name string, now time.Time) *comparedTask {
 	return task
 }
 
-// drawSteps draws how long steps took, on one scale.
+// drawSteps draws how long the steps took, all on one scale.
 func (c *comparison) drawSteps() {
 	longest := time.Duration(0)
 	for i := range c.Steps {
@@ -261,7 +263,7 @@ func (c *comparison) drawSteps() {
 	}
 }
 
-// length is the bar of a step that began.
+// length returns the bar of a step; the zero value where the step has not begun.
 func (t *comparedTask) length() draw.Length {
 	if t == nil || !t.begun {
 		return draw.Length{}
@@ -269,7 +271,7 @@ func (t *comparedTask) length() draw.Length {
 	return draw.Length{Class: barClass(t.State), Title: t.State + " " + t.Took, Took: t.took}
 }
 
-// compareOutputs finds the outputs of steps that differ.
+// compareOutputs adds the outputs that differ.
 func (s *server) compareOutputs(ctx context.Context, c *comparison) error {
 	was, err := s.store.Result(ctx, c.Was.ID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 const hostileText = `</td><script>alert("x")</script>`
 
-// pair makes a run that succeeded in version 1, and after it one that failed in version 2, which has a step more and one less.
+// pair makes a run that succeeded in version 1, and then a run that failed in version 2, which adds one step and drops another.
 func (b *testBundle) pair(t *testing.T) (good, bad queue.RunID) {
 	t.Helper()
 	const dag = "name: pair\nparams: [{name: day, type: string}]\nsteps:\n  - {id: scan, run: \"true\"}\n  - {id: load, run: \"true\", depends: [scan]}\n  - {id: %s, run: \"true\", depends: [load]}\n"

@@ -20,29 +20,30 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// dagData is what the page of a DAG shows, and that of one of its versions.
+// dagData is the content of the page of a DAG, and of the page of one version.
 type dagData struct {
 	*queue.DAGVersion
 
 	Description string
 
-	Path     string
-	Strip    strip
-	Graph    template.HTML // "": too many steps to draw
-	Steps    int
-	Step     string // whose definition is shown; "": none
+	Path  string
+	Strip strip
+	Graph template.HTML // "": too many steps to draw
+	Steps int
+	// Step is the step that the page shows the definition of, "" for none.
+	Step     string
 	Defined  string
 	Params   []paramRow
 	Versions []versionRow
 	Rights   queue.Rights
 	Command  string
 
-	Changes  []string // of a version, from the one before
-	Before   int      // the version before; 0: it is the first
-	ListDiff string   // path of what differs from it
+	Changes  []string // of a version: changes from the version before
+	Before   int      // number of the version before; 0: there is none
+	ListDiff string   // path of the diff between the two versions
 }
 
-// Enqueue is the command that makes a run, "" of a DAG that takes none.
+// Enqueue returns the command that makes a run; "" for a DAG that was removed.
 func (d *dagData) Enqueue() string {
 	if !d.RemovedAt.IsZero() {
 		return ""
@@ -50,19 +51,19 @@ func (d *dagData) Enqueue() string {
 	return runview.EnqueueCommand(&queue.Request{DAG: d.Name}, nil)
 }
 
-// paramRow is a param as people fill it in.
+// paramRow is a param, with its default and bounds as text.
 type paramRow struct {
 	dagspec.Param
 
-	Usual  string // its default; "": none
-	Bounds string // what a value has to be besides
+	Usual  string // the default; "": there is none
+	Bounds string // the other constraints on a value, in words
 }
 
 // versionRow is a version in the list.
 type versionRow struct {
 	*queue.DAG
 
-	Path, Diff string // Diff: to the one before; "": it is the first
+	Path, Diff string // Diff is the path of the diff to the version before; "": this is the first version
 }
 
 // dag shows a DAG in its current version.
@@ -106,7 +107,7 @@ func diffPath(dag string, from, to int) string {
 	return fmt.Sprintf("%s/diff/%d..%d", dagPath(dag), from, to)
 }
 
-// readDAG reads a version of a DAG, 0 the current one.
+// readDAG reads a version of a DAG; version 0 is the current one.
 func (s *server) readDAG(ctx context.Context, name string, version int) (*dagData, error) {
 	stored, err := s.store.GetDAG(ctx, name, version)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *server) readDAG(ctx context.Context, name string, version int) (*dagDat
 	return &dagData{DAGVersion: stored, Path: dagPath(name), Command: "oarlock dag show " + runview.ShellWord(name)}, nil
 }
 
-// describe shows what the definition says: its graph and params, and all of one step.
+// describe adds the content of the definition to the page: graph, params, and the JSON of one step if step is not "".
 func (s *server) describe(data *dagData, step string) error {
 	def, err := definitionIn(data.DAGVersion)
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *server) describe(data *dagData, step string) error {
 	return nil
 }
 
-const graphFold = 8 // like tasks that a graph draws before it folds them
+const graphFold = 8 // a graph keeps this many like tasks, and folds them if there are more
 
 func definitionIn(stored *queue.DAGVersion) (*queue.Definition, error) {
 	spec, err := dagspec.FromJSON(stored.Spec)
@@ -188,7 +189,7 @@ func paramRowOf(p *dagspec.Param) paramRow {
 	return row
 }
 
-// dagVersion shows what one version says.
+// dagVersion shows one version of a DAG.
 func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
 	number, err := versionNumber(r.PathValue("version"))
 	if err != nil {
@@ -218,7 +219,7 @@ func versionNumber(text string) (int, error) {
 	return int(number), nil
 }
 
-// compareBefore says how a version differs from the one before, unless that is gone.
+// compareBefore adds the differences to the version before, unless that version has been deleted.
 func (s *server) compareBefore(ctx context.Context, data *dagData) error {
 	before, err := s.store.GetDAG(ctx, data.Name, data.Version-1)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -231,19 +232,19 @@ func (s *server) compareBefore(ctx context.Context, data *dagData) error {
 	return err
 }
 
-// diffData is what the page of a difference shows.
+// diffData is the content of the page that compares two versions.
 type diffData struct {
 	Name     string
 	From, To *queue.DAGVersion
 	Changes  []string
 	Lines    []diffLine
-	Paths    [2]string // of both versions
+	Paths    [2]string // of the pages of both versions
 }
 
-// diffLine is a line of a unified diff by its sign: + - @ or a blank.
+// diffLine is a line of a unified diff. Class says whether the line was added, removed, or begins a hunk.
 type diffLine struct{ Class, Text string }
 
-// dagDiff shows how two versions differ: in words, and in their source.
+// dagDiff shows how two versions differ: as a list of changes, and as a diff of the source.
 func (s *server) dagDiff(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("dag")
 	first, second, _ := strings.Cut(r.PathValue("range"), "..")
@@ -272,7 +273,7 @@ func (s *server) dagDiff(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// linesOf are the lines of a unified diff from its first place on: names of files stand above it.
+// linesOf returns the lines of a unified diff from the first hunk on. The lines above it name files, and are left out.
 func linesOf(unified []byte) (lines []diffLine) {
 	begun := false
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(unified), "\n"), "\n") {
@@ -292,7 +293,7 @@ func linesOf(unified []byte) (lines []diffLine) {
 	return lines
 }
 
-// changesBetween says in words how two versions differ: which steps came and went, and what else is said otherwise.
+// changesBetween lists the changes between two versions: steps and params that came or went, and keys with another value.
 func changesBetween(a, b *queue.DAGVersion) ([]string, error) {
 	before, err := partsOf(a)
 	if err != nil {
@@ -327,13 +328,13 @@ func changesBetween(a, b *queue.DAGVersion) ([]string, error) {
 	return all, nil
 }
 
-// specParts are what a version says, by part: step load, param day, and the DAG itself.
+// specParts is a definition by part. The names are like "step load", "param day" and "the DAG" for all other keys.
 type specParts struct {
 	names []string
 	parts map[string]map[string]json.RawMessage
 }
 
-// partsOf takes a definition apart.
+// partsOf splits a definition into its parts.
 func partsOf(v *queue.DAGVersion) (*specParts, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(v.Spec, &whole); err != nil {
@@ -365,14 +366,14 @@ func (p *specParts) add(name string, part map[string]json.RawMessage) {
 	p.parts[name] = part
 }
 
-// keys are those of a part, and of what it was, in order.
+// keys returns the keys of a part and of its former value was, sorted.
 func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
 	all := maps.Clone(was)
 	maps.Copy(all, p.parts[name])
 	return slices.Sorted(maps.Keys(all))
 }
 
-// pauseDAG and resumeDAG say whether a DAG starts runs.
+// pauseDAG and resumeDAG change whether a DAG starts runs.
 func (s *server) pauseDAG(r *http.Request) (answer, error)  { return s.setDAGPaused(r, true) }
 func (s *server) resumeDAG(r *http.Request) (answer, error) { return s.setDAGPaused(r, false) }
 
@@ -384,7 +385,7 @@ func (s *server) setDAGPaused(r *http.Request, paused bool) (answer, error) {
 	return answer{To: dagPath(name)}, nil
 }
 
-// dagOfForm leads from the address of a form back to its page.
+// dagOfForm redirects a GET on the address of a form to the page of the DAG.
 func (s *server) dagOfForm(w http.ResponseWriter, r *http.Request) error {
 	s.redirect(w, r, dagPath(r.PathValue("dag")))
 	return nil

@@ -17,19 +17,19 @@ import (
 
 const (
 	dagsShown  = 50  // on a page of the list
-	listStrip  = 30  // runs of a DAG that the list draws
-	pageStrip  = 100 // and its own page
+	listStrip  = 30  // runs drawn for a DAG in the list
+	pageStrip  = 100 // runs drawn on the page of a DAG
 	usualShare = 0.95
 )
 
-// strip is the newest runs of a DAG, drawn and in words.
+// strip is the newest runs of a DAG, as a picture and as numbers.
 type strip struct {
 	Bars   template.HTML
 	Runs   int
 	Failed int
 
-	Median, P95, Longest   time.Duration // of those that succeeded or failed, from start to end
-	WaitMedian, WaitP95    time.Duration // of those that started, until then
+	Median, P95, Longest   time.Duration // of the runs that succeeded or failed, from start to end
+	WaitMedian, WaitP95    time.Duration // of the runs that started, until their start
 	Ended, Started, Active int
 }
 
@@ -45,12 +45,12 @@ type dagsData struct {
 	Rows    []dagRow
 	Find    string
 	Command string
-	Next    string // path of the next page, "" for none
+	Next    string // path of the next page; "": this page is the last
 }
 
 func dagPath(name string) string { return "/dags/" + url.PathEscape(name) }
 
-// listDAGs lists DAGs by name, those that were removed last.
+// listDAGs lists DAGs by name, the removed ones last.
 func (s *server) listDAGs(w http.ResponseWriter, r *http.Request) error {
 	form := r.URL.Query()
 	data, err := s.readDAGs(r.Context(), form.Get("q"), queue.DAGKey{Removed: form.Get("removed") != "", Name: form.Get("after")})
@@ -89,7 +89,7 @@ func (s *server) readDAGs(ctx context.Context, find string, after queue.DAGKey) 
 	return data, nil
 }
 
-// stripOf draws runs, and counts them.
+// stripOf draws runs, and computes the numbers of the strip.
 func (s *server) stripOf(runs []queue.StripRun) strip {
 	p := strip{Runs: len(runs)}
 	bars := make([]draw.StripBar, len(runs))
@@ -121,7 +121,7 @@ func (s *server) stripOf(runs []queue.StripRun) strip {
 	return p
 }
 
-// quantile is of values in order, by the nearest rank; 0 of none.
+// quantile returns a quantile of sorted values by the nearest rank; 0 if there are no values.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -11,13 +11,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// dagVersion names a version of a DAG. What it says never changes.
+// dagVersion names a version of a DAG. The content of a version never changes.
 type dagVersion struct {
 	dag    string
 	number int
 }
 
-// definition is readDefinition for a version that is given, which never changes and so is kept.
+// definition reads a version of a DAG like readDefinition, but keeps it in memory, since versions never change. version is not 0.
 func (s *server) definition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	key := dagVersion{dag, version}
 	if def, ok := s.dags.get(key); ok {
@@ -30,7 +30,7 @@ func (s *server) definition(ctx context.Context, dag string, version int) (*queu
 	return def, err
 }
 
-// readDefinition reads a version of a DAG, 0 the current one; nil where the login may not.
+// readDefinition reads a version of a DAG; version 0 is the current one. It returns nil where the login may not read DAGs.
 func (s *server) readDefinition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	stored, err := s.store.GetDAG(ctx, dag, version)
 	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
@@ -48,7 +48,8 @@ func (p *runPage) spec() *dagspec.Spec {
 	return p.dag.Spec
 }
 
-// definitionOf is what the DAG says of a step or handler, as JSON; "" for a replacement, and where it cannot be told.
+// definitionOf returns the definition of a step or handler as JSON. It returns "" for a replacement, and where the login may not
+// read the DAG.
 func (p *runPage) definitionOf(task string) string {
 	if p.dag == nil {
 		return ""
@@ -64,7 +65,7 @@ func (p *runPage) definitionOf(task string) string {
 	return text
 }
 
-// indented is a value as JSON for people.
+// indented returns a value as JSON over several lines.
 func indented(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

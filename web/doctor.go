@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Examining costs the database a dozen statements and a connection.
+// An examination costs the database a dozen statements and a connection.
 const (
 	examineInterval = 10 * time.Second // between two examinations, whatever the number of viewers
-	examineTimeout  = 25 * time.Second // within writeTimeout
+	examineTimeout  = 25 * time.Second // less than writeTimeout
 )
 
-// Check is one thing that was examined in the database.
+// Check is one check of the database, with its result.
 type Check struct {
 	Name    string // as in the output of `oarlock doctor`: server_version
 	State   string // ok, warn, fail or skip
-	Message string // what was seen
-	Hint    string // what to do; "": nothing
+	Message string // what the check found
+	Hint    string // what to do about it; "": nothing
 }
 
-// Class is that of a state of a run which looks the same.
+// Class returns the CSS class of the check's state: the class of a run state that looks the same.
 func (c Check) Class() string {
 	switch c.State {
 	case "ok":
@@ -33,7 +33,7 @@ func (c Check) Class() string {
 	return "skipped"
 }
 
-// examined is what an examination found, and when it began.
+// examined is the result of an examination, with the time at which it began.
 type examined struct {
 	Checks []Check
 	At     time.Time
@@ -48,14 +48,15 @@ func (s *server) examine(ctx context.Context) (examined, error) {
 	return found, err
 }
 
-// doctorPage is what the newest examination found.
+// doctorPage is the content of the page of the newest examination.
 type doctorPage struct {
-	examined // without checks: there was none since the server began
+	examined // without Checks if nothing was examined since the server began
 
-	May bool // examine
+	May bool // the page has a button that examines
 }
 
-// doctor shows what was found. It examines nothing: that writes to the database's disk, and any page may have a browser send a GET.
+// doctor shows the newest result. It examines nothing itself: an examination writes to the database's disk, and a page of another
+// site can make a browser send a GET.
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Doctor == nil {
 		return nothingHere(w, r)
@@ -67,7 +68,7 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "doctor.html", page{Title: "Doctor", Data: data})
 }
 
-// examineNow does what `oarlock doctor` does, unless that was done just now.
+// examineNow examines the database like `oarlock doctor`, unless that was done within examineInterval.
 func (s *server) examineNow(r *http.Request) (answer, error) {
 	if s.options.Doctor == nil {
 		return answer{}, nothingHere(nil, r)

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Fields of what a request may say beside its params.
+// Names of form fields other than params.
 const (
 	keyName      = "run.key"
 	atName       = "run.at"
@@ -29,27 +29,27 @@ const (
 	fromName     = "from"
 )
 
-// Run keys of forms that give none.
+// Run keys that the server makes for forms without one.
 const (
 	keyPrefix     = "web-"
-	formKeyLength = 26 // of base32, 130 bits
+	formKeyLength = 26 // characters of base32, 130 bits
 )
 
-// enqueuePath is the form that asks for a run of a DAG.
+// enqueuePath returns the path of the form that enqueues a run of a DAG.
 func enqueuePath(dag string) string { return dagPath(dag) + "/enqueue" }
 
-// enqueueForm asks for a run of a DAG, or for one that has ended once more.
+// enqueueForm is the form that enqueues a run of a DAG, or runs an ended run again.
 type enqueueForm struct {
 	DAG     string
-	Run     *queue.Run // that is made again; nil: none
-	Latest  bool       // in the DAG's current version
+	Run     *queue.Run // the ended run to run again; nil: the form enqueues a first run
+	Latest  bool       // use the DAG's current version rather than the version of Run
 	Params  []*formField
 	Options []*formField
-	Command string // that does the same; "": there is none
-	SQL     string // "": something is wrong
+	Command string // the command with the same effect; "": there is none
+	SQL     string // "": a field is wrong
 	Problem *refusal
 
-	spec    *dagspec.Spec     // nil where the login may not read it
+	spec    *dagspec.Spec     // nil: the login may not read the DAG
 	before  map[string]string // params of Run
 	given   map[string]string
 	typed   map[string]any
@@ -67,7 +67,7 @@ func (f *enqueueForm) page() page {
 	return p
 }
 
-// Title says what the form does.
+// Title returns the heading of the form.
 func (f *enqueueForm) Title() string {
 	if f.Run != nil {
 		return fmt.Sprintf("Run %d again", f.Run.ID)
@@ -75,7 +75,7 @@ func (f *enqueueForm) Title() string {
 	return "Enqueue"
 }
 
-// Path is where the form stands, and where it is sent.
+// Path returns the path of the form, which is also its action.
 func (f *enqueueForm) Path() string {
 	if f.Run != nil {
 		return runPath(f.Run.ID) + "/again"
@@ -83,7 +83,7 @@ func (f *enqueueForm) Path() string {
 	return enqueuePath(f.DAG)
 }
 
-// Back is the page that the form was reached from.
+// Back returns the path of the page that links to the form.
 func (f *enqueueForm) Back() string {
 	if f.Run != nil {
 		return runPath(f.Run.ID)
@@ -94,15 +94,15 @@ func (f *enqueueForm) Back() string {
 	return (&runFilter{DAG: f.DAG}).path()
 }
 
-// Opens reports whether an option is filled in, or wrong.
+// Opens reports whether an option has a value, so that the options are unfolded.
 func (f *enqueueForm) Opens() bool {
 	return slices.ContainsFunc(f.Options, func(o *formField) bool { return o.Value != "" })
 }
 
-// Given reports whether the reader filled in anything that can be wrong.
+// Given reports whether the user filled in any field.
 func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 
-// mayEnqueue refuses a login that may not ask for runs.
+// mayEnqueue returns the rights of the login, or an error if it may not enqueue runs.
 func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	rights, err := s.readRights(ctx)
 	if err != nil {
@@ -117,12 +117,12 @@ func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	return rights, nil
 }
 
-// currentSpec reads the current version of a DAG; nil where the login may not.
+// currentSpec reads the spec of a DAG's current version; nil where the login may not read it.
 func (s *server) currentSpec(ctx context.Context, dag string) (*dagspec.Spec, error) {
 	return specIn(s.readDefinition(ctx, dag, 0))
 }
 
-// specIn is the spec of a definition, nil of none.
+// specIn returns the spec of a definition; nil if def is nil.
 func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
 	if def == nil {
 		return nil, err
@@ -130,7 +130,8 @@ func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
 	return def.Spec, err
 }
 
-// readEnqueue makes the form of a DAG from what was filled in, and from the run whose params it begins with.
+// readEnqueue makes the form of a DAG from the values that the user filled in. Its params begin with those of run `from`, if
+// given.
 func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, error) {
 	rights, err := s.mayEnqueue(r.Context())
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, 
 	return f, nil
 }
 
-// readAgain makes the form of a run that has ended.
+// readAgain makes the form that runs an ended run again.
 func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, error) {
 	if _, err := s.mayEnqueue(r.Context()); err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 	return f, nil
 }
 
-// fill makes the fields of params. They begin with the texts of a run, and then have what was filled in.
+// fill makes the fields of params. A field has the value that the user sent, or else the value in begin.
 func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	texts := map[string]string{}
 	for name := range values {
@@ -228,10 +229,10 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 			f.given[p.Name] = text
 		}
 	}
-	maps.Copy(f.given, texts) // unknown ones are left, which the check says
+	maps.Copy(f.given, texts) // params that the spec does not know stay: check reports them
 }
 
-// fillLoose makes one field of all params, because their types cannot be read.
+// fillLoose makes one field for all params, because the login may not read their types.
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
@@ -250,7 +251,7 @@ func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]strin
 		lines, err = pairLines(all)
 		field.set(lines)
 		if f.Run != nil {
-			err = nil // what is left out stays as it is
+			err = nil // the params that were left out keep the values of Run
 		}
 	}
 	pairs, wrong := readPairs(field.Value)
@@ -265,8 +266,8 @@ func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]strin
 	}
 }
 
-// addOptions makes the fields that the DAG, or the role of the login, lets a request choose, and those that it chose all the same:
-// then the database refuses it.
+// addOptions adds the fields for options. An option that neither the DAG nor the role of the login allows is left out, unless the
+// user set it all the same: then the field is shown, and the database refuses the request.
 func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	free := rights.Admin || f.spec == nil
 	add := func(o *formField, offered bool) {
@@ -289,7 +290,7 @@ func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Each on a line, as NAME=VALUE."}, true)
 }
 
-// check reads what was filled in, says at each field what is wrong with it, and writes the command and the statement for it.
+// check parses the fields, sets the Problem of each wrong one, and makes the command and the SQL statement of the form.
 func (f *enqueueForm) check(now time.Time) {
 	f.checkParams()
 	f.request = queue.Request{DAG: f.DAG, Params: f.typed, Manual: true}
@@ -328,7 +329,7 @@ func (f *enqueueForm) checkParams() {
 	}
 }
 
-// readOption reads a field into the request. Empty ones are left to the DAG.
+// readOption parses an option into the request. An empty option is left to the DAG.
 func (f *enqueueForm) readOption(o *formField, now time.Time) (err error) {
 	if o.Value == "" {
 		return nil
@@ -356,13 +357,13 @@ func (f *enqueueForm) readOption(o *formField, now time.Time) (err error) {
 	return err
 }
 
-// Wrong reports whether anything has to be mended before the form can be sent.
+// Wrong reports whether a field must be corrected before the form can be sent.
 func (f *enqueueForm) Wrong() bool {
 	isWrong := func(field *formField) bool { return field.Problem != "" }
 	return f.Problem != nil || slices.ContainsFunc(f.Params, isWrong) || slices.ContainsFunc(f.Options, isWrong)
 }
 
-// quiet takes back what is said of required params to a reader who has filled in nothing yet.
+// quiet removes the problems of params, so that a form that was just opened does not complain of empty required fields.
 func (f *enqueueForm) quiet() {
 	for _, p := range f.Params {
 		p.Problem = ""
@@ -388,8 +389,9 @@ func (s *server) showEnqueue(w http.ResponseWriter, r *http.Request, read func(*
 	return s.render(w, r, "enqueue.html", f.page())
 }
 
-// enqueue asks for a run, and leads to it. Its key is made of all that was sent unless there is another: the same form whose reply
-// was lost is one run, and one that was changed is a new run.
+// enqueue enqueues a run, and redirects to it. Without a run key of the user's own, the key is a hash of all fields: when the
+// reply was lost and the browser sends the form again, no second run is made. A changed form has another key, and makes a new
+// run.
 func (s *server) enqueue(r *http.Request) (answer, error) {
 	f, err := s.readEnqueue(r, r.PostForm)
 	if err != nil {
@@ -401,7 +403,7 @@ func (s *server) enqueue(r *http.Request) (answer, error) {
 	return f.send(func() (queue.RunID, error) { return s.store.Enqueue(r.Context(), f.request) })
 }
 
-// formKey is the run key of a form that gives none. A form without a nonce asks anew each time.
+// formKey returns the run key for a form without one. A form without a nonce gets a new key each time it is sent.
 func formKey(r *http.Request) string {
 	if r.PostForm.Get(onceField) == "" {
 		return keyPrefix + strings.ToLower(newNonce())
@@ -410,7 +412,7 @@ func formKey(r *http.Request) string {
 	return keyPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:formKeyLength])
 }
 
-// again asks for a run that has ended once more, and leads to the new one.
+// again runs an ended run again, and redirects to the new run.
 func (s *server) again(r *http.Request) (answer, error) {
 	f, err := s.readAgain(r, r.PostForm)
 	if err != nil {
@@ -419,7 +421,7 @@ func (s *server) again(r *http.Request) (answer, error) {
 	return f.send(func() (queue.RunID, error) { return s.store.Rerun(r.Context(), f.Run.ID, f.typed, f.Latest) })
 }
 
-// send leads to the run that was asked for, or shows the form again with what is wrong.
+// send calls ask and redirects to the run. If the form is wrong, it is shown again with its problem.
 func (f *enqueueForm) send(ask func() (queue.RunID, error)) (answer, error) {
 	if !f.Wrong() {
 		id, err := ask()

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	paramPrefix = "param." // of the fields of params
-	looseName   = "params" // the field of all params, where the definition cannot be read
+	paramPrefix = "param." // prefix of the names of param fields
+	looseName   = "params" // name of the field for all params, where the login may not read their types
 )
 
 // Kinds of fields.
@@ -28,23 +28,23 @@ const (
 	choiceField = "choice"
 )
 
-// formField is a field of a form with what its reader needs to fill it in. Its constraints are those that HTML means as we do; the
-// server checks all of them.
+// formField is a field of a form. It has only constraints that HTML checks exactly as Oarlock does; the server checks the others.
 type formField struct {
 	Name, Label, Kind string
-	About             string // beside the label: type, required
+	About             string // shown beside the label: type, required
 	Value             string
-	Usual             string   // what holds where it is empty, shown in it
-	Options           []string // of a choice, beside none
-	Help, Problem     string
-	Required          bool
-	Kept              bool   // Usual is the value of the run that is made again
-	Min, Max, Step    string // of a number
-	Pattern           string
-	MinLength         int
+	// Usual is the value that holds while the field is empty. The field shows it as a placeholder.
+	Usual          string
+	Options        []string // of a choice, besides the empty one
+	Help, Problem  string
+	Required       bool
+	Kept           bool   // Usual is the value of the run that is run again
+	Min, Max, Step string // of a number field
+	Pattern        string
+	MinLength      int
 }
 
-// paramField is the field of a param.
+// paramField makes the field of a param.
 func paramField(p *dagspec.Param) *formField {
 	f := &formField{Name: paramPrefix + p.Name, Label: p.Name, Kind: textField, About: p.Type, Help: p.Description, Required: p.Required && p.Default == nil}
 	if p.Default != nil {
@@ -67,7 +67,8 @@ func paramField(p *dagspec.Param) *formField {
 	default:
 		f.Pattern = htmlPattern(p.Pattern)
 		if p.MinLength != nil {
-			f.MinLength = *p.MinLength // HTML counts some characters twice, which makes it more lenient here, and too strict for a maximum
+			// HTML counts some characters twice. That makes a minimum more lenient than ours; a maximum would be too strict.
+			f.MinLength = *p.MinLength
 		}
 	}
 	if f.Kind == numberField {
@@ -76,7 +77,8 @@ func paramField(p *dagspec.Param) *formField {
 	return f
 }
 
-// boundText is a bound of a number. Steps of HTML count from the minimum, so that of an integer must be whole.
+// boundText returns a bound of a number field. HTML counts steps from the minimum, so a bound of an integer field that is not
+// whole is left out.
 func boundText(bound *float64, kind string) string {
 	if bound == nil || kind == "integer" && *bound != float64(int64(*bound)) {
 		return ""
@@ -84,7 +86,8 @@ func boundText(bound *float64, kind string) string {
 	return strconv.FormatFloat(*bound, 'f', -1, 64)
 }
 
-// samePattern are expressions of one alternative that HTML, which always matches the whole text, reads as Go does.
+// samePattern matches expressions that mean the same in HTML as in Go: one alternative, anchored at both ends, since HTML always
+// matches the whole text.
 var samePattern = regexp.MustCompile(`^\^((?:(?:\[\^?(?:[A-Za-z0-9_]-[A-Za-z0-9_]|[A-Za-z0-9_])+\]|\\[d.]|[A-Za-z0-9_ :,@-])(?:[+*?]|\{[0-9]+(?:,[0-9]*)?\})?)+)\$$`)
 
 func htmlPattern(pattern string) string {
@@ -95,7 +98,7 @@ func htmlPattern(pattern string) string {
 	return m[1]
 }
 
-// valueText is a value as a field has it: that of a json param as JSON, others as the text they are.
+// valueText returns a value as the text of its field. A value of a json param is JSON; a string of other params is itself.
 func valueText(p *dagspec.Param, v any) string {
 	if text, ok := v.(string); ok && p.Type != "json" {
 		return text
@@ -103,7 +106,7 @@ func valueText(p *dagspec.Param, v any) string {
 	return runview.CompactJSON(v)
 }
 
-// storedTexts are the params of a run as fields have them. Those without a value are left out.
+// storedTexts returns the params of a run as texts of fields. Params without a value are left out.
 func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(run.Params, &values) != nil {
@@ -129,10 +132,10 @@ func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 	return texts
 }
 
-// plainNumber is a number that browsers keep as it is written.
+// plainNumber matches numbers that browsers do not rewrite in a number field.
 var plainNumber = regexp.MustCompile(`^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$`)
 
-// set fills the field in. A value that its kind of input would change has another kind.
+// set fills the field in. If an input of the field's kind would change the value, the kind becomes one that keeps it.
 func (f *formField) set(value string) {
 	f.Value = value
 	switch {
@@ -145,7 +148,7 @@ func (f *formField) set(value string) {
 	}
 }
 
-// Empty is what a choice says of none.
+// Empty returns the label of a choice's empty option.
 func (f *formField) Empty() string {
 	switch {
 	case f.Kept:
@@ -156,10 +159,10 @@ func (f *formField) Empty() string {
 	return "default: " + runview.InlineText(f.Usual)
 }
 
-// ID is the field's name as an id of HTML.
+// ID returns the field's name as an HTML id.
 func (f *formField) ID() string { return strings.ReplaceAll(f.Name, ".", "-") }
 
-// Described are the ids of what is said of the field.
+// Described returns the ids of the elements with the field's help and problem, for aria-describedby.
 func (f *formField) Described() string {
 	var ids []string
 	if f.Problem != "" {
@@ -171,7 +174,7 @@ func (f *formField) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// readPairs reads lines of NAME=VALUE.
+// readPairs parses lines of NAME=VALUE.
 func readPairs(text string) (pairs map[string]string, err error) {
 	pairs = map[string]string{}
 	for line := range strings.SplitSeq(sentText(text), "\n") {
@@ -191,7 +194,7 @@ func readPairs(text string) (pairs map[string]string, err error) {
 	return pairs, nil
 }
 
-// pairLines writes lines of NAME=VALUE. The error says which values have several lines, and cannot be written so.
+// pairLines writes NAME=VALUE, one a line. Values of several lines cannot be written so: the error names them.
 func pairLines(pairs map[string]string) (lines string, err error) {
 	var all, broken []string
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
@@ -207,5 +210,5 @@ func pairLines(pairs map[string]string) (lines string, err error) {
 	return strings.Join(all, "\n"), err
 }
 
-// sentText is a text without the line ends that browsers add to those of a form.
+// sentText replaces the CR LF line ends that browsers send by LF.
 func sentText(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }

@@ -79,7 +79,7 @@ func TestEnqueue_MakesARun(t *testing.T) {
 	if again := b.post(t, "/dags/form/enqueue", full...).Header().Get("Location"); again != run || run == "" {
 		t.Errorf("a form sent twice led to %q and %q: %s", run, again, plainText(first.Body.String()))
 	}
-	b.server.acted = kept[[sha256.Size]byte, *onceDone]{} // as of a server that began anew
+	b.server.acted = kept[[sha256.Size]byte, *onceDone]{} // as after a restart of the server
 	if again := b.post(t, "/dags/form/enqueue", full...).Header().Get("Location"); again != run {
 		t.Errorf("a form whose answer was lost led to %q, not %q", again, run)
 	}

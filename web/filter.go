@@ -15,7 +15,8 @@ import (
 
 var runStates = []string{"running", "queued", "waiting", "paused", "failed", "succeeded", "scheduled", "canceled"}
 
-// runFilter picks runs by the flags of `oarlock list`, which are also its names in a URL. Values are as they were given.
+// runFilter picks runs by the flags of `oarlock list`, which are also the names of its values in a URL. The values are as the
+// user typed them.
 type runFilter struct {
 	States, Labels                    []string
 	DAG, Queue, Since, Parent, Before string
@@ -32,7 +33,7 @@ func given(values []string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 }
 
-// parts are the flags that were given, with their values, in the order of the command's help.
+// parts returns the flags that have values, in the order of the command's help. A flag with several values occurs several times.
 func (f *runFilter) parts() (all [][2]string) {
 	add := func(name string, values ...string) {
 		for _, value := range values {
@@ -51,7 +52,7 @@ func (f *runFilter) parts() (all [][2]string) {
 	return all
 }
 
-// path of the page that shows what the filter picks, below the base.
+// path returns the path, below the base, of the list of the runs that match.
 func (f *runFilter) path() string {
 	query := url.Values{}
 	for _, p := range f.parts() {
@@ -63,7 +64,7 @@ func (f *runFilter) path() string {
 	return "/runs?" + query.Encode()
 }
 
-// command lists the same runs in a terminal.
+// command returns the command that lists the same runs in a terminal.
 func (f *runFilter) command() string {
 	line := "oarlock list"
 	for _, p := range f.parts() {
@@ -72,7 +73,7 @@ func (f *runFilter) command() string {
 	return line
 }
 
-// box is what the filter box says: all but the states, which have chips, and the page.
+// box returns the text of the filter box: all parts but the states, which have chips of their own, and the page.
 func (f *runFilter) box() string {
 	var all []string
 	for _, p := range f.parts() {
@@ -83,7 +84,7 @@ func (f *runFilter) box() string {
 	return strings.Join(all, " ")
 }
 
-// query is the filter as the store takes it.
+// query returns the filter as the store takes it.
 func (f *runFilter) query(now time.Time) (q queue.Filter, err error) {
 	for _, state := range f.States {
 		if !slices.Contains(runStates, state) {
@@ -111,7 +112,7 @@ func badFilter(form string, args ...any) error {
 	return &refusal{status: http.StatusBadRequest, message: fmt.Sprintf(form, args...)}
 }
 
-// sinceTime reads a duration before now, or a time, which is of this server's zone where it has no offset.
+// sinceTime parses a duration before now, or a time. A time without an offset is in the zone of this server.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -123,7 +124,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return at, err
 }
 
-// runNumber reads the number of a run, 0 where none was given.
+// runNumber parses the number of a run; 0 for "".
 func runNumber(name, text string) (queue.RunID, error) {
 	if text == "" {
 		return 0, nil
@@ -135,7 +136,7 @@ func runNumber(name, text string) (queue.RunID, error) {
 	return queue.RunID(id), nil
 }
 
-// read takes the words of the filter box: KEY:VALUE for each flag, and one word without a key, which it returns.
+// read adds the words of the filter box to the filter: KEY:VALUE sets a flag. It returns the one word without a key.
 func (f *runFilter) read(text string) (free string, err error) {
 	single := map[string]*string{"dag": &f.DAG, "queue": &f.Queue, "since": &f.Since, "parent": &f.Parent, "before": &f.Before}
 	several := map[string]*[]string{"state": &f.States, "label": &f.Labels}
@@ -159,7 +160,7 @@ func (f *runFilter) read(text string) (free string, err error) {
 	return free, nil
 }
 
-// splitWords splits text at spaces that are not between double quotes. Within these, a backslash takes the next character as it is.
+// splitWords splits text at spaces outside of double quotes. A backslash between quotes keeps the next character as it is.
 func splitWords(text string) (all []string) {
 	var b strings.Builder
 	begun, inside, escaped := false, false, false
@@ -189,7 +190,7 @@ func splitWords(text string) (all []string) {
 	return all
 }
 
-// quoted is a value that splitWords leaves in one word.
+// quoted returns a value in quotes if splitWords would split it otherwise.
 func quoted(value string) string {
 	if !strings.ContainsAny(value, ` "`) {
 		return value

@@ -16,7 +16,7 @@ import (
 
 const hostileName = `w<img src=x onerror=alert(1)>/"é`
 
-// atWork makes a worker of a name that serves queues, or all for none, and gives it the runs.
+// atWork registers a worker that serves queues (none: all queues), and gives it the runs.
 func (b *testBundle) atWork(t *testing.T, name string, queues []string, runs ...queue.RunID) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
@@ -140,8 +140,8 @@ func TestWorkers_ShowWhoWorks(t *testing.T) {
 	wantTexts(t, b.page(t, "/workers/none", http.StatusNotFound), "There is no worker none.")
 }
 
-// A worker that gives no sign of life is quiet in the list and on its page, which says what becomes of its runs. In a database that may be a
-// copy it says that instead: to start a worker is refused there.
+// A worker without a sign of life is shown as quiet in the list and on its page, which says what happens to its runs. In a
+// database that may be a copy the page says so instead, because no worker starts there.
 func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
@@ -223,7 +223,7 @@ func TestFleet_ByRights(t *testing.T) {
 	}
 }
 
-// follower takes a stream until it has a region.
+// follower reads a stream until a region arrives.
 type follower struct {
 	header http.Header
 	text   strings.Builder

@@ -12,20 +12,20 @@ import (
 const (
 	lookInterval = 2 * time.Second // between two looks at the cluster, whatever the number of viewers
 	lookTimeout  = 2 * time.Second
-	maxBadge     = 99 // approvals that the navigation counts
+	maxBadge     = 99 // the navigation counts approvals up to this number
 )
 
-// glance is the cluster at a moment, as all pages show it.
+// glance is the state of the cluster that all pages show.
 type glance struct {
 	queue.Glimpse
 
 	Seen      bool // the login may see workers and queues
-	Approvals int  // that wait for the login, at most maxBadge
-	Many      bool // there are more
+	Approvals int  // that wait for a decision of the login, at most maxBadge
+	Many      bool // there are more than maxBadge
 	Rights    queue.Rights
 }
 
-// lookAround asks the database. A login that may not see the cluster still has approvals.
+// lookAround reads a glance. A login without the right to see the cluster still gets its approvals.
 func (s *server) lookAround(ctx context.Context) (g glance, err error) {
 	waiting, err := s.store.Approvals(ctx, false, maxBadge+1)
 	if err != nil {
@@ -43,32 +43,33 @@ func (s *server) lookAround(ctx context.Context) (g glance, err error) {
 	return g, err
 }
 
-// cached holds the newest answer of a read, so that many viewers cost the database one.
+// cached keeps the newest result of a read, so that many viewers cost the database one read.
 type cached[T any] struct {
 	read     func(context.Context) (T, error)
 	interval time.Duration // between two reads
-	timeout  time.Duration // of one
+	timeout  time.Duration // of one read
 
 	mu  sync.Mutex
 	now *look[T]
 }
 
-// look is one answer. Its fields are set once done is closed.
+// look is one read. Its other fields are set once done is closed.
 type look[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
-	at    time.Time // when it was asked for
+	at    time.Time // when the read began
 }
 
-// get returns an answer that is younger than the interval. The first caller after that reads, and the others wait for it.
+// get returns a result that is younger than the interval. The first caller after that reads anew, and the others wait for it.
 func (c *cached[T]) get(ctx context.Context) (T, error) {
 	l, mine := c.current(time.Now())
 	if mine {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout) // others wait for it when this caller has gone
+		// Others wait for this read even if this caller has gone.
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 		defer cancel()
 		defer close(l.done)
-		l.err = errors.New("the read did not end") // stays if read panics
+		l.err = errors.New("the read did not end") // this error stays if read panics
 		l.value, l.err = c.read(within)
 		return l.value, l.err
 	}
@@ -81,7 +82,7 @@ func (c *cached[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// current returns the newest look, and reports whether the caller has to make it.
+// current returns the newest look. mine reports that the caller has to do the read.
 func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,7 @@ func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	return c.now, true
 }
 
-// forget has the next caller read, because what was read has been changed.
+// forget has the next caller read anew, because this server has just changed the data.
 func (c *cached[T]) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

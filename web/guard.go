@@ -13,13 +13,13 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// contentPolicy lets a page load what this server serves, and nothing else. No script and no style stands in a page itself.
+// contentPolicy lets a page load files of this server, and nothing else. Inline scripts and styles are forbidden.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"font-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 const requestIDHeader = "X-Request-ID"
 
-// guard stands before all pages: it sets the headers, refuses what must not be served, and survives a page that panics.
+// guard wraps all pages: it sets headers, refuses bad requests, and turns a panic into an error page.
 func (s *server) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 			s.answerError(w, r, &refusal{
 				status: http.StatusMethodNotAllowed, message: runview.InlineText(r.Method) + " is not served.", hint: "Load a page, or send a form of one.",
 			})
-		case !s.serves(r.Host) && !isProbe(r.URL.Path, s.options.Base): // supervisors ask by address
+		case !s.serves(r.Host) && !isProbe(r.URL.Path, s.options.Base): // health probes name the server by its address
 			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
 				"This server does not answer for the host %q. Open it as %s.", runview.InlineText(r.Host), s.knownAs()))
 		case crossOrigin.Check(r) != nil:
@@ -58,11 +58,11 @@ func setHeaders(h http.Header) {
 	h.Set(requestIDHeader, rand.Text()[:10])
 }
 
-// isProbe reports whether a path says only whether the server is well.
+// isProbe reports whether a path belongs to a health probe.
 func isProbe(path, base string) bool { return path == base+"/livez" || path == base+"/readyz" }
 
-// serves reports whether requests to a Host header are answered. A name of another site that leads here is not: its pages could
-// read ours, because a browser takes both for one origin.
+// serves reports whether the server answers requests for a Host header. It does not answer for a foreign name that resolves to
+// this machine: pages of that name could read ours, because a browser takes both for one origin.
 func (s *server) serves(hostport string) bool {
 	host := hostport
 	if name, _, err := net.SplitHostPort(hostport); err == nil {
@@ -72,7 +72,7 @@ func (s *server) serves(hostport string) bool {
 	return IsLoopback(host) || slices.ContainsFunc(s.options.Hosts, func(known string) bool { return strings.EqualFold(known, host) })
 }
 
-// knownAs is how requests may be addressed.
+// knownAs returns the host names of this server, for a message.
 func (s *server) knownAs() string {
 	if len(s.options.Hosts) > 0 {
 		return strings.Join(s.options.Hosts, " or ")
@@ -80,7 +80,7 @@ func (s *server) knownAs() string {
 	return "localhost or 127.0.0.1 with its port"
 }
 
-// IsLoopback reports whether a host without a port is this machine under a name that no other machine reaches it by.
+// IsLoopback reports whether host, without a port, is a name or address by which only this machine reaches itself.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -89,7 +89,7 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
 
-// recover answers for a page that panicked.
+// recover answers for a handler that panicked.
 func (s *server) recover(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	switch p {

@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// Bounds of a tree: what is more stands as text.
+// Bounds of a tree. What exceeds them is left out or cut.
 const (
 	maxNodes = 500
 	maxDepth = 12
 	maxText  = 8 << 10 // bytes of one text
 )
 
-// jsonNode is a value as a page shows it: a text, or a list of further values.
+// jsonNode is a JSON value in a page: a scalar, or an object or array with children.
 type jsonNode struct {
 	Key      string
-	Path     string // as jq takes it
-	Text     string // as it is, for numbers with all their digits
+	Path     string // in the syntax of jq
+	Text     string // of a scalar; a number keeps all its digits
 	Kind     string // string, number, word, object or array
 	Count    int
 	Children []*jsonNode
-	Raw      string // all of it, to be copied
+	Raw      string // the whole JSON, for the copy button; only at the root
 }
 
-// jsonTree reads a value; nil for none, and for an object without fields.
+// jsonTree parses a value. It returns nil for no value, null, and an empty object.
 func jsonTree(raw json.RawMessage) (*jsonNode, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" || string(raw) == "{}" {
@@ -44,7 +44,7 @@ func jsonTree(raw json.RawMessage) (*jsonNode, error) {
 	return n, nil
 }
 
-// readObject reads a JSON object that somebody typed, whose numbers keep their digits; nil for no text.
+// readObject parses a JSON object that the user typed. Numbers keep their digits. It returns nil for an empty text.
 func readObject(text string) (object map[string]any, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil
@@ -119,7 +119,7 @@ func (t *treeReader) children(n *jsonNode, open json.Delim, depth int) error {
 	return err
 }
 
-// skip leaves out a value.
+// skip reads over a value.
 func (t *treeReader) skip() error {
 	var raw json.RawMessage
 	if err := t.decoder.Decode(&raw); err != nil {

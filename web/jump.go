@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// jump leads to what a word means: a run by its number, a label by its NAME=VALUE, else the runs of a DAG. Words with a key are
-// a filter.
+// jump redirects from a word in the search box: a number leads to that run, NAME=VALUE to the runs with that label, and any other
+// word to the runs of the DAG of that name. KEY:VALUE words are a filter.
 func (s *server) jump(w http.ResponseWriter, r *http.Request) error {
 	word := strings.TrimSpace(r.URL.Query().Get("q"))
 	if word == "" {

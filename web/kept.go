@@ -2,7 +2,7 @@ package web
 
 import "sync"
 
-// kept holds values that never change, up to a number: for a new one, any other makes room. The zero value is ready.
+// kept is a cache of up to keptMax values that never change. A new value replaces any other. The zero value is ready.
 type kept[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]V
@@ -23,7 +23,7 @@ func (k *kept[K, V]) put(key K, v V) {
 	k.putLocked(key, v)
 }
 
-// putNew puts a value unless the key has one already, which it returns.
+// putNew puts a value unless the key has one. If it has, putNew returns that value and reports taken.
 func (k *kept[K, V]) putNew(key K, v V) (before V, taken bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,44 +18,45 @@ import (
 
 const (
 	maxStreams     = 2000
-	streamBacklog  = 16               // events that a slow viewer may be behind; then it starts anew
+	streamBacklog  = 16               // events that a slow viewer may lag behind; then its stream ends, and the browser starts anew
 	streamTimeout  = 5 * time.Second  // of one write
-	heartbeat      = 15 * time.Second // of a stream without events
+	heartbeat      = 15 * time.Second // sent on a stream without events
 	liveInterval   = 250 * time.Millisecond
-	liveShare      = 10              // of its own time a read waits before the next one
-	lookAnyway     = 5 * time.Second // why a run waits changes without news of it
+	liveShare      = 10              // after a read, the reader pauses at least this many times the read's own duration
+	lookAnyway     = 5 * time.Second // the reason why a run waits may change without news of the run
 	listInterval   = 2 * time.Second
 	liveTimeout    = 5 * time.Second
 	reconnectAfter = 2000 // ms, for browsers
 )
 
-// liveView is what a page shows at a moment.
+// liveView is the content of a page at one moment.
 type liveView struct {
-	event   string            // that brings a region; "": region
+	event   string            // name of the event that brings a region; "": region
 	regions map[string]string // by name
 	order   []string
-	log     *liveLog // nil: none is followed
-	over    bool     // nothing will change
+	log     *liveLog // nil: the page follows no log
+	over    bool     // the page will not change any more
 }
 
-// liveLog are the last lines of a log that is followed.
+// liveLog is the last lines of the log that a page follows.
 type liveLog struct {
 	attempt     int
 	first, last int64
-	lines       map[int64]string
-	whole       string // the region that has the log, for viewers that missed some
-	count       string
+	// lines is the HTML of each line, by line number.
+	lines map[int64]string
+	whole string // region with all lines, for viewers that missed some
+	count string
 }
 
-// liveSource reads a page again and again.
+// liveSource is how to read a page again and again.
 type liveSource struct {
 	key  string
-	run  queue.RunID // whose news make it worth reading; 0: it is read now and then
+	run  queue.RunID // news of this run make the hub read the page; 0: it is read every listInterval
 	logs bool
 	read func(context.Context) (*liveView, error)
 }
 
-// hub shares between viewers of the same page what it costs to keep it: one reader for all, as long as there is one.
+// hub lets all viewers of a page share one reader, which runs as long as the page has a viewer.
 type hub struct {
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -65,19 +66,19 @@ type hub struct {
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}, feeds: map[feedKey]*feed{}} }
 
-// topic is one page that somebody looks at.
+// topic is one page with at least one viewer.
 type topic struct {
 	source  liveSource
 	end     context.CancelFunc
 	viewers map[*viewer]bool
-	last    *liveView // nil: nothing was read yet
+	last    *liveView // nil: the page has not been read yet
 	news    chan struct{}
 }
 
-// viewer is one stream. Its channel is closed when it has to start anew, or when nothing more will come.
+// viewer is one stream. The hub closes its channel when the viewer must start anew, or when no more events will come.
 type viewer struct{ events chan string }
 
-// feedKey and feed are the news of one run, for all topics that are about it.
+// feedKey names the subscription to the news of one run, which all topics about that run share.
 type feedKey struct {
 	run  queue.RunID
 	logs bool
@@ -88,7 +89,7 @@ type feed struct {
 	end    context.CancelFunc
 }
 
-// join makes a viewer of a page; nil when there are too many already.
+// join adds a viewer of a page, and returns the function by which it leaves. It returns nil when there are maxStreams viewers.
 func (h *hub) join(store *queue.Store, source liveSource) (*viewer, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +124,7 @@ func (h *hub) leave(t *topic, v *viewer) {
 	}
 }
 
-// drop takes a viewer out, once.
+// drop removes a viewer. The caller holds mu.
 func (h *hub) drop(t *topic, v *viewer) {
 	if t.viewers[v] {
 		delete(t.viewers, v)
@@ -143,7 +144,8 @@ func (h *hub) subscribe(store *queue.Store, t *topic) {
 		f = &feed{topics: map[*topic]bool{}, end: cancel}
 		h.feeds[key] = f
 		go func() {
-			_ = store.Listen(ctx, key.run, key.logs, func() { h.tell(f) }) // it ends with the last topic, or with the store
+			// Listen returns when the last topic has gone, or the store is closed.
+			_ = store.Listen(ctx, key.run, key.logs, func() { h.tell(f) })
 		}()
 	}
 	f.topics[t] = true
@@ -166,12 +168,13 @@ func (h *hub) tell(f *feed) {
 	for t := range f.topics {
 		select {
 		case t.news <- struct{}{}:
-		default: // it knows already
+		default: // an earlier news has not been read yet
 		}
 	}
 }
 
-// keep reads a page whenever there is news, and sends what changed, until nobody looks or nothing will change any more.
+// keep reads a page whenever there is news, and sends the changed regions. It returns when the last viewer has gone, or the page
+// will not change any more.
 func (h *hub) keep(ctx context.Context, t *topic) {
 	pause := listInterval
 	if t.source.run != 0 {
@@ -198,7 +201,7 @@ func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	}
 }
 
-// look reads once.
+// look reads the page once and sends its changes. over reports that keep should end.
 func (h *hub) look(ctx context.Context, t *topic) (over bool) {
 	within, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -228,7 +231,7 @@ func (h *hub) look(ctx context.Context, t *topic) (over bool) {
 	return next.over
 }
 
-// send gives an event to all viewers; one that is too far behind starts anew.
+// send gives an event to all viewers. It drops a viewer with a full backlog, which then starts anew.
 func (h *hub) send(t *topic, text string) {
 	for v := range t.viewers {
 		select {
@@ -249,12 +252,12 @@ func (h *hub) endAll(t *topic) {
 	}
 }
 
-// event is one event of a stream.
+// event returns one event of a stream in its wire format.
 func event(name, data string) string {
 	return "event: " + name + "\ndata: " + strings.ReplaceAll(data, "\n", "\ndata: ") + "\n\n"
 }
 
-// whole is all of a page.
+// whole returns the events that bring all of a page.
 func (v *liveView) whole() string {
 	var b strings.Builder
 	for _, name := range v.order {
@@ -266,7 +269,7 @@ func (v *liveView) whole() string {
 	return b.String()
 }
 
-// since is what changed of a page.
+// since returns the events that bring the regions that differ from last; all of the page if last is nil.
 func (v *liveView) since(last *liveView) string {
 	if last == nil {
 		return v.whole()
@@ -283,7 +286,7 @@ func (v *liveView) since(last *liveView) string {
 	return b.String()
 }
 
-// lines is the data of an event that brings lines of a log.
+// lines is the data of an event with new lines of a log.
 type lines struct {
 	HTML  string `json:"html"`
 	Count string `json:"count"`
@@ -295,7 +298,7 @@ func (l *liveLog) since(last *liveLog) string {
 	}
 	var b strings.Builder
 	for _, n := range slices.Sorted(maps.Keys(l.lines)) {
-		if l.lines[n] != last.lines[n] && (n > last.last || last.lines[n] != "") { // new, or it went on
+		if l.lines[n] != last.lines[n] && (n > last.last || last.lines[n] != "") { // the line is new, or the task has added to it
 			b.WriteString(l.lines[n])
 		}
 	}
@@ -305,7 +308,7 @@ func (l *liveLog) since(last *liveLog) string {
 	return event("lines", runview.CompactJSON(lines{b.String(), l.count}))
 }
 
-// stream sends what changes of a page, as long as the browser listens.
+// stream sends the changes of a page until the browser disconnects or the page will not change any more.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSource) error {
 	v, leave := s.hub.join(s.store, source)
 	if v == nil {
@@ -344,7 +347,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSourc
 		case <-beat.C:
 		}
 		if send(text) != nil {
-			return nil // the browser has gone
+			return nil // the browser has disconnected
 		}
 	}
 }

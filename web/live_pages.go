@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// ticking finds durations that go on, which the script writes: they make no difference to what was sent before.
+// ticking matches durations that still grow. The script in the browser updates them, so they do not count as changes.
 var ticking = regexp.MustCompile(`(<time [^>]*data-since="\d+"[^>]*>)[^<]*`)
 
-// liveRun streams a run's page.
+// liveRun streams the page of a run.
 func (s *server) liveRun(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRunQuery(r)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s *server) liveLogPage(w http.ResponseWriter, r *http.Request) error {
 	return s.stream(w, r, s.runSource(q, s.readStepPage, "log.html"))
 }
 
-// runSource reads a page about a run. All its panels have a head; the log in it grows by lines, so that nothing that somebody
-// reads moves.
+// runSource is the liveSource of a page about a run. A followed log is sent by new lines instead of as a whole region, so that
+// the lines that the user reads stay in place.
 func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*runPage, error), file string, regions ...string) liveSource {
 	logs := q.Task.Tab == panelTabs[0] && q.Task.Log.Find == "" && q.Task.Log.From == 0
 	return liveSource{key: q.address(), run: q.ID, logs: logs, read: func(ctx context.Context) (*liveView, error) {
@@ -59,7 +59,7 @@ func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*ru
 	}}
 }
 
-// addRegions renders parts of a page.
+// addRegions renders regions of a page into v.
 func (s *server) addRegions(v *liveView, data any, file string, regions []string) error {
 	for _, name := range regions {
 		html, err := s.renderRegion(file, name, data)
@@ -71,7 +71,7 @@ func (s *server) addRegions(v *liveView, data any, file string, regions []string
 	return nil
 }
 
-// fill renders the parts of a run's page, and the lines of the log in it.
+// fill renders regions of a run's page into v, and the lines of its log if logs is set.
 func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions []string) error {
 	if err := s.addRegions(v, p, file, regions); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *server) liveRuns(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// liveApprovals streams the approvals that wait.
+// liveApprovals streams the page of approvals.
 func (s *server) liveApprovals(w http.ResponseWriter, r *http.Request) error {
 	mine := r.URL.Query().Get("mine") != ""
 	return s.stream(w, r, s.listSource(fmt.Sprint("approvals ", mine), "approvals.html", []string{"approvals#list"}, func(ctx context.Context) (any, error) {
@@ -109,7 +109,7 @@ func (s *server) liveApprovals(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// listSource reads a list now and then: nobody is told of changes that are about no single run.
+// listSource is the liveSource of a list. The database sends news only of single runs, so a list is read every listInterval.
 func (s *server) listSource(key, file string, regions []string, read func(context.Context) (any, error)) liveSource {
 	return liveSource{key: key, read: func(ctx context.Context) (*liveView, error) {
 		data, err := read(ctx)

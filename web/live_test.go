@@ -21,7 +21,7 @@ type fakePage struct {
 	err   error
 }
 
-// change has the next read find another page.
+// change sets the page for the next read.
 func (f *fakePage) change(view *liveView) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +52,7 @@ func show(pairs ...string) *liveView {
 	return v
 }
 
-// received takes what a viewer was sent so far.
+// received returns the events that a viewer has got so far.
 func received(v *viewer) (text string, closed bool) {
 	var b strings.Builder
 	for {
@@ -152,7 +152,7 @@ func TestHub_EndsWithThePage(t *testing.T) {
 	}
 }
 
-// A viewer that does not keep up starts anew, and keeps nobody else waiting.
+// A viewer that does not keep up starts anew, and other viewers do not wait for it.
 func TestHub_DropsSlowViewers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	panelLines   = 200 // of a log in a panel
-	pageLines    = 500 // on a page of its own
+	panelLines   = 200 // on a page of its own
+	pageLines    = 500 // shown above the line that the address names
 	contextLines = 12  // shown above a line that an address names
-	hitLines     = 200 // found at once
+	hitLines     = 200 // one search returns at most this many lines
 	searchTime   = 2 * time.Second
 	searchBytes  = 64 << 20
-	saidLines    = 4 // in the box of what went wrong
+	saidLines    = 4 // of the box that names what failed
 )
 
-// logQuery is what an address asks for of a log.
+// logQuery is the part of a page's address about a log.
 type logQuery struct {
-	From   int64  // the first line that is shown; 0: the end
-	Line   int64  // that is marked, with those up to To; 0: none
+	From   int64  // first line to show; 0: the end of the log
+	Line   int64  // first line to mark, up to To; 0: none
 	To     int64  //
-	Find   string // a regular expression; "": all lines
+	Find   string // regular expression to search for; "": show all lines
 	Stream string // stdout or stderr; "": both
-	Whole  bool   // a page of its own
+	Whole  bool   // the log has a page of its own
 }
 
 func parseLogQuery(form url.Values) (q logQuery, err error) {
@@ -75,32 +75,32 @@ func (q *logQuery) stream() *queue.Stream {
 	return &stream
 }
 
-// logView is a part of a log as a page shows it.
+// logView is the part of a log that a page shows.
 type logView struct {
 	Attempt int
 	Lines   []logLine
 	Total   int64
-	First   int64 // number of the first line; 0: there is none
+	First   int64 // number of the first line shown; 0: there is none
 	Last    int64
-	Older   int64 // where the window before begins; 0: there is none
-	Newer   int64 // where the next one begins
-	AtEnd   bool  // it has the last line of the log
-	Final   bool  // nothing comes after it
+	Older   int64 // first line of the window before this one; 0: there is none
+	Newer   int64 // first line of the window after this one; 0: there is none
+	AtEnd   bool  // this window has the last line of the log
+	Final   bool  // no line will be added to the log
 
-	Found  bool   // the lines are those that were found
+	Found  bool   // Lines are the hits of a search
 	Hits   int    //
-	GoOn   int64  // where a search goes on that was ended; 0: it is through
-	Faulty string // what is wrong with the expression
+	GoOn   int64  // line at which to continue a search that ran out of time; 0: the search is complete
+	Faulty string // error in the regular expression
 }
 
-// logLine is a line as a page shows it.
+// logLine is a line of a log in a page.
 type logLine struct {
 	Number  int64
 	At      time.Time
 	Class   string
 	HTML    template.HTML
 	Dropped int64
-	Cut     bool // its rest is left out
+	Cut     bool // the end of a long line is left out
 }
 
 func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*logView, error) {
@@ -132,7 +132,7 @@ func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*lo
 	return v, nil
 }
 
-// compile reads what was searched for. Letters match both cases unless one of them is a capital.
+// compile compiles the search text. It ignores case unless the text has a capital letter. faulty is the error for the user.
 func compile(text string) (find *regexp.Regexp, faulty string) {
 	if text == "" {
 		return nil, ""
@@ -178,7 +178,8 @@ func showLine(l *queue.LogLine, q logQuery, find *regexp.Regexp) logLine {
 	return shown
 }
 
-// lastWords are the last lines that are not blank: of standard error, if there are any.
+// lastWords returns the last lines that are not blank, of standard error if it has any. It returns nil if v does not reach the
+// end of the log.
 func (v *logView) lastWords() []logLine {
 	if v.Found || !v.AtEnd {
 		return nil
@@ -197,7 +198,7 @@ func (v *logView) lastWords() []logLine {
 	return nil
 }
 
-// logPage is the log of one task as a page of its own.
+// logPage shows the log of one task on a page of its own.
 func (s *server) logPage(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.readStep(r, logKind)
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *server) logPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// logText is the log of one task as it was written, to be saved.
+// logText sends the log of one task as a file, without any markup.
 func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
 	asked, err := parseStepQuery(r, textKind)
 	if err != nil {
@@ -223,14 +224,14 @@ func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // half a file must not pass for a whole one
+			panic(http.ErrAbortHandler) // abort the response: half a log must not pass for a whole one
 		}
 		if !begun {
 			begin(w, id, q)
 			begun = true
 		}
 		if err := sendChunk(w, &chunk, q.Log.stream()); err != nil {
-			return nil // the client has gone
+			return nil // the client has disconnected
 		}
 	}
 	if !begun {
@@ -247,7 +248,7 @@ func begin(w http.ResponseWriter, id queue.RunID, q taskQuery) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 }
 
-// sendChunk also gives the client time anew: a log may take as long as it takes, as long as it goes on.
+// sendChunk writes a chunk. It extends the write deadline each time, so a log may take any time as long as chunks get through.
 func sendChunk(w http.ResponseWriter, c *queue.Chunk, stream *queue.Stream) error {
 	if stream != nil && c.Stream != *stream {
 		return nil

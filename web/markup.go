@@ -11,20 +11,20 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// The elements of this file are the markup that templates share. Each escapes all it is given.
+// The functions of this file make the HTML that templates share. Each escapes its arguments.
 
-// markup fills a form of ours with texts, which it escapes.
+// markup fills texts into a constant form, and escapes them.
 func markup(form string, texts ...string) template.HTML {
 	args := make([]any, len(texts))
 	for i, text := range texts {
 		args[i] = template.HTMLEscapeString(text)
 	}
-	return template.HTML(fmt.Sprintf(form, args...)) //nolint:gosec // the form is a constant, and what fills it is escaped
+	return template.HTML(fmt.Sprintf(form, args...)) //nolint:gosec // form is a constant, and the texts are escaped
 }
 
 const clockLayout = "2006-01-02 15:04:05"
 
-// when is a moment: in UTC, which the script turns into the reader's zone. There is none for the zero time.
+// when returns a time in UTC, which the script turns into the reader's zone; "–" for the zero time.
 func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -33,10 +33,10 @@ func when(t time.Time) template.HTML {
 	return markup(`<time datetime="%s" title="%s">%s</time>`, exact, exact, t.UTC().Format(clockLayout)+"Z")
 }
 
-// drawn is a picture of graphview, which escapes all texts in it.
-func drawn(svg string) template.HTML { return template.HTML(svg) } //nolint:gosec // as it says
+// drawn marks an SVG of graphview as safe, since graphview escapes the texts in it.
+func drawn(svg string) template.HTML { return template.HTML(svg) } //nolint:gosec // graphview has escaped it
 
-// clock is a moment of a log, to the millisecond. The script turns it into the reader's zone.
+// clock returns the time of a log line, to the millisecond. The script turns it into the reader's zone.
 func clock(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -44,7 +44,7 @@ func clock(t time.Time) template.HTML {
 	return markup(`<time class="at" datetime="%s">%s</time>`, t.UTC().Format("2006-01-02T15:04:05.000Z"), t.UTC().Format("15:04:05.000"))
 }
 
-// since is how long ago a moment was, which the script keeps going.
+// since returns how long ago t was. The script keeps the text up to date.
 func since(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -54,33 +54,33 @@ func since(t time.Time) template.HTML {
 		exact, strconv.FormatInt(t.UnixMilli(), 10), t.UTC().Format(time.RFC3339), runview.Span(time.Since(t)))
 }
 
-// pill is a state by its sign and its word.
+// pill returns a state as its sign and its word.
 func pill(state string) template.HTML {
 	return markup(`<span class="pill s %s"><i aria-hidden="true">%s</i>%s</span>`, stateClass(state), signOf(state), runview.InlineText(state))
 }
 
-// glyph is a state by its sign alone; its word is for readers that hear the page.
+// glyph returns a state as its sign alone. The word is there for screen readers.
 func glyph(state string) template.HTML {
 	return markup(`<span class="g %s" role="img" aria-label="%s">%s</span>`, stateClass(state), runview.InlineText(state), signOf(state))
 }
 
-// copyButton copies a text. It shows where the script runs, which is what makes it work.
+// copyButton returns a button that copies text. It is hidden where the script does not run, since the script does the work.
 func copyButton(text string) template.HTML {
 	return markup(`<button class="copy" type="button" data-copy="%s" aria-label="Copy %s" title="Copy">`+
 		`<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.4" aria-hidden="true"><rect x="5.2" y="5.2" width="8" height="8.6" rx="1.8"/>`+
 		`<path d="M10.6 5V3.6A1.6 1.6 0 0 0 9 2H4.4a1.6 1.6 0 0 0-1.6 1.6v5A1.6 1.6 0 0 0 4.4 10.2H5"/></svg></button>`, text, text)
 }
 
-// once has a form act once, however often it is sent.
+// once returns a hidden field by which the form acts once, however often it is sent.
 func once() template.HTML {
 	return markup(`<input type="hidden" name="`+onceField+`" value="%s">`, newNonce())
 }
 
-// signOf is the sign of a state of a run or a task.
+// signOf returns the sign of a run's or task's state.
 func signOf(state string) string {
 	switch state {
 	case "queued":
-		state = "ready" // it may start, as a task that is ready
+		state = "ready" // a queued run may start, like a task that is ready
 	case "scheduled":
 		return "◔"
 	}
@@ -88,7 +88,7 @@ func signOf(state string) string {
 	return sign
 }
 
-// stateClass is the class of a state. A state that this program does not know has none of its own.
+// stateClass returns the CSS class of a state. A name with other characters than a to z and _ gets the class of pending.
 func stateClass(state string) string {
 	if strings.Trim(state, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "pending"
@@ -96,7 +96,7 @@ func stateClass(state string) string {
 	return state
 }
 
-// num is a number with its thousands apart.
+// num returns a number with commas between thousands.
 func num(n any) string {
 	digits, sign := fmt.Sprint(n), ""
 	if rest, ok := strings.CutPrefix(digits, "-"); ok {

@@ -42,7 +42,7 @@ func (b *siteBundle) crawl(t *testing.T) map[string]offered {
 		}
 		seen[path] = true
 		w := b.send(t, http.MethodGet, path)
-		if w.Code == http.StatusForbidden && path != "/dags" { // which is a start here, and no link
+		if w.Code == http.StatusForbidden && path != "/dags" { // the crawl starts there, whether or not a page links to it
 			t.Errorf("a link leads to %s, which is refused", path)
 		}
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
@@ -71,7 +71,8 @@ func pathOnly(address string) string {
 	return path
 }
 
-// world has something for each page to show: runs of two submitters, an approval that names one login, or nobody, a worker, a schedule.
+// world has something for each page to show: runs of two submitters, an approval that names one login or none, a worker, a
+// schedule.
 func (b *siteBundle) world(t *testing.T, approver string, submitters ...*queue.Store) {
 	t.Helper()
 	var names []string
@@ -104,7 +105,7 @@ func (b *siteBundle) world(t *testing.T, approver string, submitters ...*queue.S
 		SELECT r.run_id, 0, '', 0, 'sure', '[]', $1, now() FROM oarlock.runs r JOIN oarlock.dags d USING (dag_id) WHERE d.name = 'pay'`, names)
 }
 
-// wantAllowed posts each form that pages offer, and wants none to be refused for a want of rights.
+// wantAllowed posts each form that pages offer, and requires that none is refused for missing rights.
 func (b *siteBundle) wantAllowed(t *testing.T, role string, forms map[string]offered) {
 	t.Helper()
 	delete(forms, "/logout")
@@ -123,7 +124,7 @@ func (b *siteBundle) wantAllowed(t *testing.T, role string, forms map[string]off
 	}
 }
 
-// Each role, in each way to sign in, is offered what the database lets it do, and nothing else.
+// For each role and each way to sign in, pages offer exactly the actions that the database allows.
 func TestSite_OffersWhatTheDatabaseAllows(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"postgres", "proxy"} {
@@ -172,7 +173,7 @@ func matrix(t *testing.T, mode, role string, least []string) {
 	case "approver":
 		approver = name
 	case "oarlock_approve":
-		approver = "" // which leaves it to all approvers
+		approver = "" // any approver may decide then
 	}
 	b.world(t, approver, append(submitters, openStore(t, b.db.User(t, "other", "oarlock_submit")))...)
 	if mode == "postgres" {

@@ -17,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// apiContract is the description of the interface for programs. Its objects have no fields but those that it names.
+// apiContract is the OpenAPI document. Its objects may have no fields besides those that it names.
 type apiContract struct {
 	doc      map[string]any
 	compiler *jsonschema.Compiler
@@ -43,13 +43,13 @@ func loadContract(t *testing.T) *apiContract {
 	return c
 }
 
-// object is a part of the document, one without keys where there is none.
+// object returns a part of the document; an empty one where the document lacks it.
 func object(part any) map[string]any {
 	o, _ := part.(map[string]any)
 	return o
 }
 
-// closeObjects has schemas refuse fields that they do not name, but for one that others extend.
+// closeObjects makes schemas refuse fields that they do not name, except for schemas that others extend.
 func closeObjects(part any, name string) {
 	switch part := part.(type) {
 	case map[string]any:
@@ -77,7 +77,7 @@ func closeObjects(part any, name string) {
 
 var pathField = regexp.MustCompile(`\{[a-z]+\}`)
 
-// pathOf finds the path of the document that a request is for, with what it says of the method.
+// pathOf returns the document's path and operation for a request.
 func (c *apiContract) pathOf(t *testing.T, method, target string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(target, apiRoot)
@@ -91,7 +91,7 @@ func (c *apiContract) pathOf(t *testing.T, method, target string) string {
 	return ""
 }
 
-// response is what the document says of an answer, and where it says so.
+// response returns the document's schema of an answer, and the place in the document.
 func (c *apiContract) response(t *testing.T, method, path string, status int) (response map[string]any, at []string) {
 	t.Helper()
 	at = []string{"paths", path, strings.ToLower(method), "responses"}
@@ -110,7 +110,7 @@ func (c *apiContract) response(t *testing.T, method, path string, status int) (r
 	return response, at
 }
 
-// check wants an answer to be as the document says.
+// check requires an answer to fit the document.
 func (c *apiContract) check(t *testing.T, method, target string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	response, at := c.response(t, method, c.pathOf(t, method, target), w.Code)

@@ -12,15 +12,15 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// panelTabs are what a panel may show of a task.
+// panelTabs are the tabs of a panel.
 var panelTabs = []string{"log", "outputs", "attempts", "definition"}
 
-// taskQuery is what an address asks for of one task.
+// taskQuery is the part of a page's address about one task.
 type taskQuery struct {
 	Step    string // as commands take it: load or load~1
 	Item    string
 	Attempt int  // 0: the latest
-	Chosen  bool // by the address; else the page chose
+	Chosen  bool // the address names the task; false: the page chose it
 	Tab     string
 	Log     logQuery
 }
@@ -39,7 +39,7 @@ func parseTaskQuery(form url.Values, step string) (q taskQuery, err error) {
 	return q, err
 }
 
-// panel is what a page shows of one task.
+// panel is the part of a page about one task.
 type panel struct {
 	Run      queue.RunID
 	Task     taskQuery
@@ -50,29 +50,29 @@ type panel struct {
 	Started  time.Time
 	Running  bool
 	Worker   string
-	Attempt  int // that is shown
-	Attempts int // that there are
+	Attempt  int // attempt that the panel shows
+	Attempts int // number of attempts of the task
 	Numbers  []int
 	Tabs     []string
-	Waits    []string // what an approval asks
+	Waits    []string // the prompt and inputs of an approval
 	Question *queue.Question
-	Open     bool   // it has not ended
-	Approve  string // the command that approves it; "": it waits for none, or for others
+	Open     bool   // the task has not ended
+	Approve  string // the command that approves it; "": it is no approval, or this login may not decide it
 
 	Log        *logView
 	Outputs    *jsonNode
 	Tries      []queue.Attempt
 	Definition string
-	Items      *taskList // of a foreach: instead of a log
+	Items      *taskList // of a foreach step, in place of a log
 }
 
-const maxNumbers = 12 // attempts that the panel has a button for: the newest
+const maxNumbers = 12 // the panel has buttons for this many attempts, the newest
 
-// readPanel reads the task that the page is asked for; nil if there is none.
+// readPanel reads the task that the address names, or that the page chose; nil if there is none.
 func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	q := p.Query.Task
 	if q.Step == "" {
-		return nil, nil //nolint:nilnil // nothing has begun, and nothing was asked for
+		return nil, nil //nolint:nilnil // no task has begun, and the address names none
 	}
 	sum := p.summary(q.Step)
 	if sum == nil {
@@ -95,7 +95,8 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	return n, s.readTab(ctx, p, n, task)
 }
 
-// readTask finds the task of the panel among those that were read, unless the panel shows what no list has.
+// readTask returns the task of the panel. It uses tasks that the page has read already, except for tabs that need more than lists
+// have.
 func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Task, error) {
 	q := n.Task
 	if q.Tab != "outputs" && q.Tab != "attempts" {
@@ -116,7 +117,7 @@ func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Tas
 	return &detail.Task, nil
 }
 
-// fill takes over what a task says.
+// fill copies the fields of a task into the panel.
 func (n *panel) fill(t *queue.Task, now time.Time) {
 	n.State, n.Worker, n.Attempts, n.Attempt = t.State, t.Worker, t.Attempt, t.Attempt
 	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
@@ -154,7 +155,7 @@ func (s *server) readTab(ctx context.Context, p *runPage, n *panel, t *queue.Tas
 	return err
 }
 
-// step is the panel as a page of its own.
+// step shows the panel on a page of its own.
 func (s *server) step(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.readStep(r, stepKind)
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
 	return s.readStepPage(r.Context(), q)
 }
 
-// parseStepQuery reads the address of a page about one task.
+// parseStepQuery parses the address of a page about one task.
 func parseStepQuery(r *http.Request, kind pageKind) (q runQuery, err error) {
 	q.Kind = kind
 	if q.ID, err = parseRunID(r); err != nil {

@@ -12,26 +12,27 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// refusal is an error that a page answers with, in words for its reader.
+// refusal is an error that a page shows to its reader, as message and hint.
 type refusal struct {
 	status        int
 	message, hint string
-	code          string // for programs; "": the one of the status
-	Request       string // the request's id, where the log says more under it
-	bare          bool   // it is for somebody who has not signed in
-	Back          crumb  // the page that shows what became of a form; zero: the list of runs
+	code          string // in answers of the JSON API; "": the code of the status
+	Request       string // id of the request, under which the log has the details; "": it has none
+	bare          bool   // the page shows no navigation, because the reader has not signed in
+	Back          crumb  // link to the page that shows the outcome of a form; zero: the list of runs
 }
 
 func (e *refusal) Error() string { return e.message }
 
-// Status, Message and Hint are for the template.
+// Status, Message, Hint, Title and Bare are for the template.
 func (e *refusal) Status() int     { return e.status }
 func (e *refusal) Message() string { return e.message }
 func (e *refusal) Hint() string    { return e.hint }
 func (e *refusal) Title() string   { return http.StatusText(e.status) }
 func (e *refusal) Bare() bool      { return e.bare }
 
-// problemOf says what a page answers to an error. Errors of ours are for the log: the reader sees that there was one.
+// problemOf returns the refusal that the reader sees for an error. An error of the server's own is only logged: the reader sees
+// no details of it.
 func problemOf(err error) *refusal {
 	said, _ := errors.AsType[*queue.Error](err)
 	known, _ := errors.AsType[*refusal](err)
@@ -84,29 +85,29 @@ func problemOf(err error) *refusal {
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
 
-// sentence writes the words of an error as a sentence.
+// sentence turns the text of an error into a sentence.
 func sentence(words string) string {
 	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):] + "."
 }
 
 const (
-	ownCode = "OA"    // begins the codes of refusals that are Oarlock's own
-	notUTF8 = "22021" // a text is not, or has a NUL
+	ownCode = "OA"    // prefix of the codes of Oarlock's own refusals
+	notUTF8 = "22021" // the text is not UTF-8, or has a NUL
 
 	approversDecide = "OA008"
-	refusedLogin    = "28" // begins the codes of a name or password that the database does not take
+	refusedLogin    = "28" // prefix of the codes of a name or password that the database rejects
 )
 
-// Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
+// SQLSTATEs: denied are those of a missing right; otherSchema those of a missing schema, table, column or function.
 var (
 	denied      = map[string]bool{"42501": true, approversDecide: true}
 	otherSchema = map[string]bool{"3F000": true, "42P01": true, "42703": true, "42883": true}
 )
 
-// answerError answers with the page of an error, or with an object to a program, and logs an error that its reader cannot mend.
+// answerError answers with an error page, or with a JSON error to a client of the API. It logs errors that the reader cannot fix.
 func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	p, program := *problemOf(err), s.isAPI(r)
 	if p.code == codeRefusedLogin && s.onRefused != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/oarlock-dev/oarlock/web/draw"
 )
 
-const dueShown = 20 // runs of a queue that wait, on its page
+const dueShown = 20 // on a queue's page, queued runs that it lists
 
-// fleet returns what is known of queues and workers, at most lookInterval old.
+// fleet returns the glance at queues and workers, at most lookInterval old. It refuses a login that may not see them.
 func (s *server) fleet(ctx context.Context) (glance, error) {
 	g, err := s.glances.get(ctx)
 	if err == nil && !g.Seen {
@@ -33,7 +33,7 @@ type queueRow struct {
 	queue.Queue
 
 	Path string
-	Bar  template.HTML // running of at most so many; "": there is no limit
+	Bar  template.HTML // running runs of MaxRunning; "": there is no limit
 }
 
 func queueRowOf(q *queue.Queue) queueRow {
@@ -44,7 +44,7 @@ func queueRowOf(q *queue.Queue) queueRow {
 	return row
 }
 
-// Waiting is how many runs wait, so far as they were counted.
+// Waiting returns the number of queued runs, with a + if the count stopped at its limit.
 func (q *queueRow) Waiting() string {
 	if q.Queued >= queue.MaxGlimpsed {
 		return num(q.Queued) + "+"
@@ -56,11 +56,11 @@ func queuePath(name string) string { return "/queues/" + url.PathEscape(name) }
 
 type queuesData struct {
 	Rows    []queueRow
-	Idle    int // queues that a line stands for
+	Idle    int // number of idle queues that one line stands for
 	Command string
 }
 
-// queues lists the queues, those that are busy or paused first. A line stands for many idle ones, unless all are asked for.
+// queues lists the queues, the busy and the paused first. One line stands for many idle queues, unless the address has all=1.
 func (s *server) queues(w http.ResponseWriter, r *http.Request) error {
 	all := r.URL.Query().Get("all") != ""
 	data, err := s.readQueues(r.Context(), all)
@@ -99,18 +99,18 @@ func (s *server) liveQueues(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// queueData is what the page of a queue shows.
+// queueData is the content of the page of a queue.
 type queueData struct {
 	queueRow
 
-	Runs    []fleetRun // those that wait, the longest first
+	Runs    []fleetRun // queued runs, the longest waiting first
 	Workers []workerRow
 	Rights  queue.Rights
-	All     string // path of the list of runs that wait
+	All     string // path of the list of all queued runs
 	Limits  limitsForm
 }
 
-// Verb is what the button does.
+// Verb returns the verb of the button that pauses or resumes the queue.
 func (d *queueData) Verb() string {
 	if d.PausedBy != "" {
 		return "resume"
@@ -118,7 +118,7 @@ func (d *queueData) Verb() string {
 	return "pause"
 }
 
-// Command pauses or resumes the queue, for a login that may; else it lists queues.
+// Command returns the command that pauses or resumes the queue; for a login that may not, the command that lists queues.
 func (d *queueData) Command() string {
 	if d.Rights.Admin {
 		return "oarlock queues " + d.Verb() + " " + d.Name
@@ -126,7 +126,7 @@ func (d *queueData) Command() string {
 	return "oarlock queues"
 }
 
-// limitsForm is what the form of limits holds.
+// limitsForm is the content of the form of limits.
 type limitsForm struct{ Running, Queued, Problem string }
 
 // fleetRun is a run in the list of a queue or a worker.
@@ -187,7 +187,8 @@ func (s *server) liveQueue(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// queueOfForm leads from the address of a form, which a browser loads again after an error page, to the page that has the form.
+// queueOfForm redirects a GET on the address of a form to the page with the form. Browsers send one when the user reloads an
+// error page.
 func (s *server) queueOfForm(w http.ResponseWriter, r *http.Request) error {
 	s.redirect(w, r, queuePath(r.PathValue("queue")))
 	return nil
@@ -197,7 +198,7 @@ func (s *server) pauseQueue(r *http.Request) (answer, error) { return s.holdQueu
 
 func (s *server) resumeQueue(r *http.Request) (answer, error) { return s.holdQueue(r, false) }
 
-// holdQueue pauses or resumes a queue. It looks for the queue first, because the database would make one of any name.
+// holdQueue pauses or resumes a queue. It refuses the name of a missing queue, because the database would create that queue.
 func (s *server) holdQueue(r *http.Request, paused bool) (answer, error) {
 	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
 	if err != nil {
@@ -231,7 +232,7 @@ func (s *server) limitQueue(r *http.Request) (answer, error) {
 	return s.setQueue(r.Context(), data, queue.QueueChange{MaxRunning: &running, MaxQueued: &queued})
 }
 
-// limitOf reads a limit; wrong says what is wrong with it. The column holds 32 bits.
+// limitOf parses a limit. wrong is the error for the user. The column holds 32 bits.
 func limitOf(field, text string) (limit int, wrong string) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {

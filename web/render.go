@@ -24,20 +24,20 @@ const (
 	partFiles  = "part_*.html" // shared by several pages
 )
 
-// page is what one page shows. Data is for its own template, the rest for the frame around it.
+// page is the content of one page. Data is for the page's own template, the other fields for the frame.
 type page struct {
 	Title  string
-	Nav    string  // the entry of the navigation that is marked as current: runs, approvals, queues, workers
+	Nav    string  // entry of the navigation that is marked as current: runs, approvals, queues, workers
 	Crumbs []crumb // above the title
-	Live   string  // path of the page's stream, below the base; "": the page does not change by itself
-	Bare   bool    // its reader has not signed in: no navigation stands above it
+	Live   string  // path of the page's stream, below the base; "": the page has none
+	Bare   bool    // leave out the navigation, because the reader has not signed in
 	Data   any
 }
 
-// crumb is one step of the way to a page. The last has no Path.
+// crumb is one link of the path above a page's title. The last crumb has no Path.
 type crumb struct{ Name, Path string }
 
-// frame is a page with what stands around all of them.
+// frame is a page with the parts that all pages share.
 type frame struct {
 	page
 
@@ -46,19 +46,19 @@ type frame struct {
 	Name      string
 	Version   string
 	Now       time.Time
-	Approvals int // that wait for the server's login; 0 where that is not known
+	Approvals int // that wait for a decision of the login; 0 if the number is not known
 	Many      bool
 	NoFleet   bool  // the login may not see queues and workers
 	Approver  bool  // the login has approvals and nothing else
-	Doctor    bool  // there is a page of it
-	User      *user // who has signed in; nil where nobody does
-	SignOut   bool  // a session can be ended
+	Doctor    bool  // the server has a page of checks
+	User      *user // the user that signed in; nil where there is no sign-in
+	SignOut   bool  // show the button that ends the session
 }
 
-// pages has the templates of each page by the name of its file, the layout with it.
+// pages holds the templates of each page, with the layout, by file name.
 type pages map[string]*template.Template
 
-// parsePages reads all templates, so that one that is wrong keeps the server from starting.
+// parsePages parses all templates, so that a server with a wrong template does not start.
 func (s *server) parsePages() (pages, error) {
 	layout, err := template.New(layoutFile).Funcs(s.funcs()).Option("missingkey=error").ParseFS(templates, "template/"+layoutFile, "template/"+partFiles)
 	if err != nil {
@@ -91,13 +91,13 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, name string, p p
 	return s.renderStatus(w, r, http.StatusOK, name, p)
 }
 
-// renderStatus answers with a page once all of it is made, so that a template that fails becomes an error page.
+// renderStatus renders a page completely before it sends any of it, so that a template that fails becomes an error page.
 func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	f := frame{
 		page: p, Theme: themeOf(r), Here: s.here(r), Name: s.options.Name, Version: s.options.Version, Now: time.Now(), Doctor: s.options.Doctor != nil,
 		User: userOf(r.Context()), SignOut: s.signOut,
 	}
-	if status < http.StatusInternalServerError && s.store != nil { // else the database may be away
+	if status < http.StatusInternalServerError && s.store != nil { // at 500 and above the database may be away, so it is not asked
 		if g, err := s.glances.get(r.Context()); err == nil {
 			f.Approvals, f.Many, f.NoFleet, f.Approver = g.Approvals, g.Many, !g.Seen, g.Rights.OnlyApproves()
 		}
@@ -108,11 +108,11 @@ func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a client that has gone needs no answer
+	_, _ = w.Write(b.Bytes()) // the client may have gone, so an error is ignored
 	return nil
 }
 
-// renderRegion makes one region of a page from the data that the page has: runs#list of runs.html.
+// renderRegion renders one region of a page from the page's data, such as runs#list of runs.html.
 func (s *server) renderRegion(file, name string, data any) (string, error) {
 	own, ok := s.pages[file]
 	if !ok {
@@ -125,7 +125,7 @@ func (s *server) renderRegion(file, name string, data any) (string, error) {
 	return b.String(), nil
 }
 
-// here is the path and query of a request, below the base.
+// here returns the path and query of a request, below the base.
 func (s *server) here(r *http.Request) string {
 	to := strings.TrimPrefix(r.URL.EscapedPath(), s.options.Base)
 	if r.URL.RawQuery != "" {
@@ -134,7 +134,7 @@ func (s *server) here(r *http.Request) string {
 	return to
 }
 
-// funcs are what templates call. Paths are escaped already; a part of a path that is data goes through seg.
+// funcs are the functions of templates. path does not escape its route, so templates pass each part that is data through seg.
 func (s *server) funcs() template.FuncMap {
 	return template.FuncMap{
 		"path":  s.below,
@@ -154,7 +154,7 @@ func (s *server) funcs() template.FuncMap {
 	}
 }
 
-// queryOf is a query of pairs of name and value.
+// queryOf encodes pairs of name and value as a query. It leaves out empty values.
 func queryOf(pairs []any) (string, error) {
 	if len(pairs)%2 != 0 {
 		return "", fmt.Errorf("a path's query has pairs of name and value, not %d words", len(pairs))

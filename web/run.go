@@ -18,37 +18,37 @@ import (
 // views are the tabs of a run's page.
 var views = []string{"timeline", "graph", "tasks", "events", "params"}
 
-// runQuery is what the address of a run's page asks for.
+// runQuery is the content of the address of a page about a run.
 type runQuery struct {
 	Kind pageKind
 	ID   queue.RunID
 	View string
-	Task taskQuery // of the panel; no Step: the page chooses
-	Idle bool      // the timeline draws stretches without anything as long as they were
-	Zoom string    // a step: the timeline shows the time that it took
+	Task taskQuery // of the panel; without a Step the page chooses the task
+	Idle bool      // the timeline draws idle stretches at full length
+	Zoom string    // the timeline shows the time of this step only; "": all of the run
 
-	Asked int64 // a control, of which the page says what became; 0: none
+	Asked int64 // the page shows the outcome of this control; 0: none
 
-	States []string      // of the list of tasks
-	Only   string        // step of the list of tasks
-	Find   string        // in the names of items
-	After  queue.TaskKey // the list begins behind it; zero: with the first
-	Before string        // the events before this one
+	States []string      // filter of the list of tasks; none: all states
+	Only   string        // step in the list of tasks; "": all steps
+	Find   string        // text in the names of items
+	After  queue.TaskKey // the list begins after this task; zero: with the first task
+	Before string        // events older than this one; "": the newest
 }
 
-// runPage is what a run's page shows.
+// runPage is the content of the page of a run.
 type runPage struct {
 	Query runQuery
 	Now   time.Time
 	Run   *queue.RunHead
-	Usual string // how long runs of the DAG usually take; "": not known
+	Usual string // how long runs of the DAG usually take; "": unknown
 	Facts []runview.Fact
 	Next  []runview.Command
-	Wrong *wrong // nil: nothing is
+	Wrong *wrong // nil: no step failed
 	Alike *alike // nil: the run has not failed
 	Tabs  []tab
 	Panel *panel         // nil: no task has begun
-	Asked *queue.Control // that the address names; nil: none of this run
+	Asked *queue.Control // the control of the address; nil: none of this run
 
 	Rights queue.Rights
 
@@ -60,31 +60,32 @@ type runPage struct {
 
 	steps  []queue.StepSummary // in the order of the graph
 	places map[string]int      // of steps, by name
-	known  []queue.Task        // that the view has read
-	dag    *queue.Definition   // nil: not to be read by this login
+	known  []queue.Task        // tasks that the view has read
+	dag    *queue.Definition   // nil: the login may not read it
 }
 
-// tab is the way to another view.
+// tab is a link to a view.
 type tab struct {
 	View, Title string
 	Count       int
 	Selected    bool
 }
 
-// wrong is what the box on top of the page says of a run in which something failed.
+// wrong is the content of the box at the top of the page of a run with a failed step.
 type wrong struct {
-	Step   string // with its item
+	Step   string // the first failed step, with its item
 	Task   taskQuery
 	Reason string
 	Tries  int
-	Lines  []logLine // what the task wrote last
+	Lines  []logLine // last lines that the task wrote
 	Others []taskQuery
-	More   int // steps that failed beside those
+	More   int // number of failed steps that neither Step nor Others names
 }
 
-const settled = 10 * time.Second // after its end, a run has all its logs: a task that wrote nothing has no last piece
+// settled is how long after the end of a run all its logs are stored. A task that wrote nothing has no final piece to tell.
+const settled = 10 * time.Second
 
-const maxOthers = 4 // failed steps that the box names beside the first
+const maxOthers = 4 // the box names up to this many failed steps besides the first
 
 func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 	if r.PathValue("run") == "latest" {
@@ -106,10 +107,10 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// title names the run.
+// title returns the name of the run for titles.
 func (p *runPage) title() string { return fmt.Sprintf("%s #%d", p.Run.DAG, p.Run.ID) }
 
-// crumbs lead to a page of the run, or to one below it, whose own crumbs come last.
+// crumbs returns the crumbs of the run's page, or of a page below it, for which the caller adds the last crumbs.
 func (p *runPage) crumbs(below ...crumb) []crumb {
 	all := []crumb{{"Runs", "/runs"}, {p.Run.DAG, p.dagLink()}, {strconv.FormatInt(int64(p.Run.ID), 10), ""}}
 	if len(below) > 0 {
@@ -118,7 +119,7 @@ func (p *runPage) crumbs(below ...crumb) []crumb {
 	return append(all, below...)
 }
 
-// latestRun leads to the newest run that the login may see.
+// latestRun redirects to the newest run that the login may see.
 func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 	newest, err := s.store.List(r.Context(), queue.Filter{Limit: 1})
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// liveOf is the stream of a page, by the page's own path: nothing changes any more once a run is over.
+// liveOf returns the path of a page's stream; "" once the run is over, since the page does not change any more.
 func liveOf(here string, over bool) string {
 	if over {
 		return ""
@@ -172,7 +173,7 @@ func parseRunQuery(r *http.Request) (q runQuery, err error) {
 	return q, err
 }
 
-// parseTaskKey reads a place in a list of tasks: STEP.ALT.ITEM.
+// parseTaskKey parses a position in a list of tasks: STEP.ALT.ITEM.
 func parseTaskKey(text string) (k queue.TaskKey, err error) {
 	parts := strings.SplitN(text, ".", 3)
 	if len(parts) == 3 {
@@ -187,7 +188,7 @@ func parseTaskKey(text string) (k queue.TaskKey, err error) {
 	return k, nil
 }
 
-// smallNumber reads a number from 0 that the database takes for an integer.
+// smallNumber parses a number that fits the database's integer and is not negative.
 func smallNumber(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err == nil && (n < 0 || n > math.MaxInt32) {
@@ -200,14 +201,14 @@ func taskKeyText(k queue.TaskKey) string {
 	return strconv.Itoa(k.Step) + "." + strconv.Itoa(k.Alt) + "." + k.Item
 }
 
-// badQuery is for an address that somebody wrote by hand.
+// badQuery returns the refusal of a wrong value in an address, which a user may have typed.
 func badQuery(name, value string) error {
 	return &refusal{
 		status: http.StatusBadRequest, message: "This address is wrong: " + name + "=" + runview.InlineText(value) + " has no meaning.", hint: "Leave it out.",
 	}
 }
 
-// readRun reads what the page shows: the run, its steps, what the view wants, and the panel.
+// readRun reads the content of the page: the run, its steps, the view, and the panel.
 func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	p, err := s.readSteps(ctx, q)
 	if err != nil {
@@ -255,7 +256,8 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	return p, nil
 }
 
-// readSteps reads what each page of a run begins with: the run, its steps in the order of the graph, and its DAG.
+// readSteps reads the data that every page about a run needs: the run, its steps in the order of the graph, and the DAG. It
+// returns errSeenInPart if the login does not see the whole run.
 func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	head, err := s.store.RunHead(ctx, q.ID)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -281,15 +283,15 @@ func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	return p, nil
 }
 
-// readAsked reads the control that an address names: nil where the run has none of that number.
+// readAsked reads the control that the address names. It returns nil if the address names none, or one of another run.
 func (s *server) readAsked(ctx context.Context, q runQuery) (*queue.Control, error) {
 	if q.Asked == 0 {
-		return nil, nil //nolint:nilnil // nothing was asked
+		return nil, nil //nolint:nilnil // the address names no control
 	}
 	c, err := s.store.ControlStatus(ctx, q.Asked)
 	switch {
 	case errors.Is(err, queue.ErrNotFound) || err == nil && c.Run != q.ID:
-		return nil, nil //nolint:nilnil // the address is made up
+		return nil, nil //nolint:nilnil // there is no such control of this run
 	case err != nil:
 		return nil, err
 	}
@@ -323,7 +325,7 @@ func (s *server) readView(ctx context.Context, p *runPage) (err error) {
 	return err
 }
 
-// tabs has how many tasks there are: of a foreach its items.
+// tabs returns the tabs. The tab of tasks has the number of tasks, items included.
 func (p *runPage) tabs() []tab {
 	titles := map[string]string{"timeline": "Timeline", "graph": "Graph", "tasks": "Tasks", "events": "Events", "params": "Params and outputs"}
 	all := make([]tab, len(views))
@@ -336,7 +338,8 @@ func (p *runPage) tabs() []tab {
 	return all
 }
 
-// choose is the task that the page opens with: the first that failed, else one that runs, else one that waits, else what ran last.
+// choose returns the task that the panel shows first: the first failed task, else one that runs, else one that waits, else the
+// task that started last.
 func (p *runPage) choose() (step, item string) {
 	var last *queue.StepSummary
 	for _, wanted := range [][]string{{"failed"}, {"running", "finishing", "retrying"}, {"waiting", "paused"}} {
@@ -359,7 +362,7 @@ func (p *runPage) choose() (step, item string) {
 	return last.Step, ""
 }
 
-// notable are the tasks that hints and facts are about: each step's own, and of a foreach the first item that failed.
+// notable returns the tasks for hints and facts: one for each step, and the first failed item of each foreach step.
 func (p *runPage) notable() []queue.Task {
 	var all []queue.Task
 	for i := range p.steps {
@@ -378,7 +381,7 @@ func (p *runPage) summary(step string) *queue.StepSummary {
 	return nil
 }
 
-// wrong finds what failed first, and what that wrote last.
+// wrong returns the box about the first failed step, with the last lines that its task wrote.
 func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 	var w *wrong
 	for i := range p.steps {
@@ -397,7 +400,7 @@ func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 		}
 	}
 	if w == nil {
-		return nil, nil //nolint:nilnil // nothing failed
+		return nil, nil //nolint:nilnil // no step failed
 	}
 	var log *logView
 	if p.Panel != nil && p.Panel.Task.Step == w.Task.Step && p.Panel.Task.Item == w.Task.Item {
@@ -411,15 +414,15 @@ func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 	return w, err
 }
 
-// failure names how a task failed: a retry changes one of the numbers.
+// failure identifies one failure of a task. A retry changes generation, attempt or retried.
 type failure struct {
 	run                          queue.RunID
 	step, item                   string
 	generation, attempt, retried int
 }
 
-// lastWords are the last lines of a task that failed, of its log where the page has read that already. They are kept, since other
-// pages of the run show them too.
+// lastWords returns the last lines of a failed task. log is the task's log if the page has read it already, else nil. The lines
+// are kept, since other pages of the run show them, too.
 func (s *server) lastWords(ctx context.Context, p *runPage, q taskQuery, log *logView) ([]logLine, error) {
 	sum := p.summary(q.Step)
 	key := failure{p.Query.ID, q.Step, q.Item, p.Run.Generation, sum.Attempt, sum.Retried}
@@ -428,14 +431,14 @@ func (s *server) lastWords(ctx context.Context, p *runPage, q taskQuery, log *lo
 	}
 	if log == nil {
 		var err error
-		if log, err = s.readLog(ctx, p.Query.ID, q); errors.Is(err, queue.ErrNotFound) { // it failed before it began
+		if log, err = s.readLog(ctx, p.Query.ID, q); errors.Is(err, queue.ErrNotFound) { // the task failed before it began
 			log = &logView{Final: true}
 		} else if err != nil {
 			return nil, err
 		}
 	}
 	lines := log.lastWords()
-	if log.Final || p.Run.Over() && p.Now.Sub(p.Run.FinishedAt) > settled { // nothing comes any more
+	if log.Final || p.Run.Over() && p.Now.Sub(p.Run.FinishedAt) > settled { // no line comes any more
 		s.said.put(key, lines)
 	}
 	return lines, nil

@@ -7,19 +7,19 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// alike says of a run that failed how many of the newest runs of its DAG ended so, since when, and which succeeded last before it.
+// alike compares a failed run with the newest runs of its DAG: how many failed alike, since when, and the last success before.
 type alike struct {
-	Count string      // The only one of the last 50 runs of this DAG that ended so
-	First queue.RunID // the oldest of several; 0: it is the only one, or older ones than were looked at may have ended so
-	Began int         // the version of the DAG that began with the oldest; 0: none did
-	Diff  string      // path of what that version changed; "": none began, or the login may not read DAGs
-	Good  queue.RunID // 0: none
+	Count string      // a sentence: The only one of the last 50 runs of this DAG that ended so
+	First queue.RunID // the oldest alike run; 0: there is no other, or runs older than those that were examined may be alike, too
+	Began int         // version of the DAG that was new in the oldest alike run; 0: none was
+	Diff  string      // path of the diff to Began from the version that ran before; "": none, or the login may not read DAGs
+	Good  queue.RunID // last run before that succeeded; 0: none
 }
 
-// readAlike looks at the newest runs of the DAG of a run that failed.
+// readAlike compares a failed run with the newest runs of its DAG. It returns nil if the run has not failed.
 func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	if p.Run.State != "failed" {
-		return nil, nil //nolint:nilnil // there is nothing to be like
+		return nil, nil //nolint:nilnil // the run has not failed
 	}
 	history, err := s.store.FailureHistory(ctx, p.Query.ID)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	return a, nil
 }
 
-// alikeOf puts a history into words. The run itself is among those that were looked at unless it is older than they are.
+// alikeOf makes an alike of a history. The examined runs include the run itself, unless they are all newer..
 func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
 	a := &alike{Good: h.LastGood}
 	switch {
@@ -61,8 +61,8 @@ func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
 	return a
 }
 
-// CompareLink is the page that compares the run with the last that succeeded before it.
+// CompareLink links to the comparison with the last run before that succeeded.
 func (p *runPage) CompareLink() string { return runPath(p.Query.ID) + "/compare" }
 
-// RunLink is the page of another run.
+// RunLink links to another run.
 func (p *runPage) RunLink(id queue.RunID) string { return runPath(id) }

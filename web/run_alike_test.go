@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ended makes a run of a DAG like another, of a version, that ended so many minutes ago.
+// ended makes a run like another, in a version of the DAG, that ended some minutes ago.
 func (b *testBundle) ended(t *testing.T, like queue.RunID, version, minutes int, state, reason string) (id queue.RunID) {
 	t.Helper()
 	if err := b.conn.QueryRow(t.Context(), `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, reason, params, labels, run_at, logical_at, trigger, root_id, submitted_by, started_at, finished_at)

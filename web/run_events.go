@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	storyTasks   = 400 // and earlier attempts of steps, of a run whose story is told with all of them
-	storyEntries = 200 // of the run's own log, and of what was asked of it
+	storyTasks   = 400 // tasks and earlier attempts of steps; the page of a run with more leaves them out
+	storyEntries = 200 // entries of the run's own log, and controls, on one page
 )
 
-// eventList is the story of a run, the newest first.
+// eventList is the events of a run, the newest first.
 type eventList struct {
 	Lines  []runview.StoryEvent
-	Before string // where older ones are asked for; "": there are none
-	Brief  bool   // starts and ends of tasks are left out: there are too many
+	Before string // position at which older events begin; "": there are none
+	Brief  bool   // the starts and ends of tasks are left out, because there are too many
 }
 
-// readEvents tells the story of a run with all its tasks if they are few. Of a run of many, or where the story goes on from another
-// page, it tells what the run's own log and the requests say.
+// readEvents reads the events of a run. They include starts and ends of tasks if there are at most storyTasks tasks and attempts,
+// and all other entries fit on one page; otherwise they are only the entries of the run's own log and the controls.
 func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error) {
 	place, err := parseJournalPlace(p.Query.Before)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error)
 	return list, nil
 }
 
-// readStory is what the story is told from besides the run's own log. Summaries have the steps; items have to be read, and of their
-// attempts the last is told.
+// readStory returns the tasks and attempts for the events. Summaries have the steps with all attempts; items are read here, with
+// their last attempt only.
 func (s *server) readStory(ctx context.Context, p *runPage) (tasks []queue.Task, attempts []queue.Attempt, err error) {
 	items := 0
 	for i := range p.steps {
@@ -77,7 +77,7 @@ func (s *server) readStory(ctx context.Context, p *runPage) (tasks []queue.Task,
 	return tasks, attempts, nil
 }
 
-// taskCount is how many tasks the run has, items included.
+// taskCount returns the number of tasks of the run, items included.
 func (p *runPage) taskCount() (n int) {
 	for i := range p.steps {
 		n += 1 + p.steps[i].Items
@@ -85,7 +85,7 @@ func (p *runPage) taskCount() (n int) {
 	return n
 }
 
-// tryCount is how many earlier attempts of steps are known.
+// tryCount returns the number of earlier attempts of steps.
 func (p *runPage) tryCount() (n int) {
 	for i := range p.steps {
 		n += len(p.steps[i].Tries)

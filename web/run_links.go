@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// pageKind is which page of a run an address leads to.
+// pageKind says to which page about a run an address leads.
 type pageKind string
 
 const (
@@ -22,7 +22,7 @@ const (
 	textKind pageKind = "text" // the log as a file
 )
 
-// address is the path and query of a page, below the base, in one form only.
+// address returns the path and query of a page, below the base. Equal queries have equal addresses: defaults are left out.
 func (q runQuery) address() string {
 	path := runPath(q.ID)
 	v := url.Values{}
@@ -90,12 +90,12 @@ func (q *taskQuery) address(v url.Values) {
 	}
 }
 
-// The methods below are the links of a page. Each leads to the same page, but for what it names.
+// The methods below return the links of a page. Each link leads to the same page, with the change that its name says.
 
 // Steers reports whether the page offers to steer the run.
 func (p *runPage) Steers() bool { return p.Rights.Steers(p.Run.SubmittedBy) }
 
-// dagLink is the page of the run's DAG, or its runs where the login may not read DAGs.
+// dagLink returns the page of the run's DAG, or the list of the DAG's runs where the login may not read DAGs.
 func (p *runPage) dagLink() string {
 	if p.dag == nil {
 		return (&runFilter{DAG: p.Run.DAG}).path()
@@ -103,7 +103,7 @@ func (p *runPage) dagLink() string {
 	return dagPath(p.Run.DAG)
 }
 
-// VersionLink is what the run's version of its DAG says; "" where the login may not read it.
+// VersionLink links to the run's version of its DAG; "" where the login may not read it.
 func (p *runPage) VersionLink() string {
 	if p.dag == nil {
 		return ""
@@ -111,10 +111,10 @@ func (p *runPage) VersionLink() string {
 	return versionPath(p.Run.DAG, p.Run.Version)
 }
 
-// SteerLink is the page that asks the run for something.
+// SteerLink links to the page with the form for a verb.
 func (p *runPage) SteerLink(verb string) string { return runPath(p.Query.ID) + "/" + verb }
 
-// AskedText says what became of what somebody asked.
+// AskedText returns the outcome of the control in the address, as a sentence.
 func (p *runPage) AskedText() string { return askedText(p.Asked, &p.Run.Run) }
 
 func askedText(c *queue.Control, run *queue.Run) string {
@@ -129,52 +129,52 @@ func askedText(c *queue.Control, run *queue.Run) string {
 	return fmt.Sprintf("%s: %s %s%s", what, c.Verb, word, rest)
 }
 
-// ViewLink is another view of the run. The panel stays as it is.
+// ViewLink links to another view of the run. The panel stays as it is.
 func (p *runPage) ViewLink(view string) string {
 	q := p.Query
 	q.View, q.States, q.Only, q.Find, q.After, q.Before, q.Zoom, q.Idle = view, nil, "", "", queue.TaskKey{}, "", "", false
 	return q.address()
 }
 
-// TaskLink is the run's page with a task in its panel.
+// TaskLink links to the run's page with a task in the panel.
 func (p *runPage) TaskLink(t taskQuery) string {
 	q := p.Query
 	q.Kind, q.Task = runKind, taskQuery{Step: t.Step, Item: t.Item}
 	return q.address()
 }
 
-// ItemsOf is the run's page with a foreach step in its panel: the list of its items.
+// ItemsOf links to the run's page with a foreach step in the panel, which lists its items.
 func (p *runPage) ItemsOf(step string) string { return p.TaskLink(taskQuery{Step: step}) }
 
-// TabLink is another tab of the panel.
+// TabLink links to another tab of the panel.
 func (p *runPage) TabLink(name string) string {
 	q := p.Query
 	q.Task.Tab, q.Task.Log = name, logQuery{}
 	return q.address()
 }
 
-// AttemptLink is another attempt of the task in the panel.
+// AttemptLink links to another attempt of the task in the panel.
 func (p *runPage) AttemptLink(n int) string {
 	q := p.Query
 	q.Task.Attempt, q.Task.Log = n, logQuery{Stream: q.Task.Log.Stream}
 	return q.address()
 }
 
-// StreamLink is the log of one stream; "" both.
+// StreamLink links to the log of one stream; of both if stream is "".
 func (p *runPage) StreamLink(stream string) string {
 	q := p.Query
 	q.Task.Log.Stream = stream
 	return q.address()
 }
 
-// FromLink is the log from a line on; 0 its end.
+// FromLink links to the log from a line on; to its end if line is 0.
 func (p *runPage) FromLink(line int64) string {
 	q := p.Query
 	q.Task.Log.From, q.Task.Log.Line, q.Task.Log.To = line, 0, 0
 	return q.address()
 }
 
-// LineLink is the log around a line, which is marked.
+// LineLink links to the log around a line, with the line marked.
 func (p *runPage) LineLink(line int64) string {
 	q := p.Query
 	q.Task.Attempt = p.Panel.Attempt
@@ -182,21 +182,21 @@ func (p *runPage) LineLink(line int64) string {
 	return q.address()
 }
 
-// LogLink is the log as a page of its own.
+// LogLink links to the log on a page of its own.
 func (p *runPage) LogLink() string {
 	q := p.Query
 	q.Kind = logKind
 	return q.address()
 }
 
-// TextLink is the log as a file.
+// TextLink links to the log as a file.
 func (p *runPage) TextLink() string {
 	q := runQuery{Kind: textKind, ID: p.Query.ID, Task: taskQuery{Step: p.Query.Task.Step, Item: p.Query.Task.Item, Attempt: p.Panel.Attempt}}
 	q.Task.Log.Stream = p.Query.Task.Log.Stream
 	return q.address()
 }
 
-// StateLink adds a state to those that the list of tasks shows, or takes it out.
+// StateLink links to the list of tasks with a state added to its filter, or removed from it.
 func (p *runPage) StateLink(state string) string {
 	q := p.Query
 	q.View, q.After = "tasks", queue.TaskKey{}
@@ -208,66 +208,66 @@ func (p *runPage) StateLink(state string) string {
 	return q.address()
 }
 
-// AfterLink is the next window of the list of tasks.
+// AfterLink links to the next window of the list of tasks.
 func (p *runPage) AfterLink(key string) string {
 	q := p.Query
-	q.After, _ = parseTaskKey(key) // we made it
+	q.After, _ = parseTaskKey(key) // the key comes from taskKeyText
 	return q.address()
 }
 
-// OnlyLink is the list of tasks of one step.
+// OnlyLink links to the list of the tasks of one step.
 func (p *runPage) OnlyLink(step string) string {
 	q := p.Query
 	q.View, q.Only, q.After = "tasks", step, queue.TaskKey{}
 	return q.address()
 }
 
-// BeforeLink is the story before an event.
+// BeforeLink links to the events older than one event.
 func (p *runPage) BeforeLink(event string) string {
 	q := p.Query
 	q.Before = event
 	return q.address()
 }
 
-// ZoomLink is the timeline of the time that one step took; "" all of it.
+// ZoomLink links to the timeline of one step's time; of the whole run if step is "".
 func (p *runPage) ZoomLink(step string) string {
 	q := p.Query
 	q.Zoom = step
 	return q.address()
 }
 
-// IdleLink draws stretches without anything as long as they were, or short again.
+// IdleLink links to the timeline with idle stretches at full length, or shortened again.
 func (p *runPage) IdleLink() string {
 	q := p.Query
 	q.Idle = !q.Idle
 	return q.address()
 }
 
-// ItemsLink is the list of the items of the step in the panel, in one state.
+// ItemsLink links to the list of the panel's step, with its items in one state.
 func (p *runPage) ItemsLink(state string) string {
 	q := p.Query
 	q.Kind, q.View, q.Only, q.States, q.After = runKind, "tasks", q.Task.Step, []string{state}, queue.TaskKey{}
 	return q.address()
 }
 
-// AllLink is the log without a search.
+// AllLink links to the log without a search.
 func (p *runPage) AllLink() string {
 	q := p.Query
 	q.Task.Log = logQuery{Stream: q.Task.Log.Stream, Whole: q.Task.Log.Whole}
 	return q.address()
 }
 
-// FindOnLink goes on with a search from a line.
+// FindOnLink links to the search continued from a line.
 func (p *runPage) FindOnLink(line int64) string {
 	q := p.Query
 	q.Task.Log.From, q.Task.Log.Line, q.Task.Log.To = line, 0, 0
 	return q.address()
 }
 
-// field is a value that a form sends on.
+// field is a hidden field of a form.
 type field struct{ Name, Value string }
 
-// LogForm and LogFields send a search to the same page.
+// LogForm returns the action of the search form, and LogFields its hidden fields: they search the log of the same page.
 func (p *runPage) LogForm() string {
 	path, _, _ := strings.Cut(p.AllLink(), "?")
 	return path
@@ -275,7 +275,7 @@ func (p *runPage) LogForm() string {
 
 func (p *runPage) LogFields() (fields []field) {
 	_, query, _ := strings.Cut(p.AllLink(), "?")
-	values, _ := url.ParseQuery(query) // we made it
+	values, _ := url.ParseQuery(query) // AllLink has encoded it
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		for _, v := range values[name] {
 			fields = append(fields, field{name, v})
@@ -284,16 +284,16 @@ func (p *runPage) LogFields() (fields []field) {
 	return fields
 }
 
-// lineAt is a line of a log with the address at which it is marked.
+// lineAt is a line of a log, with the link to the page that marks the line.
 type lineAt struct {
 	Line logLine
 	Link string
 }
 
-// LogLine gives a line its address.
+// LogLine adds its link to a line.
 func (p *runPage) LogLine(l logLine) lineAt { return lineAt{l, p.LineLink(l.Number)} }
 
-// LogRange says which part of the log is there.
+// LogRange returns which lines of the log the page shows, in words.
 func (p *runPage) LogRange() string {
 	log := p.Panel.Log
 	if len(log.Lines) == 0 {

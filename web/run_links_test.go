@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// An address says all that a page shows: whoever opens it, or goes back to it, sees the same.
+// An address holds the whole state of a page: it shows the same to another user, and after the browser goes back.
 func TestRunQuery_IsItsAddress(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

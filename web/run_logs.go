@@ -12,18 +12,18 @@ import (
 
 const (
 	tailLines = 20  // of each log
-	tailTasks = 100 // that are looked through for tasks with logs, in each state
+	tailTasks = 100 // tasks read in each state, to find tasks that have logs
 )
 
-// tailStates are the states whose tasks have their logs on a run's page of logs, the more urgent ones first.
+// tailStates are the states of tasks on the page of logs, the most urgent first.
 var tailStates = [][]string{{"failed"}, {"running", "finishing", "retrying"}, {"succeeded"}}
 
-// runLogs is the page of the last lines of several logs of a run.
+// runLogs is the content of the page with the last lines of several logs of a run.
 type runLogs struct {
 	*runPage
 
 	Tails   []logTail
-	More    bool // there may be others
+	More    bool // there may be more logs
 	Command string
 }
 
@@ -33,13 +33,13 @@ type logTail struct {
 
 	Path  string // of the whole log
 	Lines []logLine
-	Older bool // it has lines before those
+	Older bool // the log has lines before Lines
 }
 
-// LogsLink is the page of what the tasks of the run wrote last.
+// LogsLink links to the page with the last lines of the run's logs.
 func (p *runPage) LogsLink() string { return runPath(p.Query.ID) + "/log" }
 
-// runLogs shows what the tasks of a run wrote last: those that failed, then those that run, then the others.
+// runLogs shows the last lines of the logs of a run: first of failed tasks, then of running ones, then of the others.
 func (s *server) runLogs(w http.ResponseWriter, r *http.Request) error {
 	id, err := parseRunID(r)
 	if err != nil {
@@ -91,14 +91,14 @@ func (s *server) readTails(ctx context.Context, logs *runLogs) error {
 	return nil
 }
 
-// hasTasks reports whether a task of the run is in one of some states.
+// hasTasks reports whether a task of the run is in one of the states.
 func (l *runLogs) hasTasks(states []string) bool {
 	return slices.ContainsFunc(l.steps, func(t queue.StepSummary) bool {
 		return slices.ContainsFunc(states, func(state string) bool { return t.State == state || t.States[state] > 0 })
 	})
 }
 
-// add takes tasks that have begun and have a log of their own, as long as there is room.
+// add adds tasks that have begun and have logs, until there are queue.MaxLogTails.
 func (l *runLogs) add(list *taskList) {
 	l.More = l.More || list.Next != ""
 	for i := range list.Tasks {

@@ -10,30 +10,31 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const partTasks = 300 // that the page lists, besides those that the login has or had a say in
+const partTasks = 300 // other tasks that the page lists, besides the approvals that the login decides or decided
 
-// errSeenInPart is the error of a page that is for those who see a run whole. There may be no such run, or the login may be an approver in it.
+// errSeenInPart is the error of a page that needs to see the whole run. There may be no such run, or the login may be an approver
+// in it.
 var errSeenInPart = errors.New("the run is not seen whole")
 
-// runPart is what a run's page shows to an approver: how far the run is, and what became of the approvals.
+// runPart is the content of a run's page for an approver: how far the run is, and the outcomes of its approvals.
 type runPart struct {
 	Run   *queue.Run
-	Asked string // what became of the control that the address names; "": it names none of this run
+	Asked string // outcome of the control in the address; "": the address names none of this run
 	Tasks []partTask
-	More  int  // tasks that are left out
+	More  int  // number of tasks that are left out
 	Acts  bool // the page offers to decide
 }
 
-// partTask is a line of that page. Only of an approval that the login has or had a say in there are the questions, or a reason.
+// partTask is a task on that page. Only tasks of approvals that the login decides or decided have a question or a reason.
 type partTask struct {
 	*queue.Task
 
 	Name  string
-	Asks  []string // lines of its prompt, and its inputs
-	Taken bool     // others decide it
+	Asks  []string // lines of the prompt, and the inputs
+	Taken bool     // only others may decide it
 }
 
-// partOfRun answers with a run as an approver sees it.
+// partOfRun shows a run to an approver, which does not see the whole run.
 func (s *server) partOfRun(w http.ResponseWriter, r *http.Request, q runQuery) error {
 	p, err := s.readPart(r.Context(), q)
 	if err != nil {
@@ -49,7 +50,8 @@ func (s *server) partOfRun(w http.ResponseWriter, r *http.Request, q runQuery) e
 	})
 }
 
-// livePart streams that page. Nobody who sees a run in part is told of its changes, so it is read now and then.
+// livePart streams that page. The database sends the news of a run only to logins that see all of it, so the page is read every
+// listInterval.
 func (s *server) livePart(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRunQuery(r)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// foreign makes a run of somebody else, whose param the login must not see.
+// foreign makes a run of another submitter, with a param that the login must not see.
 func (b *testBundle) foreign(t *testing.T) queue.RunID {
 	t.Helper()
 	id, err := openStore(t, b.db.URL).Enqueue(t.Context(), queue.Request{DAG: "report", Params: map[string]any{"day": "secret"}})
@@ -19,7 +19,7 @@ func (b *testBundle) foreign(t *testing.T) queue.RunID {
 	return id
 }
 
-// settle decides what ask had wait.
+// settle decides the approval that ask made.
 func (b *testBundle) settle(t *testing.T, run queue.RunID, reason string) {
 	t.Helper()
 	b.exec(t, "DELETE FROM oarlock.approvals_open WHERE run_id = $1", run)
@@ -91,7 +91,7 @@ func TestRunPart_StaysAfterTheDecision(t *testing.T) {
 	}
 }
 
-// Each role is led from the link of an approval that was decided to what it may see.
+// The link of a decided approval leads each role to a page that the role may see.
 func TestRunPart_IsForApproversAlone(t *testing.T) {
 	t.Parallel()
 	for role, whole := range map[string]bool{"oarlock_read": true, "oarlock_admin": true, "oarlock_approve": false} {

@@ -24,8 +24,8 @@ const (
 	maxPage     = 400 << 10
 )
 
-// count has the pages read through a store whose statements are counted. What the frame shows of the cluster is read once in two
-// seconds for all viewers: it is left out.
+// count makes the pages use a store that counts its statements. It leaves out the glance at the cluster, which is read once in
+// two seconds for all viewers.
 func (b *testBundle) count(t *testing.T) *pgtest.Statements {
 	t.Helper()
 	pool, sent := pgtest.Counted(t, b.db.URL)
@@ -58,8 +58,8 @@ steps:
   - {id: publish, run: "true", depends: [resize]}
 `
 
-// gallery is a run of a foreach step with n items: of each hundred one failed, one runs and one has not begun. Its tasks wrote
-// 1,000 lines each, where there is a log at all, and what was asked of the run and happened to it fills pages.
+// gallery is a run of a foreach step with n items: of each hundred one failed, one runs and one has not begun. Each
+// task with a log wrote 1,000 lines, and the run has several pages of controls and events.
 func (b *testBundle) gallery(t *testing.T, n int) queue.RunID {
 	t.Helper()
 	b.put(t, galleryDAG)
@@ -90,7 +90,7 @@ func (b *testBundle) gallery(t *testing.T, n int) queue.RunID {
 	return run
 }
 
-// broad is a run of 600 steps: half of them with 20 items, each of which was another second under way.
+// broad is a run of 600 steps: half of them with 20 items, each of which ran in another second.
 func (b *testBundle) broad(t *testing.T) queue.RunID {
 	t.Helper()
 	var dag strings.Builder
@@ -111,7 +111,7 @@ func (b *testBundle) broad(t *testing.T) queue.RunID {
 	return run
 }
 
-// pagesOf are paths below a run's, each with the most statements that it may cost: four, and a fifth where an item is in the panel
+// pagesOf are paths below a run's, each with the most statements that it may cost: four, and a fifth if the panel shows an item
 // that no list on the page has.
 func pagesOf(step, foreach, item string) map[string]int {
 	inPanel := "&step=" + foreach + "&item=" + item
@@ -127,7 +127,7 @@ func pagesOf(step, foreach, item string) map[string]int {
 	}
 }
 
-// alikeCost is the statement that the page of a run that failed costs besides: how others ended. Pages of its steps do not say that.
+// alikeCost is one more statement for the page of a failed run, which compares the run with others. Pages of its steps do not.
 func alikeCost(path string) int {
 	if strings.HasPrefix(path, "?") {
 		return 1
@@ -191,7 +191,7 @@ func (b *testBundle) times(t *testing.T, path string, rounds int) []time.Duratio
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// A run with few items tells of them all, and of what the panel shows nothing is read twice.
+// The events of a run with few items include all of them, and nothing that the panel shows is read twice.
 func TestEvents_CostOneStatementMoreForItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})

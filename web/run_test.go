@@ -19,7 +19,7 @@ steps:
   - {id: late, run: "true", depends: [roll]}
 `
 
-// night makes a run of which step roll failed in its second attempt, one item failed, and a worker was lost.
+// night makes a run in which step roll failed in its second attempt, one item failed, and a worker was lost.
 func (b *testBundle) night(t *testing.T) queue.RunID {
 	t.Helper()
 	spec, err := dagspec.Parse("night.yaml", []byte(nightDAG))
@@ -140,7 +140,7 @@ func TestRun_LatestLeadsToTheNewest(t *testing.T) {
 	wantTexts(t, b.page(t, "/runs/2", http.StatusOK), "No task has begun", "Watch it end")
 }
 
-// A submitter sees its own runs, without what is for readers; and nobody else's.
+// A submitter sees its own runs only, and on them nothing that needs the right to read.
 func TestRun_IsForThoseWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_submit", Options{})
@@ -156,7 +156,7 @@ func TestRun_IsForThoseWhoMaySeeIt(t *testing.T) {
 	}
 }
 
-// The stretches that bands are counted in are longer than what a step took, and go on to the end of the run.
+// The database counts bands in stretches longer than the step took, up to the end of the run.
 func TestBandRow_EndsWithItsItems(t *testing.T) {
 	t.Parallel()
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	maxRows    = 200  // steps that a timeline shows: the most urgent ones
+	maxRows    = 200  // stretches of time in the band of a foreach step
 	maxBuckets = 60   // of the band of a foreach step
 	maxBars    = 1500 // of all bands together
 )
 
-// timeline is where the time of a run went: a row a step.
+// timeline shows where the time of a run went, with one row for each step.
 type timeline struct {
 	Head, Grid template.HTML
 	Rows       []timeRow
-	Hidden     int // steps that have no row
+	Hidden     int // number of steps without a row
 	Shortened  bool
 	Lost       bool
 	Zoom       string
@@ -32,10 +32,10 @@ type timeline struct {
 type timeRow struct {
 	Task     taskQuery
 	State    string
-	Aside    string // behind the name: 18/24, attempt 3, handler
+	Aside    string // text after the name: 18/24, attempt 3, handler
 	Bars     template.HTML
 	Took     string
-	Since    time.Time // of one that goes on
+	Since    time.Time // start of the step, for the running time
 	Running  bool
 	Selected bool
 }
@@ -80,8 +80,8 @@ func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error
 	return view, nil
 }
 
-// readBands reads how the items of foreach steps went, each from its first item on until its last ended, so that a step that took a second
-// of an hour has as many bars as one that took all of it.
+// readBands reads how many items of each foreach step were in which state over time. Each band reaches from the step's first item
+// to the end of its last, so a step that took one second of an hour has as many bars as a step that took all of it.
 func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepSummary) (map[string][]queue.Band, error) {
 	var spans []queue.BandSpan
 	for _, t := range shown {
@@ -89,7 +89,7 @@ func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepS
 			continue
 		}
 		span := queue.BandSpan{Step: t.Step, From: t.First, To: t.Last}
-		if span.To.IsZero() { // items are under way, or never began
+		if span.To.IsZero() { // items are running, or never began
 			span.To = p.endOf(t)
 		}
 		if least := span.From.Add(time.Millisecond); span.To.Before(least) {
@@ -103,7 +103,7 @@ func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepS
 	return s.store.Bands(ctx, p.Query.ID, spans, min(maxBuckets, max(maxBars/len(bandClasses)/len(spans), 2)))
 }
 
-// endOf is when a step ended, or now.
+// endOf returns when a step ended; now if it has not.
 func (p *runPage) endOf(t *queue.StepSummary) time.Time {
 	if t.FinishedAt.IsZero() {
 		return p.span().To
@@ -121,7 +121,7 @@ func tickLabel(after time.Duration) string {
 	return runview.Span(after)
 }
 
-// span is from when the run could begin to when it ended, or now.
+// span returns the time from when the run could begin to its end, or until now.
 func (p *runPage) span() draw.Interval {
 	i := draw.Interval{From: p.Run.CreatedAt, To: p.Now}
 	if p.Run.RunAt.After(i.From) {
@@ -130,7 +130,7 @@ func (p *runPage) span() draw.Interval {
 	if p.Run.Over() {
 		i.To = p.Run.FinishedAt
 	}
-	if begun := p.Run.StartedAt; !begun.IsZero() && begun.Before(i.From) { // by another clock
+	if begun := p.Run.StartedAt; !begun.IsZero() && begun.Before(i.From) { // clocks of two machines differ
 		i.From = begun
 	}
 	if i.To.Before(i.From) {
@@ -139,7 +139,7 @@ func (p *runPage) span() draw.Interval {
 	return i
 }
 
-// zoomed is the time that a step took, and a little around it.
+// zoomed returns the time that a step took, and a little around it.
 func zoomed(all draw.Interval, row draw.Row) draw.Interval {
 	if len(row.Bars) == 0 {
 		return all
@@ -157,7 +157,7 @@ func zoomed(all draw.Interval, row draw.Row) draw.Interval {
 	return draw.Interval{From: i.From.Add(-around), To: i.To.Add(around)}
 }
 
-// urgent are the steps that have rows, in the order of the graph.
+// urgent returns the steps that get rows, at most maxRows, in the order of the graph.
 func (p *runPage) urgent() []*queue.StepSummary {
 	all := make([]*queue.StepSummary, len(p.steps))
 	for i := range p.steps {
@@ -176,7 +176,7 @@ func (p *runPage) urgent() []*queue.StepSummary {
 	return all
 }
 
-// aside is what stands behind the name of a step.
+// aside returns the text after the name of a step.
 func aside(t *queue.StepSummary) string {
 	switch {
 	case t.Items > 0:
@@ -191,7 +191,7 @@ func aside(t *queue.StepSummary) string {
 	return ""
 }
 
-// doneItems are those that have ended.
+// doneItems returns the number of items that have ended.
 func doneItems(t *queue.StepSummary) (n int) {
 	for state, count := range t.States {
 		switch state {
@@ -202,7 +202,7 @@ func doneItems(t *queue.StepSummary) (n int) {
 	return n
 }
 
-// row is what happened to a step.
+// row returns the bars of a step: one for each attempt, or the bands of a foreach step.
 func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	if t.StartedAt.IsZero() {
 		note := runview.Printable(t.Reason)
@@ -225,7 +225,7 @@ func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	from, to := t.StartedAt, t.FinishedAt
 	if n := len(r.Bars); n > 0 {
 		from = r.Bars[n-1].To
-		if t.AttemptAt.After(from) { // else the next attempt has not begun
+		if t.AttemptAt.After(from) { // otherwise the next attempt has not begun yet
 			from = t.AttemptAt
 		}
 	}
@@ -246,12 +246,12 @@ func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	return r
 }
 
-var bandClasses = []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} // of a bar, from the top
+var bandClasses = []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} // classes of the parts of a bar, from the top
 
-// bandRow is the items of a foreach step: in each stretch of time, how many were how far.
+// bandRow returns the bars of a foreach step: in each stretch of time, the shares of its items by state.
 func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	r := draw.Row{In: aside(t)}
-	last := map[string]int{} // the newest bar of a class
+	last := map[string]int{} // index of the newest bar, by class
 	for _, b := range bands {
 		if b.From.Before(t.First) {
 			b.From = t.First
@@ -278,7 +278,7 @@ func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 			}
 			to := at + float64(n)/float64(total)
 			if k, ok := last[class]; ok && r.Bars[k].Low == at && r.Bars[k].High == to && r.Bars[k].To.Equal(b.From) {
-				r.Bars[k].To = b.To // as before
+				r.Bars[k].To = b.To // the share has not changed, so the bar grows
 			} else {
 				last[class] = len(r.Bars)
 				r.Bars = append(r.Bars, draw.Bar{Interval: draw.Interval{From: b.From, To: b.To}, Class: class, Low: at, High: to})
@@ -289,7 +289,7 @@ func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	return r
 }
 
-// barClass is the colour of a state in the style sheet.
+// barClass returns the CSS class of a state's colour.
 func barClass(state string) string {
 	switch state {
 	case "succeeded":

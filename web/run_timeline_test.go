@@ -48,7 +48,7 @@ func TestTimeline_LastBarIsLastAttempt(t *testing.T) {
 	}
 }
 
-// A foreach that took ten seconds of an hour has bars of these seconds, the last of which ends with it.
+// A foreach step that took ten seconds of an hour has bars for these seconds, and the last bar ends with the step.
 func TestTimeline_BandsAreOfTheStepsTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
@@ -81,7 +81,7 @@ func TestTimeline_BandsAreOfTheStepsTime(t *testing.T) {
 	}
 }
 
-// A step that has no row cannot be zoomed to: the timeline is that of the whole run.
+// A zoom to a step without a row shows the timeline of the whole run.
 func TestTimeline_ZoomsToShownStepsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	maxCards   = 300 // of a graph; of a larger one the part around the chosen step is drawn
-	nearCards  = 2   // edges away from it
-	smallGraph = 40  // steps of a graph that stands below the timeline, too
+	maxCards   = 300 // nodes of a graph; of a larger graph, only the part around the chosen step is drawn
+	nearCards  = 2   // that part reaches this many edges away from the step
+	smallGraph = 40  // a graph of up to this many steps stands below the timeline, too
 	tasksShown = 100
 	itemsShown = 50 // of a foreach step, in its panel
 )
 
-// graphPicture is the graph with the states of its steps.
+// graphPicture is the graph of the DAG, with the states of the run's steps.
 type graphPicture struct {
 	SVG    template.HTML
-	Nodes  int    // of the whole graph, if it is too large to draw
-	Around string // the step around which it is drawn then
+	Nodes  int    // size of the whole graph, if it is too large to draw; else 0
+	Around string // step around which a part of it is drawn
 }
 
-// graphOf draws the DAG of the run; nothing where the login may not read it.
+// graphOf draws the DAG of the run. The picture is empty where the login may not read the DAG.
 func (s *server) graphOf(p *runPage) *graphPicture {
 	if p.dag == nil {
 		return &graphPicture{}
@@ -63,7 +63,7 @@ func (s *server) graphOf(p *runPage) *graphPicture {
 	return g
 }
 
-// splitStep takes load~1 apart.
+// splitStep splits a name such as load~1 into the step and the number of the replacement.
 func splitStep(name string) (step string, alt int) {
 	step = runview.StepOf(name)
 	if len(step) < len(name) {
@@ -72,12 +72,12 @@ func splitStep(name string) (step string, alt int) {
 	return step, alt
 }
 
-// taskList is a window of the tasks of a run.
+// taskList is one window of a list of tasks.
 type taskList struct {
 	Tasks  []taskLine
-	Next   string // where the next window begins; "": this is the last
+	Next   string // position of the next window; "": this is the last
 	States []stateCount
-	Steps  []string // that the list can be narrowed to
+	Steps  []string // steps to which the list can be narrowed
 	Total  int
 }
 
@@ -120,7 +120,7 @@ func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 	return list, nil
 }
 
-// countsOf lists states, the most urgent first.
+// countsOf lists the states that occur, the most urgent first.
 func countsOf(counts map[string]int, selected []string) (all []stateCount) {
 	states := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(graphview.Urgency(a)-graphview.Urgency(b), strings.Compare(a, b))
@@ -152,7 +152,8 @@ func (s *server) taskList(ctx context.Context, p *runPage, q queue.TaskQuery) (*
 	return list, nil
 }
 
-// readItems are the items of a foreach step in its panel: those that failed before all others.
+// readItems reads the items of a foreach step for its panel. If there are too many to list, it reads the failed ones alone, else
+// the running ones alone.
 func (s *server) readItems(ctx context.Context, p *runPage, step string) (*taskList, error) {
 	sum := p.summary(step)
 	q := queue.TaskQuery{Run: p.Query.ID, Step: step, Limit: itemsShown}
@@ -171,7 +172,7 @@ func (s *server) readItems(ctx context.Context, p *runPage, step string) (*taskL
 	return list, nil
 }
 
-// paramTrees are what a run was given, and what its steps put out.
+// paramTrees is the params of a run, and the outputs of its steps.
 type paramTrees struct {
 	Params   *jsonNode
 	Defaults string

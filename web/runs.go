@@ -14,28 +14,29 @@ import (
 	"github.com/oarlock-dev/oarlock/web/draw"
 )
 
-// listLook is how many runs a page of the list looks through for what no index has: labels, queues and runs of one login among many.
+// listLook is how many runs the database examines for one page of the list, where no index helps: for labels, queues, and the
+// runs of one login among many.
 const listLook = 50_000
 
-// runsData is what the list of runs shows.
+// runsData is the content of the list of runs.
 type runsData struct {
-	Box     string // the words of the filter box
-	Problem string // with the filter; nothing is listed then
+	Box     string // text of the filter box
+	Problem string // error in the filter, with which no run is listed
 	Chips   []chip
 	Rows    []runRow
 	Empty   emptyList
-	Older   string // path of the next page, "" for none
-	Newest  string // path of the first, "" on it
+	Older   string // path of the next page; "": this is the last
+	Newest  string // path of the first page; "": this is the first
 	Command string
-	Glance  *glance // nil: the login may not see the cluster, or it could not be seen
+	Glance  *glance // nil: the login may not see the cluster, or it could not be read
 	Oldest  queue.Queue
 	Slots   runview.Slots
-	Verbs   []bulkVerb  // that the runs may be asked for; none where the login may not
-	Filter  [][2]string // that "all that match" stands for
-	Enqueue string      // path of the form of the DAG that is filtered for, or of all DAGs; "": there is none
+	Verbs   []bulkVerb  // requests that can be sent to the runs; none where the login may not
+	Filter  [][2]string // the filter behind "all that match"
+	Enqueue string      // path of the form that enqueues the filtered DAG, or of the list of DAGs; "": the login may not enqueue
 }
 
-// chip adds a state to the filter, or takes it away.
+// chip is a link that adds a state to the filter, or removes it.
 type chip struct {
 	State, Path string
 	On          bool
@@ -49,10 +50,10 @@ type runRow struct {
 	Progress        progress
 }
 
-// emptyList says why nothing is listed, and which command changes that.
+// emptyList explains why no run is listed, with the command to go on with.
 type emptyList struct{ Text, Command string }
 
-// runs lists runs, newest first.
+// runs lists runs, the newest first.
 func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
 	f := filterOf(r.URL.Query())
 	if q := r.URL.Query().Get("q"); q != "" {
@@ -68,7 +69,7 @@ func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
 	return s.renderStatus(w, r, status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data, Live: "/live" + f.path()})
 }
 
-// search leads to the page that a filter box asks for, so that its path says all of it.
+// search parses the filter box, and redirects to the list with that filter, so that the address alone has all of the filter.
 func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, text string) error {
 	states := runFilter{States: f.States}
 	free, err := states.read(text)
@@ -90,7 +91,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, tex
 
 func runPath(id queue.RunID) string { return fmt.Sprintf("/runs/%d", id) }
 
-// frameRuns is the list without any run.
+// frameRuns returns the content of the list without any run.
 func (s *server) frameRuns(f runFilter) *runsData {
 	d := &runsData{Box: f.box(), Command: f.command()}
 	for _, state := range runStates {
@@ -107,7 +108,7 @@ func (s *server) frameRuns(f runFilter) *runsData {
 	return d
 }
 
-// listRuns reads a page of the list. Its data is fit to be shown with an error that is a *refusal.
+// listRuns reads one page of the list. If the error is a *refusal, the data is fit to be shown with it.
 func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	d := s.frameRuns(f)
 	filter, err := f.query(time.Now())
@@ -152,7 +153,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	return d, nil
 }
 
-// whyEmpty says why nothing is listed; more says that there are runs which nobody looked at.
+// whyEmpty explains why no run is listed. more says that the database did not examine all runs.
 func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyList, error) {
 	if more {
 		return emptyList{fmt.Sprintf("None of the %d runs that were looked through is so. Older ones may be.", listLook), f.command()}, nil
@@ -177,7 +178,7 @@ func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyLis
 	return emptyList{"No run is so.", "oarlock list"}, nil
 }
 
-// oldestOf is the queue whose first run has been due for longest.
+// oldestOf returns the queue that has a due run waiting for the longest time.
 func oldestOf(queues []queue.Queue) (oldest queue.Queue) {
 	for i := range queues {
 		if queues[i].Queued > 0 && queues[i].Oldest >= oldest.Oldest {
@@ -187,7 +188,7 @@ func oldestOf(queues []queue.Queue) (oldest queue.Queue) {
 	return oldest
 }
 
-// progress is how far a run's tasks are.
+// progress is how many of a run's tasks have ended.
 type progress struct {
 	Done, Total int
 	Bar         template.HTML

@@ -50,7 +50,7 @@ func TestRuns_ArePaged(t *testing.T) {
 	wantTexts(t, b.page(t, "/runs?before=1", http.StatusOK), "No older run is so.")
 }
 
-// A page looks through so many runs for a label, and leads to older ones.
+// A page examines a limited number of runs for a label, and links to the older ones.
 func TestRuns_SayWhereALookEnded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_read", Options{})
@@ -88,7 +88,7 @@ func TestRuns_ChipsAddAndTakeAway(t *testing.T) {
 	wantTexts(t, page, "oarlock list --state failed --dag report")
 }
 
-// TestPages_EscapeWhatPeopleWrote has texts that would be markup, or command a reader's eye, in all that a run takes.
+// TestPages_EscapeWhatPeopleWrote puts markup and characters that change the direction of text into every field of a run.
 func TestPages_EscapeWhatPeopleWrote(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{Name: `<db onload="x">`, Version: "<v>"})

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	comingShown = 10 // times that a schedule's page shows
-	firesShown  = 50 // times that it shows what became of
+	comingShown = 10 // next fire times that a schedule's page lists
+	firesShown  = 50 // past fire times that it lists, with their outcomes
 )
 
-// scheduleRoutes are those of schedules and backfills.
+// scheduleRoutes registers the pages of schedules and backfills.
 func (s *server) scheduleRoutes(handle func(string, pageFunc), post func(string, action)) {
 	const one = "/schedules/{dag}/{name}"
 	handle("/schedules", s.schedules)
@@ -37,14 +37,15 @@ func (s *server) scheduleRoutes(handle func(string, pageFunc), post func(string,
 	post(one+"/backfill", s.makeBackfill)
 }
 
-// scheduleKey names a schedule in a URL. Without an owner it is the file's, else the login's, else another's.
+// scheduleKey names a schedule in a URL. Without an owner it means the schedule of the DAG's file; if there is none, the login's
+// own; else any other of that name.
 type scheduleKey struct{ DAG, Name, Owner string }
 
 func scheduleKeyOf(r *http.Request) scheduleKey {
 	return scheduleKey{DAG: r.PathValue("dag"), Name: r.PathValue("name"), Owner: r.URL.Query().Get("owner")}
 }
 
-// findSchedule reads the schedule that a key names.
+// findSchedule reads the schedule of a key.
 func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedule, error) {
 	found, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: k.DAG, Name: k.Name, Owner: k.Owner})
 	if err != nil {
@@ -64,7 +65,8 @@ func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedu
 	return &found[best], nil
 }
 
-// findPast also finds a backfill that is over, as its schedule by another name: enough to read what became of its times.
+// findPast finds a schedule like findSchedule. For a backfill that is over, and so has no row any more, it returns the base
+// schedule under the backfill's name and past: that is enough to read the outcomes of its fire times.
 func (s *server) findPast(ctx context.Context, k scheduleKey) (found *queue.Schedule, past bool, err error) {
 	found, err = s.findSchedule(ctx, k)
 	hash := strings.LastIndex(k.Name, "#")
@@ -85,11 +87,11 @@ func (s *server) findPast(ctx context.Context, k scheduleKey) (found *queue.Sche
 	return &over, true, nil
 }
 
-// schedulePage is what the page of a schedule, or of a backfill, shows.
+// schedulePage is the content of the page of a schedule or a backfill.
 type schedulePage struct {
 	scheduleRow
 
-	Past      bool // a backfill that is over
+	Past      bool // the page is about a backfill that is over
 	May       bool // the login may steer it
 	Facts     [][2]string
 	Times     []comingTime
@@ -98,13 +100,13 @@ type schedulePage struct {
 	Backfills []scheduleRow
 }
 
-// comingTime is a time to come.
+// comingTime is a fire time in the future.
 type comingTime struct {
 	Wall, In string
 	At       time.Time
 }
 
-// fireRow is what became of a time, or of several one after the other.
+// fireRow is the outcome of a fire time, or of several in a row with the same outcome.
 type fireRow struct {
 	*queue.Fire
 
@@ -112,7 +114,7 @@ type fireRow struct {
 	Became      mark
 }
 
-// schedule is the page of a schedule.
+// schedule shows one schedule.
 func (s *server) schedule(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.readSchedule(r.Context(), scheduleKeyOf(r))
 	if err != nil {
@@ -134,7 +136,7 @@ func (s *server) liveSchedule(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// scheduleCrumbs is the way to a page about a schedule.
+// scheduleCrumbs returns the crumbs of a page about a schedule; about is the title of a page below the schedule's own.
 func scheduleCrumbs(of *queue.Schedule, about string) []crumb {
 	row := scheduleRow{Schedule: of}
 	all := []crumb{{"Schedules", "/schedules"}, {of.DAG, "/schedules?" + url.Values{"dag": {of.DAG}}.Encode()}, {Name: of.Name}}
@@ -175,7 +177,7 @@ func (s *server) readSchedule(ctx context.Context, k scheduleKey) (*schedulePage
 	return p, err
 }
 
-// backfillsOf reads the backfills of a schedule that are under way.
+// backfillsOf reads the unfinished backfills of a schedule.
 func (s *server) backfillsOf(ctx context.Context, of *queue.Schedule, now time.Time) (rows []scheduleRow, err error) {
 	later, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: of.DAG, Owner: of.Owner, OfFile: of.Owner == "", After: of.ID, Limit: queue.MaxPage})
 	for i := range later {
@@ -197,7 +199,7 @@ func fireRowOf(f *queue.Fire, zone string) fireRow {
 	return row
 }
 
-// scheduleFacts are the settings of a schedule that differ from none.
+// scheduleFacts lists the settings of a schedule, without those that are not set.
 func scheduleFacts(s *queue.Schedule) (facts [][2]string) {
 	add := func(name, value string) {
 		if value != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// steered reads the schedule that a request is about, and refuses one that the login may not steer.
+// steered reads the schedule of a request. It refuses a schedule that the login may not steer.
 func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	return found, err
 }
 
-// correctable is what a form says of an error that its sender can mend, nil for others.
+// correctable returns the problem to show in the form, if the user can correct the error; else nil.
 func correctable(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok && known.status == http.StatusBadRequest {
 		return known
@@ -38,7 +38,7 @@ func correctable(err error) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
 }
 
-// backTo answers with the page of a schedule.
+// backTo redirects to the page of a schedule.
 func backTo(of *queue.Schedule, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
@@ -65,14 +65,14 @@ func (s *server) resumeSchedule(r *http.Request) (answer, error) {
 	return backTo(of, err)
 }
 
-// scheduleForm asks before something is done that one click does not take back.
+// scheduleForm is the page that asks for confirmation before an action that one click cannot undo.
 type scheduleForm struct {
 	scheduleRow
 
-	Verb    string // the last part of its path: trigger, drop
+	Verb    string // last part of the form's path: trigger or drop
 	Title   string
-	At      string // the time that the run is about, as it was given
-	Line    string // the command that does the same
+	At      string // fire time of the run to start, as the user typed it; "": now
+	Line    string // the command with the same effect
 	Problem *refusal
 }
 
@@ -97,7 +97,7 @@ func (s *server) triggerPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedule_form.html", triggerForm(of, r.URL.Query().Get("at")).page())
 }
 
-// triggerSchedule starts a run and leads to it.
+// triggerSchedule starts a run of the schedule now, and redirects to the run.
 func (s *server) triggerSchedule(r *http.Request) (answer, error) {
 	of, err := s.steered(r)
 	if err != nil {
@@ -117,10 +117,10 @@ func (s *server) triggerSchedule(r *http.Request) (answer, error) {
 	return answer{File: "schedule_form.html", Page: f.page(), Status: http.StatusUnprocessableEntity}, nil
 }
 
-// timeReader is runview.ReadTime, or ReadPast.
+// timeReader is runview.ReadTime or runview.ReadPast.
 type timeReader func(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error)
 
-// scheduleTime reads a time of a form, which is of the schedule's zone where it has no offset. The zero time is none.
+// scheduleTime parses a time of a form. A time without an offset is in the schedule's zone. It returns the zero time for "".
 func scheduleTime(read timeReader, name, text, zone string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -144,7 +144,8 @@ func dropForm(of *queue.Schedule) *scheduleForm {
 	return f
 }
 
-// dropped reads the schedule that a request is to drop. One of a file goes with its lines there.
+// dropped reads the schedule that a request is to drop. It refuses a schedule that is in a DAG's file: it ends when the file no
+// longer has it.
 func (s *server) dropped(r *http.Request) (*queue.Schedule, error) {
 	of, err := s.steered(r)
 	if err == nil && of.Backfill == nil && of.Owner == "" {
@@ -164,7 +165,7 @@ func (s *server) dropPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedule_form.html", dropForm(of).page())
 }
 
-// dropSchedule leads to what became of a backfill's times, else to the list.
+// dropSchedule drops a schedule, and redirects to the list of schedules; for a backfill, to the outcomes of its fire times.
 func (s *server) dropSchedule(r *http.Request) (answer, error) {
 	of, err := s.dropped(r)
 	if err == nil {

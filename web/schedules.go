@@ -19,19 +19,19 @@ const schedulesShown = 100 // on a page
 // scheduleFilter picks schedules.
 type scheduleFilter struct {
 	DAG   string
-	Find  string // in the names of DAGs, schedules and owners
-	After int64  // the number of the last schedule of the page before
+	Find  string // text in the names of DAGs, schedules and owners
+	After int64  // id of the last schedule of the previous page
 }
 
 func scheduleFilterOf(query url.Values) scheduleFilter {
 	after, err := strconv.ParseInt(query.Get("after"), 10, 64)
 	if err != nil {
-		after = 0 // the first page is what a wrong one becomes
+		after = 0 // a wrong value leads to the first page
 	}
 	return scheduleFilter{DAG: query.Get("dag"), Find: strings.TrimSpace(query.Get("q")), After: after}
 }
 
-// path of the page that shows what the filter picks, below the base.
+// path returns the path, below the base, of the list of the schedules that match.
 func (f scheduleFilter) path() (string, error) {
 	return withQuery("/schedules", "dag", f.DAG, "q", f.Find, "after", f.After)
 }
@@ -43,17 +43,17 @@ func (f scheduleFilter) command() string {
 	return "oarlock schedules --dag " + runview.ShellWord(f.DAG)
 }
 
-// picks reports whether the words to find are in a schedule.
+// picks reports whether a schedule contains the text of Find.
 func (f scheduleFilter) picks(s *queue.Schedule) bool {
 	return f.Find == "" || strings.Contains(strings.ToLower(s.DAG+" "+s.Name+" "+s.Owner), strings.ToLower(f.Find))
 }
 
-// schedulesData is what the list of schedules shows.
+// schedulesData is the content of the list of schedules.
 type schedulesData struct {
 	Filter  scheduleFilter
 	Rows    []scheduleRow
-	Next    string // path of the next page, "" for none
-	First   string // path of the first, "" on it
+	Next    string // path of the next page; "": this is the last
+	First   string // path of the first page; "": this is the first
 	Command string
 }
 
@@ -78,7 +78,8 @@ func (s *server) liveSchedules(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// readSchedules reads a page of schedules by number. Words to find are looked for among as many as one statement reads.
+// readSchedules reads one page of schedules, by id. With Find, it searches among queue.MaxPage schedules, the most that one
+// statement reads, and the next page goes on after them.
 func (s *server) readSchedules(ctx context.Context, f scheduleFilter) (*schedulesData, error) {
 	limit := schedulesShown + 1
 	if f.Find != "" {
@@ -118,7 +119,7 @@ func (s *server) readSchedules(ctx context.Context, f scheduleFilter) (*schedule
 	return data, nil
 }
 
-// compareRows has the backfills of a schedule behind it.
+// compareRows orders rows by DAG and name. The backfills of a schedule come after it.
 func compareRows(a, b scheduleRow) int {
 	return cmp.Or(cmp.Compare(a.DAG, b.DAG), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
 }
@@ -127,16 +128,16 @@ func compareRows(a, b scheduleRow) int {
 type scheduleRow struct {
 	*queue.Schedule
 
-	Base    string // its name, without the number of a backfill
+	Base    string // name of the schedule, without the number of a backfill
 	Timing  string // cron 30 3 * * *
 	State   mark
-	Why     string // it does not fire, or fires nothing
-	Next    string // in how long; a backfill: where it goes on
-	Outcome mark   // of its newest time
-	Decided int    // percent of the times of a backfill
+	Why     string // reason why the schedule does not fire, or fires no runs
+	Next    string // time until the next fire time; for a backfill, the time at which it goes on
+	Outcome mark   // of the newest fire time
+	Decided int    // percent of a backfill's fire times that are decided
 }
 
-// mark is a word that stands with the sign and the colour of a state.
+// mark is a word, shown with the sign and colour of a run state.
 type mark struct{ Class, Word string }
 
 var scheduleMarks = map[string]mark{
@@ -175,12 +176,12 @@ func scheduleRowOf(s *queue.Schedule, now time.Time) scheduleRow {
 	return row
 }
 
-// Path of its page, or of a page about it such as /drop.
+// Path returns the path of the schedule's page, or of a page below it such as /drop.
 func (r scheduleRow) Path(about string) (string, error) {
 	return withQuery("/schedules/"+url.PathEscape(r.DAG)+"/"+url.PathEscape(r.Name)+about, "owner", r.Owner)
 }
 
-// Command is a command line about it: schedules show.
+// Command returns a command about the schedule, with the verb such as schedules show.
 func (r scheduleRow) Command(verb string) string {
 	line := "oarlock " + verb + " " + runview.ShellWord(r.DAG) + " " + runview.ShellWord(r.Name)
 	if r.Owner != "" {

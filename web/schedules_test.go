@@ -41,7 +41,7 @@ func setupSchedules(t *testing.T, role string, o Options) (b *testBundle, owner 
 	return b, owner
 }
 
-// follow wants a form to lead to a page, and returns that.
+// follow requires a form to redirect to a page, and returns that page.
 func (b *testBundle) follow(t *testing.T, w *httptest.ResponseRecorder) (to, body string) {
 	t.Helper()
 	to = w.Header().Get("Location")
@@ -88,7 +88,7 @@ func TestSchedules_ShowWhenAndWhy(t *testing.T) {
 	b.page(t, "/schedules/etl/%00%FF", http.StatusBadRequest)
 }
 
-// A stream sends regions by themselves, from the data of the page.
+// A stream sends single regions, rendered from the data of the page.
 func TestSchedules_AreStreamed(t *testing.T) {
 	t.Parallel()
 	b, _ := setupSchedules(t, "", Options{})
@@ -104,7 +104,7 @@ func TestSchedules_AreStreamed(t *testing.T) {
 	}
 }
 
-// firstWrites leaves a stream once it has what it wants, or an error in its place.
+// firstWrites leaves a stream once it has the wanted events, or an error instead.
 type firstWrites struct {
 	*httptest.ResponseRecorder
 
@@ -171,7 +171,7 @@ func TestSchedule_IsSteered(t *testing.T) {
 
 const (
 	hostileNote  = "'><script>alert(1)</script> # / ? % \u202e \U0001F980"
-	hostileShown = "'><script>alert(1)</script> # / ? % \ufffd \U0001F980" // a text does not turn what stands behind it
+	hostileShown = "'><script>alert(1)</script> # / ? % \ufffd \U0001F980" // a text must not change the direction of the text after it
 )
 
 func TestSchedule_OfHostileName(t *testing.T) {

@@ -18,30 +18,30 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Limits of a connection. They are generous to a browser, and end a client that only holds on.
+// Limits of a connection. They are generous to a browser, and cut off a client that only keeps a connection open.
 const (
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second // a stream sets a deadline of its own for each write
 	idleTimeout    = 2 * time.Minute
-	closeTimeout   = time.Second // for answers under way when the server ends
+	closeTimeout   = time.Second // for answers in progress when the server stops
 	maxHeaderBytes = 32 << 10
 )
 
-// Options of a Handler. The zero value serves loopback names at the root.
+// Options are the settings of a Handler. The zero value serves loopback names at the root.
 type Options struct {
 	Base    string       // prefix of all paths, such as /x/y; "": none
-	Hosts   []string     // names that requests may be addressed to, without ports; loopback names always are
+	Hosts   []string     // host names of requests, without ports, besides loopback names
 	Version string       // of the program, shown below each page
 	Name    string       // of the cluster or database, shown above each page
-	Log     *slog.Logger // for what fails; nil: slog.Default()
+	Log     *slog.Logger // for errors; nil: slog.Default()
 
-	ReadOnly bool // offer and take no action
+	ReadOnly bool // refuse every action, and do not offer any
 
-	Doctor func(context.Context) ([]Check, error) // examines the database; nil: there is no page that says what is found
+	Doctor func(context.Context) ([]Check, error) // examines the database; nil: there is no page of checks
 }
 
-// server answers for one store.
+// server serves the pages of one store.
 type server struct {
 	store   *queue.Store
 	options Options
@@ -50,21 +50,21 @@ type server struct {
 	assets  assets
 	glances cached[glance]
 	doctors cached[examined]
-	found   atomic.Pointer[examined] // by the newest examination that ended; nil: none did
+	found   atomic.Pointer[examined] // newest examination that succeeded; nil: none yet
 	dags    kept[dagVersion, *queue.Definition]
-	said    kept[failure, []logLine]           // what a task wrote last that failed
-	acted   kept[[sha256.Size]byte, *onceDone] // by forms that act once
+	said    kept[failure, []logLine]           // last lines of failed tasks
+	acted   kept[[sha256.Size]byte, *onceDone] // forms that act once, by hash
 	hub     *hub
 
-	secure  bool // browsers reach it by https
-	signOut bool // people have sessions, which they can end
+	secure  bool // browsers reach the server by https
+	signOut bool // users have sessions that they can end
 
-	onRefused func() // told when the database refuses the login; nil: it is the server's own
+	onRefused func() // called when the database refuses the login; nil: the login is the server's own
 }
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 
-// Handler makes the pages of a store, which the caller closes when it serves no more.
+// Handler returns the pages of a store. The caller closes the store when the pages are no longer served.
 func Handler(store *queue.Store, o Options) (http.Handler, error) {
 	s, err := newServer(store, o)
 	if err != nil {
@@ -92,7 +92,7 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 	return s, nil
 }
 
-// forLogin makes the pages of another login, which look alike.
+// forLogin returns a server of another login, which shares templates and assets.
 func (s *server) forLogin(l Login) *server {
 	o := s.options
 	o.Doctor = l.Doctor
@@ -107,10 +107,10 @@ func (s *server) prepare() {
 	s.hub = newHub()
 }
 
-// pageFunc answers a request, or says why it does not.
+// pageFunc answers a request, or returns an error to be shown.
 type pageFunc func(http.ResponseWriter, *http.Request) error
 
-// handle serves a path below the base.
+// handle registers a page at a path below the base.
 func (s *server) handle(mux *http.ServeMux, method, path string, page pageFunc) {
 	mux.HandleFunc(method+" "+s.options.Base+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := page(w, r); err != nil {
@@ -119,7 +119,7 @@ func (s *server) handle(mux *http.ServeMux, method, path string, page pageFunc) 
 	})
 }
 
-// routes has a line for each page.
+// routes returns the handler of all pages.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, page pageFunc) { s.handle(mux, http.MethodGet, path, page) }
@@ -174,7 +174,7 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// fleetRoutes has the pages of those who operate.
+// fleetRoutes registers the pages of queues, workers and checks.
 func (s *server) fleetRoutes(handle func(string, pageFunc), post func(string, action)) {
 	handle("/queues", s.queues)
 	handle("/queues/{queue}", s.queue)
@@ -207,17 +207,17 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// redirect leads to a path below the base.
+// redirect sends the browser to a path below the base.
 func (s *server) redirect(w http.ResponseWriter, r *http.Request, to string) {
-	http.Redirect(w, r, s.options.Base+to, http.StatusSeeOther) //nolint:gosec // callers pass paths of ours; what a reader sent went through safeBack
+	http.Redirect(w, r, s.options.Base+to, http.StatusSeeOther) //nolint:gosec // callers pass our own paths; a path from the request went through safeBack
 }
 
-// livez says that the process answers. It says nothing of the database, because no restart mends that.
+// livez answers that the process is alive. It does not ask the database, because no restart of this process repairs that.
 func (s *server) livez(w http.ResponseWriter, _ *http.Request) error {
 	return sayLine(w, http.StatusOK, "ok")
 }
 
-// readyz says whether a page would show anything.
+// readyz answers whether the database can be read, so that pages show anything.
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
 	defer cancel()
@@ -230,19 +230,19 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 func sayLine(w http.ResponseWriter, status int, line string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, line) //nolint:gosec // it is plain text, which a browser must not take for markup
+	_, _ = fmt.Fprintln(w, line) //nolint:gosec // the content type is plain text, so a browser does not take it for markup
 	return nil
 }
 
-// Serve answers on a listener, by https where it is given how, until ctx ends, which is how one ends it: it returns nil then, and has
-// closed the listener.
+// Serve serves h on a listener until ctx ends: then it closes the listener and returns nil. It uses https if secure is not nil.
+// It returns an error if serving fails before that.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Config, log *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	hs := &http.Server{
 		Handler: h, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		BaseContext: func(net.Listener) context.Context { return running }, // so that streams end with it
+		BaseContext: func(net.Listener) context.Context { return running }, // so that streams end with Serve
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -267,7 +267,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Conf
 	return errors.Join(err, served(<-ended))
 }
 
-// served is why a server ended by itself, nil where it was told to.
+// served returns why a server ended, nil after Shutdown or Close.
 func served(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -275,14 +275,14 @@ func served(err error) error {
 	return fmt.Errorf("serve pages: %w", err)
 }
 
-// below is a path below the base with a query of pairs of name and value. Values that are empty are left out; a []string gives
-// its name once for each.
+// below returns a path below the base with a query of pairs of name and value. It leaves out empty values; a []string gives its
+// name one value for each text.
 func (s *server) below(route string, pairs ...any) (string, error) {
 	path, err := withQuery(route, pairs...)
 	return s.options.Base + path, err
 }
 
-// withQuery is a path, which may have a query, with more of it.
+// withQuery adds pairs to the query of a path, which may have a query already.
 func withQuery(path string, pairs ...any) (string, error) {
 	query, err := queryOf(pairs)
 	if err != nil || query == "" {

@@ -27,13 +27,13 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 		at := todo[0]
 		todo = todo[1:]
 		kind := shapeOf(at)
-		if seen[at] || shapes[kind] == 3 { // links that only name other runs or lines lead to more of them
+		if seen[at] || shapes[kind] == 3 { // links that differ only in a run or a line are followed three times
 			continue
 		}
 		seen[at] = true
 		shapes[kind]++
 		w := b.get(t, at, func(r *http.Request) {
-			if strings.HasPrefix(at, "/x/y/live/") { // nobody stays
+			if strings.HasPrefix(at, "/x/y/live/") { // a stream would not end
 				gone, leave := context.WithCancel(r.Context())
 				leave()
 				*r = *r.WithContext(gone)
@@ -77,7 +77,7 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// shapeOf is what kind of page a link leads to: its path without numbers, and the names in its query.
+// shapeOf returns the kind of page that a link leads to: the path without numbers, and the names in the query.
 func shapeOf(link string) string {
 	path, query, _ := strings.Cut(link, "?")
 	values, _ := url.ParseQuery(query)
@@ -129,7 +129,7 @@ func TestGuard_ServesLoopbackNamesOnly(t *testing.T) {
 			t.Errorf("%q: %d", host, w.Code)
 		}
 	}
-	for _, path := range []string{"/livez", "/readyz"} { // supervisors ask by the address of a pod
+	for _, path := range []string{"/livez", "/readyz"} { // health probes name the address of a pod
 		if w := b.get(t, path, func(r *http.Request) { r.Host = "10.0.0.1:7070" }); w.Code != http.StatusOK {
 			t.Errorf("%s: %d", path, w.Code)
 		}

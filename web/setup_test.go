@@ -40,7 +40,7 @@ steps:
   - {id: confirm, action: approval, with: {prompt: "sure?"}, depends: [load]}
 `
 
-// setup makes a bundle. Pages see what the login sees that role belongs to; "" is the owner.
+// setup makes a bundle. The pages have the rights of a login with role; "" is the owner.
 func setup(t *testing.T, role string, o Options) *testBundle {
 	t.Helper()
 	db := pgtest.NewWithRoles(t)
@@ -88,7 +88,7 @@ func (b *testBundle) enqueue(t *testing.T, r queue.Request) queue.RunID {
 	return id
 }
 
-// ask has step confirm of a run wait for a decision.
+// ask makes step confirm of a run wait for approval.
 func (b *testBundle) ask(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, generation, attempt, epoch, seq, deadline)
@@ -99,7 +99,7 @@ func (b *testBundle) ask(t *testing.T, run queue.RunID) {
 
 const askedPrompt = "Release it?\nSee <b>ticket</b>"
 
-// fail ends a run as failed after ten seconds: of six tasks one failed, and two had to wait for it.
+// fail ends a run as failed after ten seconds: of its six tasks one failed, and two depended on that one.
 func (b *testBundle) fail(t *testing.T, run queue.RunID, reason string) {
 	t.Helper()
 	b.exec(t, `UPDATE oarlock.runs SET state = 'failed', reason = $2, started_at = now() - interval '10 s', finished_at = now(), queue_deadline = NULL,

@@ -20,61 +20,62 @@ import (
 )
 
 const (
-	sweepInterval   = 10 * time.Second // between two looks for sessions and accounts that are over
-	accountIdleTime = time.Minute      // that an account without sessions keeps its connections
-	readyInterval   = time.Second      // between two questions whether the database answers
-	programTime     = 15 * time.Minute // of one request without a session: a stream begins anew, and proves who asks
-	recheckInterval = time.Minute      // between two questions whether the database still takes a login
+	sweepInterval   = 10 * time.Second // between two sweeps of expired sessions and accounts
+	accountIdleTime = time.Minute      // how long an account without sessions keeps its connections
+	readyInterval   = time.Second      // between two reads of the database's readiness
+	programTime     = 15 * time.Minute // limit of a request without a session: a longer stream has to sign in again
+	recheckInterval = time.Minute      // between two checks that the database still accepts a login
 	recheckTimeout  = 5 * time.Second
-	accountsMax     = 100 // of logins, each with up to three connections
+	accountsMax     = 100 // logins of the database in use, each with up to three connections
 )
 
-// ErrWrongLogin says that the database takes no such name and password.
+// ErrWrongLogin means that the database refuses a name with its password.
 var ErrWrongLogin = errors.New("the database refuses this name and password")
 
-// ErrTrusted says that the database takes a login without a password, so a password proves nothing.
+// ErrTrusted means that the database accepts a login without a password, so a password proves nothing.
 var ErrTrusted = errors.New("the database asks for no password (trust): sign-in by a login of the database needs one; see pg_hba.conf")
 
-// Login is a login of the database, and what its pages need.
+// Login is a login of the database, with all that its pages need.
 type Login struct {
 	Store  *queue.Store
 	Doctor func(context.Context) ([]Check, error) // as in Options
-	Check  func(context.Context) error            // says ErrWrongLogin once the database takes it no more; nil: it is not asked
+	Check  func(context.Context) error            // returns ErrWrongLogin once the database refuses the login; nil: no check
 }
 
-// SiteOptions say how people prove who they are: by one of Connect, Passwords, Provider and Proxy.
+// SiteOptions are the settings of a Site. Exactly one of Connect, Passwords, Provider and Proxy is the way in which users sign
+// in.
 type SiteOptions struct {
 	Options
 
 	Secure  bool           // browsers reach the site by https
-	Proxies []netip.Prefix // whose X-Forwarded-For says where a request comes from
+	Proxies []netip.Prefix // proxies that are trusted to name the client in X-Forwarded-For
 
-	Connect   func(ctx context.Context, name, password string) (Login, error) // makes a login of the database, else says ErrWrongLogin
+	Connect   func(ctx context.Context, name, password string) (Login, error) // opens a login, or returns ErrWrongLogin
 	Passwords *signin.Passwords
 	Provider  *signin.Provider
 	Proxy     *signin.Proxy
 
-	Roles  signin.Roles          // of people who are no logins of the database
-	Logins map[signin.Role]Login // that act for them; the caller closes their stores
+	Roles  signin.Roles          // roles of users that are no logins of the database
+	Logins map[signin.Role]Login // login that acts for each role; the caller closes their stores
 
-	Ready func(context.Context) error // nil when a page would show something
+	Ready func(context.Context) error // returns nil if the database can be read
 }
 
-// Site makes the pages for people who sign in. Each login of the database has pages of its own, so that nobody sees or does
-// what that login may not.
+// Site serves pages to users that sign in. Each login of the database has pages of its own, so that no user sees or does more
+// than the login may.
 type Site struct {
 	options  SiteOptions
-	front    *server // for whoever has not signed in
+	front    *server // serves requests of users that have not signed in
 	handler  http.Handler
 	sessions *sessions
 	limits   *signin.Limiter
 	ready    cached[struct{}]
-	reads    atomic.Int64                       // of the file of passwords
-	proofs   kept[[sha256.Size]byte, time.Time] // names with passwords of programs that were right, and when
+	reads    atomic.Int64                       // how often the file of passwords was read again
+	proofs   kept[[sha256.Size]byte, time.Time] // when a program's name and password were found right, by their hash
 
 	mu       sync.Mutex
 	accounts map[accountKey]*account
-	retired  []*account // that others have replaced, until their last request is over
+	retired  []*account // accounts that were replaced or have expired, until their last request is over
 	sweeping context.CancelFunc
 	swept    chan struct{}
 }
@@ -86,35 +87,35 @@ type accountKey struct {
 	proof [sha256.Size]byte
 }
 
-// account has the pages of one login of the database.
+// account is the pages of one login of the database.
 type account struct {
 	key   accountKey
 	login Login
 	pages http.Handler
 
-	// Guarded by the site.
-	uses    int       // requests under way
-	idle    time.Time // since when there are none
-	checked time.Time // when the database took the login last
+	// The fields below are guarded by Site.mu.
+	uses    int       // requests in progress
+	idle    time.Time // time at which uses became 0
+	checked time.Time // last time at which the database accepted the login
 }
 
-// user is who sends a request.
+// user is the sender of a request.
 type user struct {
 	Name string
-	Role signin.Role // "" for a login of the database, whose roles decide
+	Role signin.Role // "" for a login of the database: the roles of the login in the database count
 
-	client string // where the request comes from
+	client string // address of the client
 }
 
 type userKey struct{}
 
-// userOf is who sends a request, nil where nobody signs in.
+// userOf returns the user of a request; nil where there is no sign-in.
 func userOf(ctx context.Context) *user {
 	u, _ := ctx.Value(userKey{}).(*user)
 	return u
 }
 
-// clientOf is where a request comes from.
+// clientOf returns the address of a request's client.
 func clientOf(r *http.Request) string {
 	if u := userOf(r.Context()); u != nil {
 		return u.client
@@ -122,7 +123,7 @@ func clientOf(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// nameOf is the name of who sends a request, "" where nobody signs in.
+// nameOf returns the name of a request's user; "" where there is no sign-in.
 func nameOf(ctx context.Context) string {
 	if u := userOf(ctx); u != nil {
 		return u.Name
@@ -130,7 +131,7 @@ func nameOf(ctx context.Context) string {
 	return ""
 }
 
-// NewSite makes a site, which the caller closes when it serves no more.
+// NewSite returns a site. The caller closes it when it is no longer served.
 func NewSite(o SiteOptions) (*Site, error) {
 	front, err := newServer(nil, o.Options)
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Site) closeAccount(a *account) {
 	}
 }
 
-// routes has what is open to everybody, and before all else who it is that asks.
+// routes returns the handler of all requests: a few pages need no sign-in, all others go to servePages.
 func (s *Site) routes() http.Handler {
 	mux := http.NewServeMux()
 	open := func(method, path string, page pageFunc) { s.front.handle(mux, method, path, page) }
@@ -198,7 +199,7 @@ func (s *Site) readyz(w http.ResponseWriter, r *http.Request) error {
 	return sayLine(w, http.StatusOK, "ok")
 }
 
-// servePages finds out who asks, and has the pages of their login answer.
+// servePages identifies the user of a request, and has the pages of the user's login answer.
 func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 	found, err := s.identify(r)
 	if err != nil {
@@ -210,7 +211,7 @@ func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), userKey{}, &found.user))
 	defer cancel()
 	if found.session != nil {
-		defer context.AfterFunc(found.session.over, cancel)() // a stream ends with its session
+		defer context.AfterFunc(found.session.over, cancel)() // a stream ends when its session ends
 	} else {
 		defer time.AfterFunc(programTime, cancel).Stop()
 	}
@@ -220,20 +221,20 @@ func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 	found.account.pages.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// identity is who a request is from, by what account it is answered, and by what session, nil for none.
+// identity is the user of a request, the account that answers, and the session; nil for a request without a session.
 type identity struct {
 	user    user
 	account *account
 	session *session
 }
 
-// Why a request is not answered.
+// Reasons for which a request is not answered.
 var (
 	errSignIn  = errors.New("nobody has signed in")
 	errTooMany = errors.New("too many attempts")
 )
 
-// identify finds out who a request is from. The caller releases the account.
+// identify returns the identity of a request. The caller releases its account.
 func (s *Site) identify(r *http.Request) (*identity, error) {
 	if s.options.Proxy != nil {
 		person, err := s.options.Proxy.Person(r)
@@ -256,10 +257,10 @@ func (s *Site) identify(r *http.Request) (*identity, error) {
 	return &identity{user: session.user, account: account, session: session}, nil
 }
 
-// acting is a person who is no login of the database: the login of the role acts for them.
+// acting returns the identity of a user that is no login of the database. The login of the user's role acts for the user.
 func (s *Site) acting(p signin.Person) (*identity, error) {
 	if !utf8.ValidString(p.Name) || strings.IndexFunc(p.Name, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }) < 0 {
-		return nil, signin.ErrNobody // records could not name them
+		return nil, signin.ErrNobody // records of the user's actions could not show such a name
 	}
 	role := s.options.Roles.Of(p)
 	account := s.account(accountKey{role: role})
@@ -269,12 +270,12 @@ func (s *Site) acting(p signin.Person) (*identity, error) {
 	return &identity{user: user{Name: p.Name, Role: role}, account: account}, nil
 }
 
-// noRoleError is a person who has proved who they are, and may nothing here.
+// noRoleError means that a user has signed in, but has no role.
 type noRoleError struct{ name string }
 
 func (e *noRoleError) Error() string { return "this name has no role here" }
 
-// program identifies a request of a program, which has a name and password or a token in each of its requests.
+// program returns the identity of a program, which sends a name and password, or a token, with each request.
 func (s *Site) program(r *http.Request) (*identity, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.options.Provider != nil {
 		return s.bearer(r, token)
@@ -284,7 +285,8 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 		return nil, errSignIn
 	}
 	proof := proofOf(name, password)
-	if s.limits.IsSpent("address " + s.clientOf(r)) { // whoever guesses learns nothing by a name that is known already
+	// Refuse before looking at known names, so that a client that guesses passwords cannot find out which names are known.
+	if s.limits.IsSpent("address " + s.clientOf(r)) {
 		return nil, errTooMany
 	}
 	if s.options.Passwords != nil {
@@ -304,7 +306,7 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 	return found, err
 }
 
-// bearer checks a token. Those that do not hold are counted: each may cost the provider a question for its keys.
+// bearer checks a token. It counts failed tokens against the address, since each may make the server fetch the provider's keys.
 func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 	address := "address " + s.clientOf(r)
 	if s.limits.IsSpent(address) {
@@ -318,7 +320,7 @@ func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 	return s.acting(person)
 }
 
-// prove checks a name and a password, of a login of the database or of the file.
+// prove checks a name and a password, of a login of the database or of the file. It counts failed attempts.
 func (s *Site) prove(r *http.Request, name, password string) (*identity, error) {
 	right, ok := s.limits.Allow("address "+s.clientOf(r), "name "+name)
 	if !ok {
@@ -334,7 +336,7 @@ func (s *Site) prove(r *http.Request, name, password string) (*identity, error) 
 func (s *Site) proven(r *http.Request, name, password string) (*identity, error) {
 	switch {
 	case name == "" || password == "":
-		return nil, ErrWrongLogin // a server that trusts an address would take a login without a password
+		return nil, ErrWrongLogin // a database that trusts the address would accept an empty password
 	case s.options.Passwords != nil:
 		if !s.options.Passwords.Check(name, password) {
 			return nil, ErrWrongLogin
@@ -356,12 +358,12 @@ func (s *Site) proven(r *http.Request, name, password string) (*identity, error)
 	return &identity{user: user{Name: name}, account: account}, nil
 }
 
-// proofOf tells passwords apart without keeping them.
+// proofOf returns a hash by which the server recognises a name and password without storing the password.
 func proofOf(name, password string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(name + "\x00" + password))
 }
 
-// account takes the account of a key into use; nil for none.
+// account returns the account of a key, and counts a use; nil for none. The caller releases it.
 func (s *Site) account(key accountKey) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,8 +374,8 @@ func (s *Site) account(key accountKey) *account {
 	return a
 }
 
-// addAccount makes an account, and takes it into use; nil when there are too many. It takes the place of one of the same login,
-// whose connections may be those of a role that was dropped meanwhile.
+// addAccount makes an account, and counts a use; it returns nil when there are too many. It replaces an account with the same
+// key, because the connections of that account may belong to a role that has been dropped since.
 func (s *Site) addAccount(key accountKey, login Login) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +400,7 @@ func (s *Site) release(a *account) {
 	a.idle = time.Now()
 }
 
-// sweep ends what is over, now and then.
+// sweep calls sweepOnce every sweepInterval.
 func (s *Site) sweep(ctx context.Context) {
 	defer close(s.swept)
 	for ctx.Err() == nil {
@@ -413,7 +415,7 @@ func (s *Site) sweepOnce(now time.Time) {
 		case err != nil:
 			s.front.log.Warn("the file of passwords cannot be read: the old ones stay in force", "error", err)
 		case changed:
-			s.reads.Add(1) // before: whoever was proved by the old ones sees it
+			s.reads.Add(1) // before sessions end: a sign-in that was checked against the old file sees that reads has changed
 			s.sessions.endWhere(func(*session) bool { return true })
 			s.proofs.clear()
 			s.front.log.Info("passwords were read again: everybody signs in anew")
@@ -438,12 +440,12 @@ func (s *Site) sweepOnce(now time.Time) {
 		if a.uses > 0 {
 			return false
 		}
-		go s.closeAccount(a) // it waits for what the last reader left behind
+		go s.closeAccount(a) // in the background: closing waits for the last statements
 		return true
 	})
 }
 
-// recheck asks the database whether it still takes a login, and ends what it has where it does not.
+// recheck asks the database whether it still accepts a login. If not, the account and its sessions end.
 func (s *Site) recheck(a *account) {
 	if a.login.Check == nil {
 		return

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	attemptTime   = 10 * time.Minute // to sign in at a provider
+	attemptTime   = 10 * time.Minute // for a user to sign in at the provider
 	maxLoginBytes = 16 << 10
-	clientBits    = 64 // of an IPv6 address that tell clients apart
+	clientBits    = 64 // leading bits of an IPv6 address by which clients are told apart
 )
 
-// loginData is what the page shows that people sign in on.
+// loginData is the content of the page on which users sign in.
 type loginData struct {
-	Name     string // that was given
-	To       string // path that was asked for, below the base
-	Wrong    string // why the last attempt failed
-	Database bool   // names and passwords are those of the database
-	Provider bool   // they are asked for elsewhere
+	Name     string // name that the user typed
+	To       string // path to go to afterwards, below the base
+	Wrong    string // error of the last attempt
+	Database bool   // names and passwords are logins of the database
+	Provider bool   // users sign in at the provider's page
 }
 
-// loginPage shows the form. Whoever has signed in already goes on.
+// loginPage shows the form. It redirects a user that has already signed in.
 func (s *Site) loginPage(w http.ResponseWriter, r *http.Request) error {
 	to := safeBack(r.URL.Query().Get("to"))
 	if s.sessions.find(s.cookie(r, sessionCookie)) != nil || s.options.Proxy != nil {
@@ -45,7 +45,7 @@ func (s *Site) showLogin(w http.ResponseWriter, r *http.Request, status int, d l
 	return s.front.renderStatus(w, r, status, "login.html", page{Title: "Sign in", Bare: true, Data: d})
 }
 
-// login takes a name and a password.
+// login checks the name and password of the form.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Connect == nil && s.options.Passwords == nil {
 		return nothingHere(w, r)
@@ -80,14 +80,14 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// admit opens a session, and leads to the page that was asked for. What the browser sent before is worth nothing afterwards, so
-// nobody else can know the new token.
+// admit opens a session, and redirects to the page that the user wanted. It ends the session that the browser had before and
+// makes a new token, so that a token that an attacker planted in the browser is worthless.
 func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) (token string) {
 	s.release(found.account)
 	s.sessions.close(s.cookie(r, sessionCookie))
 	lasts := sessionTime
 	if s.options.Provider != nil {
-		lasts = sessionIdleTime // what the provider says of somebody may change
+		lasts = sessionIdleTime // the user's rights at the provider may change
 	}
 	token = s.sessions.open(found.user, found.account.key, lasts)
 	if token == "" {
@@ -99,7 +99,7 @@ func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to
 	return token
 }
 
-// logout ends the session. The form comes from a page of ours, or the guard has refused it.
+// logout ends the session. The guard has refused a form of another site.
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
 	s.sessions.close(s.cookie(r, sessionCookie))
 	s.setCookie(w, sessionCookie, "", 0)
@@ -107,7 +107,7 @@ func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pending is kept in a cookie while somebody signs in at a provider.
+// pending is the content of a cookie during a sign-in at the provider.
 type pending struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -115,7 +115,7 @@ type pending struct {
 	To       string `json:"to"`
 }
 
-// begin leads to the provider.
+// begin redirects to the provider.
 func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)
@@ -133,7 +133,7 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// callback is where the provider leads back to.
+// callback handles the redirect back from the provider.
 func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)
@@ -146,7 +146,8 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || p.State == "" {
 		return &refusal{status: http.StatusBadRequest, message: "This browser has not begun to sign in here, or too long ago.", hint: "Sign in again."}
 	}
-	if r.URL.Query().Get("state") == p.State { // another one is no answer to this attempt, which may still come
+	// A request with another state does not belong to this attempt. The answer to this attempt may still come.
+	if r.URL.Query().Get("state") == p.State {
 		s.setCookie(w, attemptCookie, "", 0)
 	}
 	person, err := s.options.Provider.Finish(r.Context(), r.URL.Query(), signin.Attempt{State: p.State, Nonce: p.Nonce, Verifier: p.Verifier})
@@ -162,7 +163,7 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// logSignIn says who signed in, or tried to.
+// logSignIn logs an attempt to sign in, with its outcome.
 func (s *Site) logSignIn(r *http.Request, name string, err error) {
 	outcome := "signed in"
 	switch {
@@ -174,7 +175,7 @@ func (s *Site) logSignIn(r *http.Request, name string, err error) {
 	s.front.log.InfoContext(r.Context(), "sign-in", "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome, "error", err)
 }
 
-// turnAway answers a request of which it is not known who sends it, or who may nothing.
+// turnAway answers a request without a known user, or of a user without a role. Pages redirect to the form.
 func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	page := r.Method == http.MethodGet && !s.front.isAPI(r) && !strings.HasPrefix(r.URL.Path, s.options.Base+"/live/")
 	if page && errors.Is(err, errSignIn) {
@@ -196,7 +197,7 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	s.front.answerError(w, r, p)
 }
 
-// problem is what is answered to somebody who does not get in. What the provider or the database did wrong is for the log.
+// problem returns the refusal of a failed sign-in. It logs errors of the provider or the database.
 func (s *Site) problem(r *http.Request, err error) *refusal {
 	p := signInProblem(err)
 	if p.status >= http.StatusInternalServerError {
@@ -205,7 +206,7 @@ func (s *Site) problem(r *http.Request, err error) *refusal {
 	return p
 }
 
-// signInProblem is what is answered to somebody who does not get in.
+// signInProblem returns the refusal of a failed sign-in.
 func signInProblem(err error) *refusal {
 	p := *refusalOf(err)
 	p.bare, p.Back = true, crumb{Name: "Sign in", Path: "/login"}
@@ -239,8 +240,8 @@ func refusalOf(err error) *refusal {
 	return problemOf(err)
 }
 
-// clientOf is where a request comes from: the last address that none of the site's proxies has. Of IPv6 it is the network, which
-// one client has for itself.
+// clientOf returns the address of a request's client: the last address in X-Forwarded-For that belongs to none of the site's
+// proxies. For IPv6 it returns the network, since one client has a whole network to itself.
 func (s *Site) clientOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	client := peer.Addr().Unmap()

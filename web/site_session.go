@@ -13,21 +13,20 @@ const (
 	sessionIdleTime = 12 * time.Hour
 	sessionTime     = 7 * 24 * time.Hour
 	sessionsMax     = 10_000
-	sessionsOfOne   = 50 // person: the one that was used longest ago makes room
+	sessionsOfOne   = 50 // of one user; the one unused for the longest time makes room
 )
 
-// session is one browser that somebody has signed in with. It is in memory only: a password that opened it is gone with the
-// process.
+// session is the session of one user in one browser. It is in memory only, so it ends with the process.
 type session struct {
 	user user
-	key  accountKey // of the account that answers it
+	key  accountKey // of the account that answers its requests
 	ends time.Time
 	used time.Time       // guarded by sessions
 	over context.Context //nolint:containedctx // done when the session is over, which ends its requests
 	end  context.CancelFunc
 }
 
-// sessions has those that are open, by the hash of what the browser sends: who reads our memory cannot send it.
+// sessions holds the open sessions by the hash of their token. A copy of the server's memory does not reveal any token.
 type sessions struct {
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]*session
@@ -35,7 +34,7 @@ type sessions struct {
 
 func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
 
-// open makes a session, and returns what its browser is to send; "" when there are too many.
+// open makes a session, and returns its token for the browser; "" when there are too many.
 func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	token, now := rand.Text(), time.Now()
 	opened := &session{user: u, key: key, ends: now.Add(lasts), used: now}
@@ -51,7 +50,7 @@ func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	return token
 }
 
-// makeRoomLocked ends a session of somebody who has too many.
+// makeRoomLocked ends the session of the user unused for the longest time, if the user has sessionsOfOne.
 func (s *sessions) makeRoomLocked(u user) {
 	var oldest *session
 	var at [sha256.Size]byte
@@ -70,7 +69,7 @@ func (s *sessions) makeRoomLocked(u user) {
 	}
 }
 
-// find returns the session of a token, nil for none.
+// find returns the session of a token; nil for none.
 func (s *sessions) find(token string) *session {
 	if token == "" {
 		return nil
@@ -101,7 +100,7 @@ func (s *sessions) close(token string) {
 	}
 }
 
-// keys are those of the accounts that sessions have.
+// keys returns the keys of the accounts that have sessions.
 func (s *sessions) keys() map[accountKey]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +127,8 @@ const (
 	attemptCookie = "oarlock_attempt"
 )
 
-// cookieName is prefixed where browsers hold to the prefix: such a cookie comes from this host by https, and no other host of
-// its domain has set it.
+// cookieName returns the name of a cookie. Over https it has the prefix __Host-: browsers then accept the cookie from this host
+// only, so that no other host of the domain can set it.
 func (s *Site) cookieName(name string) string {
 	if s.options.Secure {
 		return "__Host-" + name
@@ -138,7 +137,7 @@ func (s *Site) cookieName(name string) string {
 }
 
 func (s *Site) setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
-	c := &http.Cookie{ //nolint:gosec // without https it is Secure for nobody, and pages are served on loopback alone
+	c := &http.Cookie{ //nolint:gosec // without https no browser would send a Secure cookie, and the pages are served on loopback only
 		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(age.Seconds()), Secure: s.options.Secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	}
 	if value == "" {
@@ -147,7 +146,7 @@ func (s *Site) setCookie(w http.ResponseWriter, name, value string, age time.Dur
 	http.SetCookie(w, c)
 }
 
-// cookie is the value of a cookie, "" for none.
+// cookie returns the value of a cookie; "" for none.
 func (s *Site) cookie(r *http.Request, name string) string {
 	if c, err := r.Cookie(s.cookieName(name)); err == nil {
 		return c.Value

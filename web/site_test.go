@@ -92,7 +92,7 @@ func withRequest(h http.Handler, change func(*http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { change(r); h.ServeHTTP(w, r) })
 }
 
-// wantAnswer wants a status, and where it leads, "" for nowhere.
+// wantAnswer requires a status and the target of a redirect, "" for none.
 func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, status int, to string) {
 	t.Helper()
 	if w.Code != status || w.Header().Get("Location") != to {
@@ -149,7 +149,7 @@ func TestSite_SignsLoginsIn(t *testing.T) {
 	}
 }
 
-// A server that asks for no password is there: who signs in has to know what is wrong.
+// Where the database asks for no password, the sign-in page has to say so.
 func TestSite_SaysThatTheServerTrusts(t *testing.T) {
 	t.Parallel()
 	b := setupSite(t, func(_ *testBundle, o *SiteOptions) {
@@ -269,7 +269,7 @@ func TestSite_SignsInAtAProvider(t *testing.T) {
 		o.Roles = signin.Roles{Reader: []string{"group:dev"}}
 		o.Logins = map[signin.Role]Login{signin.Reader: {Store: openStore(t, b.db.Login(t, "oarlock_read"))}}
 	})
-	wantAnswer(t, b.send(t, "GET", "/login/callback?code=the-code&state=x"), http.StatusBadRequest, "") // this browser has begun nothing
+	wantAnswer(t, b.send(t, "GET", "/login/callback?code=the-code&state=x"), http.StatusBadRequest, "") // this browser has not begun a sign-in
 	wantTexts(t, b.send(t, "GET", "/login?to=/queues").Body.String(), "Sign in with your account")
 	begin := func(to string) url.Values {
 		w := b.send(t, "GET", "/login/begin?to="+url.QueryEscape(to))
@@ -288,7 +288,7 @@ func TestSite_SignsInAtAProvider(t *testing.T) {
 	b.send(t, "POST", "/logout")
 	other := begin("/queues")
 	latest := begin("/queues")
-	wantAnswer(t, b.send(t, "GET", back(other)), http.StatusUnauthorized, "") // of another attempt, as an attacker would hand on
+	wantAnswer(t, b.send(t, "GET", back(other)), http.StatusUnauthorized, "") // from another browser's attempt
 	wantAnswer(t, b.send(t, "GET", back(latest)), http.StatusSeeOther, "/queues")
 	b.send(t, "POST", "/logout")
 	provider.Claims = map[string]any{"groups": []string{"sales"}}
@@ -319,7 +319,7 @@ func TestSite_GivesProgramsTheirLogin(t *testing.T) {
 			r.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
 		}
 	}
-	for range 20 { // more than may be tried in a minute: a program sends them with each request
+	for range 20 { // more than the limit of attempts a minute: a program sends its password with each request
 		if w := request(t, b.site, "/api/v1/nothing", basic(name, password)); w.Code != http.StatusNotFound {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}
@@ -367,7 +367,7 @@ func TestSite_EndsWhatIsOver(t *testing.T) {
 	b.site.sweepOnce(time.Now().Add(sessionIdleTime + time.Minute))
 	<-ended
 	wantAnswer(t, b.send(t, "GET", "/runs"), http.StatusSeeOther, "/login?to=%2Fruns")
-	server.Close() // its requests are over, and nobody uses the account any more
+	server.Close() // its requests are over, so the account is unused
 	b.site.sweepOnce(time.Now().Add(2 * accountIdleTime))
 	b.site.mu.Lock()
 	defer b.site.mu.Unlock()
@@ -428,12 +428,12 @@ func TestSite_EndsWithTheLogin(t *testing.T) {
 	wantAnswer(t, b.send(t, "POST", "/login", "name", name, "password", "another"), http.StatusSeeOther, "/runs")
 	b.exec(t, fmt.Sprintf("ALTER ROLE %q NOLOGIN", name))
 	b.exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1", name)
-	w := b.send(t, "GET", "/dags") // by a connection of its own, which is refused
+	w := b.send(t, "GET", "/dags") // opens a new connection, which the database refuses
 	wantAnswer(t, w, http.StatusUnauthorized, "")
 	wantTexts(t, w.Body.String(), "Sign in")
 }
 
-// Whoever guesses learns nothing, not even by the right password of a name that is signed in.
+// A client that is over its limit learns nothing, not even by the right password of a signed-in user.
 func TestSite_TellsNothingToWhoGuesses(t *testing.T) {
 	t.Parallel()
 	b := setupSite(t, func(b *testBundle, o *SiteOptions) { o.Connect = connectTo(b) })
@@ -444,7 +444,7 @@ func TestSite_TellsNothingToWhoGuesses(t *testing.T) {
 			r.SetBasicAuth(name, password)
 		}).Code
 	}
-	for i := range 10 { // what is right costs nothing
+	for i := range 10 { // right passwords do not count against the limit
 		if got := ask("192.0.2.1:1", password); got != http.StatusOK {
 			t.Fatalf("request %d: %d", i, got)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// steerVerbs are what a run or a task may be asked for, each by a page of its own that says what would happen.
+// steerVerbs are the requests to a run or a task. Each has a page of its own that shows the effects beforehand.
 var steerVerbs = []dagrun.Verb{
 	dagrun.VerbCancel, dagrun.VerbPause, dagrun.VerbResume, dagrun.VerbRetry, dagrun.VerbApprove, dagrun.VerbReject, dagrun.VerbMark,
 }
@@ -26,45 +26,45 @@ var steerTitles = map[dagrun.Verb]string{
 	dagrun.VerbApprove: "Approve", dagrun.VerbReject: "Reject", dagrun.VerbMark: "Mark",
 }
 
-// markable are the states that a person may give a step.
+// markable are the states that a user may give a step.
 var markable = []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskSkipped, dagrun.TaskFailed}
 
 const (
-	maxNamed    = 12       // steps that a sentence names
-	inputPrefix = "input." // of the fields that answer an approval's inputs
+	maxNamed    = 12       // one sentence names up to this many steps
+	inputPrefix = "input." // prefix of the fields for the inputs of an approval
 	commentName = "comment"
-	seenField   = "seen" // the number of the cancel that a form showed
+	seenField   = "seen" // id of the cancel that the form showed
 )
 
-// steerData is what the page shows that asks a run, or a task of it, for something.
+// steerData is the content of the page that sends one request to a run or a task.
 type steerData struct {
 	Run     *queue.RunHead
 	Ask     queue.Ask
 	Title   string
-	Target  string // what is asked: run 41, or load of run 41
+	Target  string // run 41, or load of run 41
 	Effects []string
 	Command string
 	Back    string // path of the run's page
 	dagLink string
 	May     bool
-	Problem *refusal   // with what was sent
-	sent    url.Values // that is shown again
+	Problem *refusal   // error in what the user sent
+	sent    url.Values // fields that the user sent, to be shown again
 
 	Modes    []retryChoice
-	Steps    []retryChoice // to choose from, where a mode needs one
+	Steps    []retryChoice // steps to choose from, if the mode needs one
 	Marks    []dagrun.State
 	Question *queue.Question
-	Handlers bool           // a cancel has handlers to skip
-	Canceled *queue.Control // a cancel of the run that was asked for before
+	Handlers bool           // the run has handlers that a cancel can skip
+	Canceled *queue.Control // an earlier cancel of the run; nil: none
 }
 
-// retryChoice is a way to another choice of what runs again.
+// retryChoice is a link to the same page with another choice of what runs again.
 type retryChoice struct {
 	Title, Path string
 	On          bool
 }
 
-// steerPage shows what a request would do, with the form that sends it.
+// steerPage shows the effects of a request, with the form that sends it.
 func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ask, problem, err := readAsk(r, verb, r.URL.Query())
@@ -76,7 +76,7 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 			return nil
 		}
 		data, err := s.readSteer(r.Context(), ask)
-		if errors.Is(err, errNoQuestion) { // the run's page says what became of it
+		if errors.Is(err, errNoQuestion) { // the page of the run shows how it was decided
 			s.redirect(w, r, taskPage(ask).address())
 			return nil
 		}
@@ -93,13 +93,13 @@ func steerFrame(data *steerData) page {
 		Title: fmt.Sprintf("%s %s", data.Title, data.Target), Nav: "runs", Data: data,
 		Crumbs: []crumb{{"Runs", "/runs"}, {data.Run.DAG, data.dagLink}, {fmt.Sprint(data.Run.ID), data.Back}, {data.Title, ""}},
 	}
-	if data.Back == approvalsOfMine { // the login sees neither the run nor its DAG whole
+	if data.Back == approvalsOfMine { // the login does not see the whole run, nor its DAG
 		p.Nav, p.Crumbs = "approvals", []crumb{{"Approvals", data.Back}, {fmt.Sprint(data.Run.ID), runPath(data.Run.ID)}, {data.Title, ""}}
 	}
 	return p
 }
 
-// steer sends a request, and leads to the run's page, which shows what became of it.
+// steer sends a request, and redirects to the run's page, which shows the outcome.
 func (s *server) steer(verb dagrun.Verb) action {
 	return func(r *http.Request) (answer, error) {
 		ask, problem, err := readAsk(r, verb, r.PostForm)
@@ -131,7 +131,8 @@ func (s *server) steer(verb dagrun.Verb) action {
 	}
 }
 
-// guarded is what is wrong with a request, so that it can be made another way; or who guards the step, so that they can be asked.
+// guarded returns the problem to show in the form, if the user can correct the request, or if it needs another login: the hint
+// then names the approvers. Else it returns nil.
 func guarded(err error) *refusal {
 	if said, ok := errors.AsType[*queue.Error](err); ok && said.Code == approversDecide {
 		return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
@@ -139,7 +140,7 @@ func guarded(err error) *refusal {
 	return correctable(err)
 }
 
-// steerAgain shows a form again with what was sent, and with what is wrong with that.
+// steerAgain shows a form again with the user's fields and the problem.
 func (s *server) steerAgain(r *http.Request, ask queue.Ask, wrong *refusal) (answer, error) {
 	data, err := s.readSteer(r.Context(), ask)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *server) steerAgain(r *http.Request, ask queue.Ask, wrong *refusal) (ans
 	return answer{File: "steer.html", Page: steerFrame(data), Status: http.StatusUnprocessableEntity}, nil
 }
 
-// unsaid is what a form says that lacks something, nil of a form that lacks nothing.
+// unsaid returns the refusal for a problem of the form; nil for "".
 func unsaid(problem string) *refusal {
 	if problem == "" {
 		return nil
@@ -157,11 +158,11 @@ func unsaid(problem string) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: problem}
 }
 
-// surprise says why a cancel of a run is not sent: another cancel than the form showed was asked for, or none. It looks right before
-// the cancel is sent, but the database has no cancel that is refused where there is one already. So of two people who ask within
-// these milliseconds the second still skips the handlers.
+// surprise returns why a cancel of a run is not sent: the run has another cancel than the form showed, or none. The check comes
+// before the cancel is sent, since the database has no statement that cancels only if there is no cancel yet. If two users cancel
+// within the same milliseconds, the second cancel therefore still skips the handlers.
 func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (string, error) {
-	if ask.Now && seen == "" { // skipping was chosen, whatever was asked for before
+	if ask.Now && seen == "" { // the user chose to skip handlers, whether or not there was a cancel before
 		return "", nil
 	}
 	run, err := s.store.Get(ctx, ask.Run)
@@ -181,7 +182,7 @@ func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (str
 	return "", nil
 }
 
-// findCancel finds a cancel of the run's generation that it did not refuse; nil if there is none.
+// findCancel returns the last cancel in the run's generation that the run did not refuse; nil if there is none.
 func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control, error) {
 	all, err := s.store.Controls(ctx, run.ID)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control
 		switch {
 		case c.Outcome == dagrun.Refused:
 		case c.Verb == dagrun.VerbRetry:
-			return nil, nil // a cancel before it was of an earlier generation
+			return nil, nil // a cancel before the retry belongs to an earlier generation
 		case c.Verb == dagrun.VerbCancel && c.Step == "":
 			return &c, nil
 		}
@@ -199,7 +200,7 @@ func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control
 	return nil, nil
 }
 
-// readAsk reads a request from a form or an address. A problem is what somebody has to mend in the form.
+// readAsk parses a request from a form or an address. problem is an error that the user can correct in the form.
 func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask, problem string, err error) {
 	if ask.Run, err = parseRunID(r); err != nil {
 		return ask, "", err
@@ -228,12 +229,12 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 	return ask, problem, err
 }
 
-// needsStep reports whether a verb is about a step, never about a run.
+// needsStep reports whether a verb is always about a step.
 func needsStep(verb dagrun.Verb) bool {
 	return verb == dagrun.VerbApprove || verb == dagrun.VerbReject || verb == dagrun.VerbMark
 }
 
-// inputsOf are the inputs that were answered, and the comment; nil for none.
+// inputsOf returns the inputs of an approval that have values, and the comment; nil for none.
 func inputsOf(form url.Values) any {
 	inputs := map[string]string{}
 	for name := range form {
@@ -264,7 +265,7 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	return "", nil
 }
 
-// readSteer reads what a request would do.
+// readSteer reads the content of the page: the target and the effects of a request.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	p, err := s.readSteps(ctx, taskPage(ask))
 	if decides(ask.Verb) && errors.Is(err, errSeenInPart) {
@@ -355,7 +356,7 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 	return err
 }
 
-// named lists steps by name, some of many.
+// named lists the names of steps, up to maxNamed.
 func named(steps []string) string {
 	text := make([]string, 0, maxNamed)
 	for _, step := range steps[:min(len(steps), maxNamed)] {
@@ -370,10 +371,10 @@ func named(steps []string) string {
 
 const approvalsOfMine = "/approvals?mine=1"
 
-// decides reports whether a verb answers an approval. Its approvers need not see the run that it is of.
+// decides reports whether a verb decides an approval. An approver may not see the run of the approval.
 func decides(verb dagrun.Verb) bool { return verb == dagrun.VerbApprove || verb == dagrun.VerbReject }
 
-// readForeign reads an approval of a run that the login may not see, and may decide.
+// readForeign reads an approval that the login may decide, in a run that it may not see.
 func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	waiting, err := s.store.Approvals(ctx, false, queue.MaxApprovals)
 	if err != nil {
@@ -395,7 +396,7 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 	return d, nil
 }
 
-// fillQuestion says what an approval asks. The form of a login that may decide has a field for each input.
+// fillQuestion shows the question of an approval. If the login may decide, the form has a field for each input.
 func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	d.Question, d.May, d.Effects = q, may, runview.QuestionLines(q)
 	if may {
@@ -403,7 +404,7 @@ func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	}
 }
 
-// decisionCommand is the command that decides an approval, as the list of approvals has it.
+// decisionCommand returns the command that decides an approval, as the list of approvals shows it.
 func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 	if ask.Verb == dagrun.VerbApprove && ask.Outputs == nil {
 		return runview.ApproveCommand(ask.Run, runview.TaskName(ask.Step, ask.Item), q)
@@ -411,15 +412,15 @@ func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 	return runview.AskCommand(ask)
 }
 
-// errNoQuestion says that a step has nothing to decide.
+// errNoQuestion means that a step has no approval to decide.
 var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
 
-// taskPage is the page of a run with the task that was asked about.
+// taskPage returns the page of the run, with the task of a request in its panel.
 func taskPage(ask queue.Ask) runQuery {
 	return runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
 }
 
-// fillDecision finds what the approval asks.
+// fillDecision shows the question of the approval.
 func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) error {
 	task := &p.summary(d.Ask.Step).Task
 	if d.Ask.Item != "" {
@@ -437,7 +438,7 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 	return nil
 }
 
-// fillRetry says which steps run again, and leads to the other choices.
+// fillRetry shows which steps run again, with links to the other choices.
 func (d *steerData) fillRetry(p *runPage) {
 	link := func(mode dagrun.RetryMode, step, item string) string {
 		v := url.Values{"mode": {mode.String()}}
@@ -455,7 +456,7 @@ func (d *steerData) fillRetry(p *runPage) {
 	}{
 		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
 	} {
-		step, item := d.Ask.Step, d.Ask.Item // stay chosen from one to the other of those that take them
+		step, item := d.Ask.Step, d.Ask.Item // the step stays chosen when the user changes between modes that take one
 		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
 			step, item = "", ""
 		}
@@ -479,7 +480,7 @@ func (d *steerData) fillRetry(p *runPage) {
 	}
 }
 
-// runsAgain are the steps that a retry resets, with what depends on them.
+// runsAgain returns the steps that a retry resets. They include what depends on them, unless the mode is RetryStep.
 func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
 	if p.dag == nil {
 		return nil
@@ -522,16 +523,16 @@ func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
 	return again
 }
 
-// decision is what the form of an approval needs.
+// decision is the form that decides an approval.
 type decision struct {
 	Run        queue.RunID
 	Step, Item string
 	Question   *queue.Question
-	sent       url.Values // that is shown again
-	refused    bool       // it was sent as an approval
+	sent       url.Values // fields that the user sent, to be shown again
+	refused    bool       // they were sent as an approval, and did not pass
 }
 
-// Fields are those of the inputs and the comment, with what was sent, and with what is wrong with that.
+// Fields returns the fields of the inputs and the comment, with the user's values and the problems.
 func (d decision) Fields() []*formField {
 	var fields []*formField
 	for _, in := range d.Question.Inputs {
@@ -547,23 +548,23 @@ func (d decision) Fields() []*formField {
 	return append(fields, comment)
 }
 
-// Acts reports whether the page offers to decide: an approver need not be able to steer the run.
+// Acts reports whether the page offers to decide. An approver may not have the right to steer the run.
 func (p *runPage) Acts() bool { return p.Rights.Approve }
 
-// Decide is the form of the approval in the panel.
+// Decide returns the form for the approval in the panel.
 func (p *runPage) Decide(n *panel) decision {
 	return decision{Run: p.Query.ID, Step: n.Task.Step, Item: n.Task.Item, Question: n.Question}
 }
 
-// Decide is the form of the page's own approval.
+// Decide returns the form for the page's own approval.
 func (d *steerData) Decide() decision {
 	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question, d.sent, d.sent != nil && d.Ask.Verb == dagrun.VerbApprove}
 }
 
-// Outputs are those of a mark, as they were sent.
+// Outputs returns the outputs of a mark as the user sent them.
 func (d *steerData) Outputs() string { return d.sent.Get("outputs") }
 
-// Button is what the form's button says.
+// Button returns the label of the form's button.
 func (d *steerData) Button() string {
 	switch {
 	case d.Ask.Verb == dagrun.VerbCancel && (d.Ask.Now || d.Canceled != nil):

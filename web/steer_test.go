@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// controls are what was asked of runs: verb, step and arguments.
+// controls returns the requests to runs: verb, step and arguments.
 func (b *testBundle) controls(t *testing.T) string {
 	t.Helper()
 	var all string
@@ -21,7 +21,7 @@ func (b *testBundle) controls(t *testing.T) string {
 	return all
 }
 
-// wantAsked posts, follows the answer to the run's page, and wants it to say what became of the request.
+// wantAsked posts, follows the answer to the run's page, and requires the page to show the outcome of the request.
 func (b *testBundle) wantAsked(t *testing.T, path, says string, pairs ...string) {
 	t.Helper()
 	w := b.post(t, path, pairs...)
@@ -55,7 +55,8 @@ func TestSteer_AsksARun(t *testing.T) {
 	}
 }
 
-// A run that a pause keeps from beginning says what ends that, to a login that may; for want of a worker, to any.
+// The page of a run that a pause holds back shows the command that resumes, if the login may use it. Without a worker, the page
+// of any login shows how to start one.
 func TestSteer_NamesWhatEndsAPause(t *testing.T) {
 	t.Parallel()
 	for role, offered := range map[string]bool{"oarlock_admin": true, "oarlock_read": false} {
@@ -224,7 +225,7 @@ func TestAsked_IsOfTheRun(t *testing.T) {
 	}
 }
 
-// A role that steers its own runs does not help with the run of somebody else: the hint names both.
+// A role that steers its own runs only does not help with the run of another login: the hint names both roles.
 func TestSteer_NamesTheRolesThatHelp(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_read", Options{})

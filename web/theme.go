@@ -15,7 +15,7 @@ const (
 
 var themes = []string{"auto", "light", "dark"}
 
-// themeOf is what the reader chose; auto goes with the system.
+// themeOf returns the theme that the reader chose; auto follows the system.
 func themeOf(r *http.Request) string {
 	if c, err := r.Cookie(themeCookie); err == nil && slices.Contains(themes, c.Value) {
 		return c.Value
@@ -23,7 +23,7 @@ func themeOf(r *http.Request) string {
 	return themes[0]
 }
 
-// theme keeps the choice in a cookie, and goes back to where the reader was.
+// theme stores the choice in a cookie, and redirects back to the reader's page.
 func (s *server) theme(w http.ResponseWriter, r *http.Request) error {
 	to := r.FormValue("to")
 	if !slices.Contains(themes, to) {
@@ -36,7 +36,8 @@ func (s *server) theme(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// safeBack is a path of ours, for a redirect: the list of runs for what could lead elsewhere.
+// safeBack returns back if it is a path on this server; else the path of the list of runs. A redirect to it cannot leave the
+// site.
 func safeBack(back string) string {
 	const home = "/runs"
 	u, err := url.Parse(back)

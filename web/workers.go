@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	workersShown = 200 // those at work first
-	heldShown    = 50  // runs of a worker, on its page
+	workersShown = 200 // the active ones come first
+	heldShown    = 50  // on a worker's page, runs that it lists
 )
 
 // workerRow is a worker in the list and on its page.
@@ -22,8 +22,8 @@ type workerRow struct {
 	queue.WorkerInfo
 
 	Path   string
-	Word   string // what it does
-	Class  string // of a state of a run that looks the same
+	Word   string // what the worker does, in one word
+	Class  string // CSS class of a run state that looks the same
 	Labels string
 	Bar    template.HTML // slots in use
 }
@@ -31,7 +31,7 @@ type workerRow struct {
 // AtWork reports whether the worker has not ended, as far as the database knows.
 func (w *workerRow) AtWork() bool { return w.EndedAt.IsZero() }
 
-// MayDrain reports whether to ask the worker to drain makes a difference.
+// MayDrain reports whether a drain would change the worker.
 func (w *workerRow) MayDrain() bool {
 	return w.AtWork() && w.State == queue.WorkerLive && w.Desired == queue.WorkerLive
 }
@@ -60,7 +60,7 @@ type workersData struct {
 	Command string
 }
 
-// workers lists workers, those at work first.
+// workers lists workers, the active ones first.
 func (s *server) workers(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readWorkers(r.Context())
 	if err != nil {
@@ -87,19 +87,19 @@ func (s *server) liveWorkers(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// workerData is what the page of a worker shows.
+// workerData is the content of the page of a worker.
 type workerData struct {
 	workerRow
 
-	Serves  []queueLink // the queues that it takes runs from; none: all
-	Same    []workerRow // others of this name
-	Held    []fleetRun  // that it drives, the oldest first
+	Serves  []queueLink // queues that it claims from; none: all
+	Same    []workerRow // other workers of this name
+	Held    []fleetRun  // runs that it drives, the oldest first
 	Rights  queue.Rights
-	Command string // that drains it
-	Note    string // where it is quiet: for how long, and what becomes of its runs
+	Command string // the command that drains it
+	Note    string // of a quiet worker: since when, and what happens to its runs; "": it is not quiet
 }
 
-// queueLink names a queue, which need not exist: a worker may serve any name.
+// queueLink is the name of a queue, with a link. The queue may not exist: a worker may serve any name.
 type queueLink struct{ Name, Path string }
 
 // worker shows one worker.
@@ -113,7 +113,7 @@ func (s *server) worker(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readWorker reads a worker by its id, or the first in the list of a name, which several may have.
+// readWorker reads a worker by its id or its name. Of several workers with the name, it reads the first in the list.
 func (s *server) readWorker(ctx context.Context, worker string) (*workerData, error) {
 	g, err := s.fleet(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *server) liveWorker(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// drainPage says what draining a worker does, and has the form that asks for it.
+// drainPage shows the effects of a drain, with the form that requests it.
 func (s *server) drainPage(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *server) drainPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// drainWorker asks one worker, by its id: others of its name go on.
+// drainWorker drains one worker by its id. Other workers of the same name are not affected.
 func (s *server) drainWorker(r *http.Request) (answer, error) {
 	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
 	if err != nil {

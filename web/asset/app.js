@@ -1,13 +1,13 @@
-// What pages do in a browser beyond links: local times, keys, copying, and parts that change by themselves.
-// Nothing here makes markup of text: what the server sends is escaped already, and is put in place as it is.
+// The script of all pages: local times, keys, copy buttons, and live parts.
+// It never makes markup of text: the server has escaped the markup that it sends, and the script inserts it unchanged.
 (() => {
   "use strict";
   const root = document.documentElement, body = document.body;
   const byId = id => document.getElementById(id);
-  const skew = Date.now() - Number(body.dataset.now); // of this clock and the server's
+  const skew = Date.now() - Number(body.dataset.now); // between this clock and the server's
   root.classList.add("js");
 
-  // Times: the server writes UTC, the reader sees the zone of this machine. The title keeps what was sent.
+  // Times: the server writes UTC, the script shows the zone of this machine. The title keeps the server's text.
   const two = n => String(n).padStart(2, "0");
   const day = d => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
   const clock = d => `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
@@ -66,7 +66,7 @@
   };
   keysOn.checked = !remember.off;
   keysOn.addEventListener("change", () => { remember.off = !keysOn.checked; });
-  let current = ""; // id, or place, of the row that keys are at
+  let current = ""; // id, or position, of the row that keys act on
   const rows = () => [...document.querySelectorAll("[data-row]")];
   const mark = () => rows().forEach((row, i) => row.classList.toggle("cur", (row.id || String(i)) === current));
   const move = by => {
@@ -94,8 +94,8 @@
     if (typing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (!keysOn.checked && event.key !== "?") return;
     if (help.open && event.key !== "?") return;
-    if (event.key === "Enter" && at.closest("a, button, summary, input")) return; // it opens what has the focus
-    const more = window.oarlockKeys || {}; // of the pages of a run
+    if (event.key === "Enter" && at.closest("a, button, summary, input")) return; // Enter opens the focused element
+    const more = window.oarlockKeys || {}; // keys that run.js adds
     const second = more.before && more.before(event.key);
     if (second !== undefined) { if (second) event.preventDefault(); return; }
     const act = keys[event.key] || more[event.key];
@@ -105,7 +105,7 @@
   // Live parts. A hidden tab holds no connection: browsers have six for a server, over all tabs.
   const url = body.dataset.live;
   if (!url) return;
-  const retryAfter = 5000; // where the server refused, which EventSource takes for the end
+  const retryAfter = 5000; // ms; EventSource does not retry by itself when the server refuses a stream
   const light = document.querySelector(".live"), word = byId("live-state"), band = byId("band"), pause = byId("pause");
   let source = null, retry = 0, paused = false, ended = false, seen = new Date();
   const show = (state, text) => { light.classList.toggle("lost", state === "lost"); light.classList.toggle("off", state === "off"); if (word.textContent !== text) word.textContent = text; };
@@ -127,8 +127,8 @@
     localize(parts.content);
     for (const part of [...parts.content.children]) {
       const old = part.id && byId(part.id);
-      if (!old || [...old.querySelectorAll("input[type=text]")].some(i => i.value !== i.defaultValue)) continue; // somebody types there
-      for (const box of old.querySelectorAll("input[name]:checked")) { // a choice outlasts what the server knows
+      if (!old || [...old.querySelectorAll("input[type=text]")].some(i => i.value !== i.defaultValue)) continue; // the user is typing there
+      for (const box of old.querySelectorAll("input[name]:checked")) { // keep the user's choice, which the server does not know
         const same = [...part.querySelectorAll("input")].find(b => b.name === box.name && b.value === box.value);
         if (same) same.setAttribute("checked", "");
       }

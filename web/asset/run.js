@@ -1,4 +1,4 @@
-// What the pages of a run do beyond app.js: a log that grows and is searched, lines that are pointed at, keys of a run.
+// The script of a run's pages, besides app.js: live logs, marked lines, and keys of a run.
 (() => {
   "use strict";
   const byId = id => document.getElementById(id);
@@ -18,7 +18,7 @@
   toggle("wrap", "wrap", "1");
   const settle = () => { for (const id of ["times", "wrap"]) { const b = byId(id), log = byId("log"); if (b && log) log.classList.toggle(id, b.getAttribute("aria-pressed") === "true"); } };
 
-  // Following: the end stays in sight as long as it was.
+  // Following: if the end of the log is in sight, it stays in sight when lines arrive.
   let following = true, unseen = 0;
   const atEnd = log => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
   const follow = log => { log.scrollTop = log.scrollHeight; unseen = 0; news(); };
@@ -59,7 +59,7 @@
     if (event.detail === "log") { settle(); watch(byId("log")); if (following) follow(byId("log")); }
   });
 
-  // A click on a number points at the line, one with the shift key at all up to it, and the address says so.
+  // A click on a line number marks the line, a click with shift the lines up to it. The address changes along.
   document.addEventListener("click", event => {
     const number = event.target.closest && event.target.closest("#log li > a");
     if (!number || event.ctrlKey || event.metaKey) return;

@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	idleWidth  = 4.0  // percent that a stretch takes in which nothing happened
-	idleShare  = 0.15 // of the time in which something did: shorter stretches are drawn as they are
-	idleMax    = 10   // stretches that are drawn short: the longest
-	tickWidth  = 14.0 // percent between ticks, at least
-	tickEdge   = 96.0 // no tick stands right of it: its label would not fit
+	idleWidth  = 4.0  // percent of the width for an idle stretch
+	idleShare  = 0.15 // of the busy time: a shorter idle stretch is drawn at full length
+	idleMax    = 10   // only this many idle stretches, the longest ones, are shortened
+	tickWidth  = 14.0 // least percent of the width between ticks
+	tickEdge   = 96.0 // no tick stands right of this percentage, because its label would not fit
 	leastShown = time.Millisecond
 )
 
 // Interval is a stretch of time.
 type Interval struct{ From, To time.Time }
 
-// Axis places moments between 0 and 100 percent of a width.
+// Axis maps times to 0 to 100 percent of a width.
 type Axis struct {
 	Interval
 
-	parts []axisPart // in order of time; together they are the interval
+	parts []axisPart // in order of time, without gaps
 }
 
-// axisPart is a stretch of time on a stretch of the width.
+// axisPart is a part of the axis with one scale.
 type axisPart struct {
 	Interval
 
 	left, right float64
-	idle        bool // drawn short
+	idle        bool // shortened
 }
 
-// NewAxis makes an axis. Where it is told when something happened, long stretches without are drawn short.
+// NewAxis returns an axis over all. If busy is not empty, long stretches of time outside of it are shortened.
 func NewAxis(all Interval, busy []Interval) Axis {
 	if all.To.Sub(all.From) < leastShown {
 		all.To = all.From.Add(leastShown)
@@ -59,7 +59,7 @@ func NewAxis(all Interval, busy []Interval) Axis {
 	return a
 }
 
-// idleStretches are the longest stretches in which nothing happened, in order of time.
+// idleStretches returns the longest stretches of time outside of busy, in order of time.
 func idleStretches(all Interval, busy []Interval) []Interval {
 	busy = slices.Clone(busy)
 	slices.SortFunc(busy, func(a, b Interval) int { return a.From.Compare(b.From) })
@@ -96,7 +96,7 @@ func maxTime(a, b time.Time) time.Time {
 	return a
 }
 
-// Percent is where a moment stands; what is before or after the axis stands at its end.
+// Percent returns the position of a time. Times before or after the axis have the position of its nearer end.
 func (a *Axis) Percent(t time.Time) float64 {
 	for _, p := range a.parts {
 		if t.Before(p.To) {
@@ -107,12 +107,12 @@ func (a *Axis) Percent(t time.Time) float64 {
 	return 100
 }
 
-// IsShortened reports whether some stretch is drawn short.
+// IsShortened reports whether the axis has a shortened stretch.
 func (a *Axis) IsShortened() bool {
 	return slices.ContainsFunc(a.parts, func(p axisPart) bool { return p.idle })
 }
 
-// Tick is a line of the grid: so long after the begin of the axis.
+// Tick is a line of the grid. After is the time since the start of the axis.
 type Tick struct {
 	Percent float64
 	After   time.Duration
@@ -125,7 +125,7 @@ var tickSteps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 }
 
-// Ticks are lines at round durations, far enough apart for their labels, none in what is drawn short.
+// Ticks returns ticks at round durations, far enough apart for their labels. Shortened stretches have none.
 func (a *Axis) Ticks() []Tick {
 	var shown time.Duration
 	for _, p := range a.parts {

@@ -1,5 +1,5 @@
 // Package draw makes the small pictures of pages as SVG: where steps stand in time, how far a run is.
 //
-// Positions are attributes, in percent of the width, since the policy of our pages refuses styles in elements; colours are
-// classes of the style sheet. It and web/loghtml are the only packages that make HTML themselves.
+// Positions are attributes, in percent of the width, because our Content-Security-Policy forbids style attributes. Colours are
+// classes of the style sheet. Besides web/loghtml, this is the only package that builds HTML itself.
 package draw

@@ -40,7 +40,7 @@ func TestAxis_DrawsIdleTimeShort(t *testing.T) {
 	}
 }
 
-// Later is never further left, all is between 0 and 100, and ticks stand apart.
+// A later time never has a smaller position, all positions are from 0 to 100, and ticks have a distance.
 func TestAxis_KeepsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

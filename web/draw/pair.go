@@ -11,18 +11,18 @@ import (
 const (
 	pairTop    = 7
 	pairHeight = 8
-	pairStep   = 11 // from one bar to the other
+	pairStep   = 11 // from one bar to the next
 )
 
-// Length is a bar that is as long as something took. Without a class there is none.
+// Length is a bar with the length of a duration. Without a Class it is not drawn.
 type Length struct {
 	Class string
 	Title string
 	Took  time.Duration
 }
 
-// Pair draws two durations below each other, of which the longest on the page takes the whole width. It is for the eye: words beside
-// it say the same.
+// Pair draws two durations, one below the other. The longest duration of the page has the whole width. Screen readers skip the
+// picture: the words beside it say the same.
 func Pair(above, below Length, longest time.Duration) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true">`)

@@ -12,7 +12,7 @@ import (
 const (
 	stripHeight = 26
 	stripStep   = 6 // from one bar to the next
-	stripLeast  = 4 // height of a bar that took no time
+	stripLeast  = 4 // height of a bar with duration 0
 )
 
 // StripBar is a run in a strip.
@@ -23,8 +23,8 @@ type StripBar struct {
 	Took  time.Duration
 }
 
-// Strip draws runs side by side, each as high as it took long, on a logarithmic scale. It is for the eye and the mouse: what stands
-// beside it says the same in words, and a list of runs leads to them by keys.
+// Strip draws runs side by side. The height of a bar is its duration on a logarithmic scale. Screen readers and the keyboard skip
+// the picture: the words beside it say the same, and a list links to the runs.
 func Strip(bars []StripBar) template.HTML {
 	longest := time.Duration(0)
 	for _, bar := range bars {

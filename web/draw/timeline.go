@@ -11,11 +11,11 @@ import (
 const (
 	barTop    = 9.0
 	barHeight = 16.0
-	barLeast  = 0.4 // percent: what took no time is seen
-	noteRoom  = 30  // percent of the width right of a bar that its note needs
+	barLeast  = 0.4 // percent, so that a bar without duration is visible
+	noteRoom  = 30  // percent of the width that a note needs to the right of a bar
 )
 
-// Bar is a stretch of a row in one colour. Low and High say which part of its height it takes, from the top, 0 to 1.
+// Bar is a stretch of a row in one colour. Low and High are the part of the row's height that it fills, from the top, 0 to 1.
 type Bar struct {
 	Interval
 
@@ -24,7 +24,7 @@ type Bar struct {
 	Low, High float64
 }
 
-// Row is what happened to a step.
+// Row is the bars of one step.
 type Row struct {
 	Bars []Bar
 	Gaps []Interval // between attempts
@@ -64,7 +64,7 @@ func (a *Axis) Row(r Row) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // texts in it were escaped, and classes are ours
 }
 
-// bar returns where it ends.
+// bar draws a bar, and returns the position of its right end.
 func (a *Axis) bar(b *strings.Builder, bar Bar) float64 {
 	if bar.To.Before(a.From) || bar.From.After(a.To) {
 		return 0
@@ -86,20 +86,20 @@ func (a *Axis) bar(b *strings.Builder, bar Bar) float64 {
 	return to
 }
 
-// Mark is a moment that concerns the whole run.
+// Mark is an event of the whole run, such as a lost worker.
 type Mark struct {
 	At    time.Time
 	Label string
 }
 
-// Head draws the labels of the grid, and those of marks below.
+// Head draws the labels of the ticks, and below them the labels of the marks.
 func (a *Axis) Head(label func(time.Duration) string, marks []Mark) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true">`)
 	for i, t := range a.Ticks() {
 		text, class := label(t.After), "t"
 		if i%2 == 1 {
-			class = "t t2" // left out where there is little room
+			class = "t t2" // the style sheet hides it on narrow screens
 		}
 		if i == 0 {
 			class = "t0"
@@ -118,7 +118,7 @@ func (a *Axis) Head(label func(time.Duration) string, marks []Mark) template.HTM
 	return template.HTML(b.String()) //nolint:gosec // as in Row
 }
 
-// Grid draws the lines behind all rows, and stretches that are drawn short.
+// Grid draws the lines behind all rows, and the shortened stretches.
 func (a *Axis) Grid(marks []Mark) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="grid-lines" aria-hidden="true">`)
@@ -139,13 +139,13 @@ func (a *Axis) Grid(marks []Mark) template.HTML {
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
 
-// Part is a share of a progress bar.
+// Part is one part of a progress bar.
 type Part struct {
 	Count int
 	Class string
 }
 
-// Progress draws parts of a whole side by side.
+// Progress draws the parts of a total side by side.
 func Progress(parts []Part, total int) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true"><rect class="base" width="100%" height="8"/>`)

@@ -1,6 +1,6 @@
-// Package loghtml makes HTML of what tasks wrote: colours become classes, addresses become links, what was searched for is
-// marked, and nothing that a terminal would obey is left.
+// Package loghtml turns the output of tasks into HTML: colours become classes, URLs become links, hits of a search are marked,
+// and terminal sequences are removed.
 //
-// A line stands for itself: colours do not go on into the next one, so that a window of a log looks the same wherever it
-// begins. The package makes HTML of bytes that anybody may have written; it and web/draw are the only ones that may.
+// Each line is converted alone: its colours do not go on into the next line, so that a window of a log looks the same wherever it
+// begins. The package builds HTML from bytes that an attacker may have written. Besides web/draw, it is the only one that does.
 package loghtml

@@ -12,10 +12,10 @@ import (
 	"github.com/charmbracelet/x/ansi/parser"
 )
 
-// address finds what becomes a link. What ends a sentence is no part of it.
+// address matches URLs. Punctuation at the end of a URL belongs to the sentence around it.
 var address = regexp.MustCompile(`https?://[^\s<>"'` + "`" + `]*[^\s<>"'` + "`" + `.,;:!?)\]}]`)
 
-// Line makes HTML of a line without its end. What find matches is marked, if it is given.
+// Line returns the HTML of a line without its line end. It marks the matches of find, if find is not nil.
 func Line(line []byte, find *regexp.Regexp) template.HTML {
 	t := parse(lastState(line))
 	links := address.FindAllStringIndex(t.text, -1)
@@ -38,16 +38,16 @@ func Line(line []byte, find *regexp.Regexp) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // all text in it was escaped
 }
 
-// Text is a line as plain text: what Line shows, without colours.
+// Text returns a line as plain text: the text that Line shows, without colours.
 func Text(line []byte) string { return parse(lastState(line)).text }
 
-// lastState leaves of a line that was written over again and again, as progress bars are, what it showed last.
+// lastState returns what a terminal would show of a line that was overwritten with carriage returns, as progress bars do.
 func lastState(line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	return line[bytes.LastIndexByte(line, '\r')+1:]
 }
 
-// spanAt reports whether a position is in one of the spans, which are sorted, and where that changes.
+// spanAt reports whether a position is in one of the sorted spans, and returns the position where that changes.
 func spanAt(spans [][]int, at, end int) (in bool, to int) {
 	for _, s := range spans {
 		switch {
@@ -66,13 +66,13 @@ type styledText struct {
 	runs []styleRun
 }
 
-// styleRun is a style that holds from a position on.
+// styleRun is a style that holds from a position up to the next run.
 type styleRun struct {
 	from  int
 	style style
 }
 
-// write writes a part of the text: styles and marks as elements, one inside the other.
+// write writes a part of the text, with styles and marks as nested elements.
 func (t *styledText) write(b *strings.Builder, from, to int, marks [][]int) {
 	for at := from; at < to; {
 		marked, end := spanAt(marks, at, to)
@@ -95,7 +95,7 @@ func (t *styledText) write(b *strings.Builder, from, to int, marks [][]int) {
 	}
 }
 
-// styleAt is the style at a position, and where the next one begins.
+// styleAt returns the classes at a position, and the position where the next style begins.
 func (t *styledText) styleAt(at int) (classes string, next int) {
 	next = len(t.text)
 	for _, run := range slices.Backward(t.runs) {
@@ -107,7 +107,7 @@ func (t *styledText) styleAt(at int) (classes string, next int) {
 	return "", next
 }
 
-// parse takes a line apart. Sequences that set no style are left out, as are those that never end.
+// parse splits a line into text and styles. It drops sequences that set no style, and those that do not end.
 func parse(line []byte) styledText {
 	var text strings.Builder
 	var t styledText
@@ -126,7 +126,7 @@ func parse(line []byte) styledText {
 		case action == parser.ParamAction:
 			sequence = append(sequence, line[0])
 		case action == parser.PrefixAction || action == parser.CollectAction:
-			sequence = append(sequence, '?') // a sequence of somebody's own: no style
+			sequence = append(sequence, '?') // a private sequence sets no style
 		case action == parser.DispatchAction && line[0] == 'm' && isControlSequence(state):
 			now.set(string(sequence))
 			t.runs = append(t.runs, styleRun{text.Len(), now})
@@ -141,7 +141,8 @@ func isControlSequence(state parser.State) bool {
 	return state == parser.CsiEntryState || state == parser.CsiParamState
 }
 
-// shown is a character as a page may show it: a tab is kept, what would command a terminal, turn the text around or is no character is not.
+// shown returns a character, or U+FFFD for one that must not reach a page: control characters other than tab, characters that
+// change the direction of text, and noncharacters.
 func shown(r rune) rune {
 	turns := r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 	if r != '\t' && unicode.IsControl(r) || turns || r&0xfffe == 0xfffe {

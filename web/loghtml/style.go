@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// style is how a terminal would show text. Colours are the sixteen of terminals, which the style sheet has for light and dark
-// pages; zero is the page's own.
+// style is the look of text in a terminal. It has the sixteen colours of terminals, for which the style sheet has values on light
+// and dark pages; 0 is the page's own colour.
 type style struct {
 	bold, faint, italic, underlined, reversed bool
 	text, ground                              int // 30–37 and 90–97
 }
 
-// classes are those of the style sheet: a1 bold, a2 faint, a3 italic, a4 underlined, a31 red text, b31 red ground.
+// classes returns the CSS classes: a1 bold, a2 faint, a3 italic, a4 underlined, a31 red text, b31 red ground.
 func (s style) classes() string {
 	text, ground := s.text, s.ground
 	if s.reversed {
@@ -36,14 +36,14 @@ func (s style) classes() string {
 	return strings.Join(all, " ")
 }
 
-// set changes the style by the parameters of a sequence, as 1;38;5;208.
+// set changes the style by the parameters of a sequence, such as 1;38;5;208.
 func (s *style) set(parameters string) {
 	if strings.ContainsRune(parameters, '?') {
 		return
 	}
 	codes := strings.Split(strings.ReplaceAll(parameters, ":", ";"), ";")
 	for i := 0; i < len(codes); i++ {
-		code, _ := strconv.Atoi(codes[i]) // none is 0
+		code, _ := strconv.Atoi(codes[i]) // an empty parameter means 0
 		switch {
 		case code == 0:
 			*s = style{}
@@ -81,7 +81,8 @@ func (s *style) set(parameters string) {
 	}
 }
 
-// extended reads a colour of the 256 or of all, sets the nearest of the sixteen, and returns how many codes it took.
+// extended parses a colour of the 256, or of all RGB colours, and sets the nearest of the sixteen. It returns the number of
+// parameters that it used.
 func extended(codes []string, colour *int) int {
 	number := func(i int) int {
 		if i >= len(codes) {
@@ -101,7 +102,7 @@ func extended(codes []string, colour *int) int {
 	return min(1, len(codes))
 }
 
-// ofPalette is a colour of xterm's 256: the sixteen, a cube of 6×6×6, and 24 greys.
+// ofPalette returns the nearest of the sixteen for one of xterm's 256 colours: sixteen, a cube of 6×6×6, and 24 greys.
 func ofPalette(n int) int {
 	switch {
 	case n < 8:
@@ -122,7 +123,7 @@ func ofPalette(n int) int {
 	return nearest(grey, grey, grey)
 }
 
-// sixteen are the usual colours behind the codes.
+// sixteen are the usual RGB values of the colour codes.
 var sixteen = []struct{ code, red, green, blue int }{
 	{30, 0, 0, 0},
 	{31, 205, 0, 0},

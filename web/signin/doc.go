@@ -1,7 +1,7 @@
-// Package signin finds out who sends a request: by the word of a proxy, a file of passwords, or an OpenID provider. Roles say what
-// such a person may do.
+// Package signin identifies the user of a request: by the headers of a proxy, a file of passwords, or an OpenID provider. Roles
+// say what the user may do.
 //
-// A caller that was told who somebody is keeps that for as long as it likes: nothing here has sessions. It asks a Limiter
-// before it checks a password. All types may be used from many goroutines at once. No error has a password, a code or a
-// token in it. The package never knows the database, nor what a page shows.
+// The package has no sessions: the caller decides for how long a user stays identified. The caller asks a Limiter before it
+// checks a password. All types are safe for concurrent use. No error contains a password, a code or a token. The package knows
+// neither the database nor the pages.
 package signin

@@ -20,7 +20,7 @@ type Limiter struct {
 	now  func() time.Time
 }
 
-// limitedKey is the hash of a key, since names may be long.
+// limitedKey is the hash of a key, because names may be long.
 type limitedKey [sha256.Size]byte
 
 // NewLimiter returns a Limiter.
@@ -28,8 +28,8 @@ func NewLimiter() *Limiter {
 	return &Limiter{keys: map[limitedKey]*rate.Limiter{}, now: time.Now}
 }
 
-// Allow counts one attempt for each key, up to one that has none left, and reports whether all of them had one. An attempt that turns out to be right is
-// taken back by undo: it costs those nothing who share an address.
+// Allow counts one attempt for each key, and reports whether all keys had an attempt left. It stops at the first key that has
+// none. The caller calls undo if the attempt was right, so that right sign-ins cost nothing to other users of the same address.
 func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,7 +38,7 @@ func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	for _, key := range keys {
 		limit := l.keyLocked(sha256.Sum256([]byte(key)), now)
 		if limit.TokensAt(now) < 1 {
-			ok = false // what comes after it is not touched: whoever is refused shuts out no other name
+			ok = false // the keys after this one are not counted: a refused client locks out no other name
 			break
 		}
 		counted = append(counted, limit.ReserveN(now, 1))
@@ -50,7 +50,7 @@ func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	}, ok
 }
 
-// IsSpent reports whether a key has no attempt left. It counts none: for callers that count what failed.
+// IsSpent reports whether a key has no attempt left. It counts nothing; it is for callers that count only failed attempts.
 func (l *Limiter) IsSpent(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,9 @@ func (l *Limiter) IsSpent(key string) bool {
 	return found != nil && found.TokensAt(l.now()) < 1
 }
 
-// keyLocked is the limit of a key. Where the table is full, the keys with the most attempts left make room: forgetting such a key
-// gives back least. A key without attempts goes only when all others are without, too, so a flood of names frees no address.
+// keyLocked returns the limit of a key. If the table is full, the keys with the most attempts left are removed first, because
+// that gives the least attempts back. A key without attempts is removed only if all keys are without, so a flood of names frees
+// no address.
 func (l *Limiter) keyLocked(key limitedKey, now time.Time) *rate.Limiter {
 	if found := l.keys[key]; found != nil {
 		return found

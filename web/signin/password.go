@@ -13,18 +13,18 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// bcryptHash is what is compared to the end, whatever the password. The bcrypt package takes hashes that are cut short, or have more behind.
+// bcryptHash matches whole hashes. The bcrypt package would also accept truncated hashes, and hashes with text after them.
 var bcryptHash = regexp.MustCompile(`^\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}$`)
 
-// Passwords are those of a file as htpasswd -B writes it: NAME:HASH on each line, by bcrypt.
+// Passwords is a file of passwords as htpasswd -B writes it: NAME:HASH on each line, with bcrypt.
 type Passwords struct {
 	file string
 
 	mu     sync.Mutex
 	hashes map[string][]byte
-	decoy  []byte    // what a password is compared with where there is no such name
-	at     time.Time // when the file was changed last, of what was read
-	size   int64     // of the file then
+	decoy  []byte    // hash to compare with for an unknown name
+	at     time.Time // modification time of the file that was read
+	size   int64     // size of the file that was read
 }
 
 // ReadPasswords reads a file of passwords.
@@ -34,8 +34,7 @@ func ReadPasswords(file string) (*Passwords, error) {
 	return p, err
 }
 
-// Changed reads the file again where somebody changed it, and reports whether that is so. What was read before stays in force
-// when it fails.
+// Changed reads the file again if it has changed, and reports whether it did. After an error, the old passwords stay in force.
 func (p *Passwords) Changed() (bool, error) {
 	info, err := os.Stat(p.file)
 	if err != nil {
@@ -57,17 +56,18 @@ func (p *Passwords) Changed() (bool, error) {
 	}
 	highest := bcrypt.MinCost
 	for _, hash := range hashes {
-		cost, _ := bcrypt.Cost(hash) // parsePasswords has looked
+		cost, _ := bcrypt.Cost(hash) // parsePasswords has checked the hash
 		highest = max(highest, cost)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hashes, p.at, p.size = hashes, info.ModTime(), info.Size()
-	p.decoy = fmt.Appendf(nil, "$2a$%02d$%s", highest, strings.Repeat(".", 53)) // made up: to compute one takes as long as a Check
+	// The hash is made up, because computing a real one takes as long as a Check.
+	p.decoy = fmt.Appendf(nil, "$2a$%02d$%s", highest, strings.Repeat(".", 53))
 	return true, nil
 }
 
-// parsePasswords reads lines of NAME:HASH. Its errors begin with the number of the line, and show none of it.
+// parsePasswords parses lines of NAME:HASH. Its errors begin with the number of the line, and contain none of its text.
 func parsePasswords(text []byte) (map[string][]byte, error) {
 	hashes := map[string][]byte{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -91,7 +91,7 @@ func parsePasswords(text []byte) (map[string][]byte, error) {
 	return hashes, nil
 }
 
-// Check reports whether a password is that of a name. A name that there is not takes as long as a password that is wrong.
+// Check reports whether name has this password. It takes as long for an unknown name as for a wrong password.
 func (p *Passwords) Check(name, password string) bool {
 	p.mu.Lock()
 	hash, known := p.hashes[name]

@@ -22,24 +22,25 @@ const (
 	answerBytesMax  = 1 << 20
 )
 
-// Why nobody is known by a provider's word.
+// Reasons for which a provider's answer identifies no user.
 var (
-	// ErrToken: it does not hold, or is not for this server.
+	// ErrToken means that the answer or token is not valid, or is not for this server.
 	ErrToken = errors.New("the provider's answer does not hold")
-	// ErrAway: the provider cannot be reached.
+	// ErrAway means that the provider cannot be reached.
 	ErrAway = errors.New("the provider does not answer")
 )
 
-// ProviderConfig says how to reach an OpenID provider, and which of its claims count.
+// ProviderConfig is how to reach an OpenID provider, and which claims to read.
 type ProviderConfig struct {
 	Issuer, ClientID, ClientSecret string
-	Callback                       string   // URL that the provider leads back to
+	Callback                       string   // URL to which the provider redirects back
 	Scopes                         []string // besides openid
-	NameClaim                      string   // sub, preferred_username, or email, which has to be verified
-	GroupsClaim                    string   // "": none are read
+	NameClaim                      string   // sub, preferred_username or email; an email must be verified
+	GroupsClaim                    string   // "": no groups are read
 }
 
-// Provider is an OpenID provider. It is looked up when it is first needed, and again until it answers: a server starts without it.
+// Provider is an OpenID provider. Its configuration is fetched when it is first needed, so a server starts even if the provider
+// is down.
 type Provider struct {
 	config ProviderConfig
 	client *http.Client
@@ -48,18 +49,19 @@ type Provider struct {
 	found *oidc.Provider
 }
 
-// NewProvider returns a provider, which the caller closes.
+// NewProvider returns a provider. The caller closes it.
 func NewProvider(c ProviderConfig) *Provider {
 	return &Provider{config: c, client: &http.Client{
 		Timeout: providerTimeout, Transport: &providerTransport{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}},
 	}}
 }
 
-// Close ends connections that are kept.
+// Close closes idle connections.
 func (p *Provider) Close() { p.client.CloseIdleConnections() }
 
-// providerTransport takes answers that say something, up to answerBytesMax of each. It turns all others into errors of their own,
-// since a gateway's page may show what it was asked, and a redirect would send code and secret on to another server.
+// providerTransport returns answers with status 2xx, and 4xx answers to a POST, up to answerBytesMax each. It turns all others
+// into errors without their body: an error page of a gateway may repeat the request, and a redirect would send code and secret to
+// another server.
 type providerTransport struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -68,7 +70,7 @@ func (t *providerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	refusal := r.Method == http.MethodPost && answer.StatusCode >= 400 && answer.StatusCode < 500 // of a code
+	refusal := r.Method == http.MethodPost && answer.StatusCode >= 400 && answer.StatusCode < 500 // the provider refuses a code
 	if answer.StatusCode >= 300 && !refusal {
 		answer.Body.Close()
 		return nil, fmt.Errorf("the provider answers with status %d", answer.StatusCode)
@@ -80,10 +82,11 @@ func (t *providerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// Attempt is what a browser keeps while somebody signs in, so that nobody else's answer is taken for its own.
+// Attempt is one sign-in in progress, kept in the user's browser. By it Finish refuses an answer to the attempt of another
+// browser.
 type Attempt struct{ State, Nonce, Verifier string }
 
-// Begin returns where somebody signs in.
+// Begin returns the URL of the provider on which the user signs in, and the Attempt to keep.
 func (p *Provider) Begin(ctx context.Context) (to string, a Attempt, err error) {
 	found, err := p.look(ctx)
 	if err != nil {
@@ -93,7 +96,7 @@ func (p *Provider) Begin(ctx context.Context) (to string, a Attempt, err error) 
 	return p.oauth(found).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-// Finish takes the query that the provider led back with, and returns who signed in.
+// Finish takes the query of the provider's redirect back, and returns the person that signed in.
 func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Person, error) {
 	if a.State == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) != 1 {
 		return Person{}, fmt.Errorf("%w: it answers another attempt", ErrToken)
@@ -111,7 +114,7 @@ func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Per
 		return Person{}, fmt.Errorf("%w: exchange a code: %w", ErrAway, unreached)
 	}
 	if err != nil {
-		return Person{}, fmt.Errorf("%w: it takes the code for no sign-in", ErrToken) // what it said may have the code in it
+		return Person{}, fmt.Errorf("%w: it takes the code for no sign-in", ErrToken) // the provider's message may contain the code
 	}
 	raw, _ := token.Extra("id_token").(string)
 	id, err := p.verify(ctx, found, raw)
@@ -124,7 +127,7 @@ func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Per
 	return p.person(id)
 }
 
-// Verify returns whom a token is about that a program sends.
+// Verify returns the person that a program's token belongs to.
 func (p *Provider) Verify(ctx context.Context, token string) (Person, error) {
 	found, err := p.look(ctx)
 	if err != nil {
@@ -137,7 +140,7 @@ func (p *Provider) Verify(ctx context.Context, token string) (Person, error) {
 	return p.person(id)
 }
 
-// look finds out what the provider says of itself, once.
+// look fetches the provider's configuration, and keeps it after the first success.
 func (p *Provider) look(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	found := p.found
@@ -162,7 +165,7 @@ func (p *Provider) oauth(found *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// verify checks signature, issuer, audience, expiry, and that a token for several audiences was made for us.
+// verify checks signature, issuer, audience and expiry. A token for several audiences must have been issued to this client.
 func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string) (*oidc.IDToken, error) {
 	id, err := found.Verifier(&oidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
@@ -177,7 +180,7 @@ func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string)
 	return id, nil
 }
 
-// person reads the claims that count.
+// person returns the person of a token's claims.
 func (p *Provider) person(id *oidc.IDToken) (Person, error) {
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {
@@ -193,7 +196,7 @@ func (p *Provider) person(id *oidc.IDToken) (Person, error) {
 	return Person{Name: name, Groups: texts(claims[p.config.GroupsClaim])}, nil
 }
 
-// texts are those of a claim that is a text, or a list of some.
+// texts returns the strings of a claim that is a string or a list of strings.
 func texts(claim any) []string {
 	switch v := claim.(type) {
 	case string:

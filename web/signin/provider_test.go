@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// begin returns what signs in at a provider, and the attempt of a browser that went there.
+// begin returns the URL on which a user signs in at the provider, and the browser's attempt.
 func begin(t *testing.T, i *openid.Provider, change func(*ProviderConfig)) (*Provider, Attempt) {
 	t.Helper()
 	config := ProviderConfig{Issuer: i.URL, ClientID: openid.ClientID, ClientSecret: openid.ClientSecret, Callback: "http://localhost/login/callback", NameClaim: "email", GroupsClaim: "groups"}
@@ -153,7 +153,7 @@ func TestProvider_IsAwayLater(t *testing.T) {
 	}
 }
 
-// TestProvider_KeepsItsSecrets has a provider that leads on to somebody else, who is asked for nothing.
+// TestProvider_KeepsItsSecrets has a provider that redirects to another server, which must get no request.
 func TestProvider_KeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

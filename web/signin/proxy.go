@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Why nobody is known by a request.
+// Reasons for which a proxy's request identifies no user.
 var (
-	// ErrStranger: the request does not come from a proxy that is trusted.
+	// ErrStranger means that the request does not come from a trusted proxy.
 	ErrStranger = errors.New("the request does not come from a trusted proxy")
-	// ErrNobody: the proxy named no user, or sent a header of its own more than once.
+	// ErrNobody means that the proxy named no user, or that one of its headers occurs more than once.
 	ErrNobody = errors.New("the proxy names no user")
 )
 
-// Proxy takes the word of proxies that sign people in.
+// Proxy identifies users by the headers of trusted proxies.
 type Proxy struct {
 	Trusted      []netip.Prefix // addresses of the proxies
 	UserHeader   string
-	GroupsHeader string // groups are separated by commas; "": none are read
+	GroupsHeader string // holds groups separated by commas; "": no groups are read
 }
 
-// Person returns whom a proxy names. The headers of anybody else are never read.
+// Person returns the person that the proxy names. It does not read the headers of requests from other addresses.
 func (p *Proxy) Person(r *http.Request) (Person, error) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !slices.ContainsFunc(p.Trusted, func(t netip.Prefix) bool { return t.Contains(peer.Addr().Unmap()) }) {
@@ -31,7 +31,7 @@ func (p *Proxy) Person(r *http.Request) (Person, error) {
 	}
 	names, groups := r.Header.Values(p.UserHeader), r.Header.Values(p.GroupsHeader)
 	if len(names) != 1 || strings.TrimSpace(names[0]) == "" || len(groups) > 1 {
-		return Person{}, ErrNobody // two would mean that the proxy passes on what its client sent
+		return Person{}, ErrNobody // a second value would mean that the proxy passes on headers of its client
 	}
 	person := Person{Name: strings.TrimSpace(names[0])}
 	for group := range strings.SplitSeq(strings.Join(groups, ""), ",") {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Person is somebody who has proved who they are.
+// Person is a user that has signed in.
 type Person struct {
 	Name   string
 	Groups []string
 }
 
-// Role is what a person may do.
+// Role says what a person may do.
 type Role string
 
-// Roles of people, each of which may what the one before may. The zero value may nothing.
+// Each role includes the rights of the roles before it. The zero Role has no rights.
 const (
 	Reader    Role = "reader"    // sees everything
-	Submitter Role = "submitter" // asks for runs, sees and steers those of the submitters' login
+	Submitter Role = "submitter" // enqueues runs; sees and steers the runs of the submitters' login
 	Operator  Role = "operator"  // sees and steers everything
 )
 
@@ -26,10 +26,10 @@ const (
 	groupPrefix = "group:"
 )
 
-// Roles say who has which role: by name, by group as group:NAME, or everybody who proved who they are as *.
+// Roles are the members of each role: names, groups as group:NAME, and * for every signed-in person.
 type Roles struct{ Reader, Submitter, Operator []string }
 
-// Of returns the highest role of a person, "" for none. The zero Person has none.
+// Of returns the highest role of a person; "" for none. The zero Person has no role.
 func (r Roles) Of(p Person) Role {
 	switch {
 	case p.Name == "":
@@ -44,7 +44,8 @@ func (r Roles) Of(p Person) Role {
 	return ""
 }
 
-// isIn reports whether a list names a person. A person whose name looks like a group is none of them.
+// isIn reports whether a list contains a person. An entry group:NAME never matches a person's name, even if the name looks like
+// it.
 func isIn(list []string, p Person) bool {
 	return slices.ContainsFunc(list, func(entry string) bool {
 		if group, ok := strings.CutPrefix(entry, groupPrefix); ok {

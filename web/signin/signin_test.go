@@ -163,7 +163,7 @@ func TestPasswords_TakeHtpasswdsHashes(t *testing.T) {
 func TestPasswords_AreSlowForUnknownNames(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "htpasswd")
-	dear := strings.Replace(hashOf(t, "x"), "$04$", "$31$", 1) // a day's work, which reading the file does not do
+	dear := strings.Replace(hashOf(t, "x"), "$04$", "$31$", 1) // checking it takes a day, which reading the file must not need
 	writePasswords(t, file, "ana:"+hashOf(t, "x")+"\neve:"+dear+"\nbob:"+hashOf(t, "x")+"\n", time.Now())
 	p, err := ReadPasswords(file)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestPasswords_AreSlowForUnknownNames(t *testing.T) {
 	}
 }
 
-// allows reports whether an attempt that is wrong is let through.
+// allows reports whether the limiter lets a wrong attempt through.
 func allows(l *Limiter, keys ...string) bool {
 	_, ok := l.Allow(keys...)
 	return ok
