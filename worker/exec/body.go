@@ -15,19 +15,19 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// body is a command under way.
+// body is a running command.
 type body struct {
 	task    *worker.Task
 	tree    *tree
-	pidFD   int             // of the first process; noPidFD: the kernel has none
-	status  unix.WaitStatus // how it ended, once that was waited for
+	pidFD   int             // of the first process; noPidFD: the kernel has no pidfds
+	status  unix.WaitStatus // of the first process, once it is reaped
 	streams [2]*stream
-	ended   chan struct{} // closed when the first process is a zombie
+	ended   chan struct{} // closed once the first process is a zombie
 	kept    *kept
 	signal  unix.Signal
 	grace   time.Duration
 	keep    bool
-	lives   bool // what it left behind was kept
+	lives   bool // processes that the body left behind may live on
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 	standardGrace  = 10 * time.Second
 )
 
-// start starts the command. It is nice from the first; limits that no cgroup can hold are set the moment after.
+// start starts the command. Its niceness holds from the start; limits that no cgroup can hold are set right after the start.
 func (a *attempt) start() (*body, error) {
 	left := a.x.config.Resources
 	if a.cgroup != nil {
@@ -43,7 +43,7 @@ func (a *attempt) start() (*body, error) {
 	}
 	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
 	b.endsBy(a.task.Body.Kill)
-	begun := time.Now() // before its pid is given away
+	begun := time.Now() // before the kernel can give the pid away
 	pid, err := b.spawn(a)
 	if err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func (b *body) endsBy(kill *dagspec.Kill) {
 	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
 }
 
-// spawn opens the two pipes and starts the process with their other ends. Package os/exec would do more than is needed, and
-// that takes a tenth of what starting a small program does.
+// spawn opens the two pipes and starts the first process with their write ends. It does not use package os/exec, which does more
+// than needed: that work takes a tenth of the time in which a small program starts.
 func (b *body) spawn(a *attempt) (pid int, err error) {
 	var theirs []int
 	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
@@ -102,7 +102,7 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	return pid, nil
 }
 
-// process says how to start it.
+// process returns the attributes for starting the first process.
 func (a *attempt) process(pipes []int, pidFD *int) *syscall.ProcAttr {
 	*pidFD = noPidFD
 	stdin := a.x.null
@@ -128,7 +128,8 @@ func (b *body) closeStreams() {
 	}
 }
 
-// supervise waits until nothing of the body is left, and sees to it. The error names what SIGKILL did not end.
+// supervise waits until nothing of the body is left. It stops the body when ctx ends or the task's Now is closed, and ends
+// leftovers. The error names processes that survived SIGKILL.
 func (b *body) supervise(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -144,13 +145,13 @@ func (b *body) supervise(ctx context.Context) error {
 	return b.end(b.tree.kill())
 }
 
-// Bounds of the time that leftovers get: their task has ended, and waits for them with its slot.
+// Bounds of the time that leftovers get. The task has ended, but keeps its slot until they are gone.
 const (
-	leftoverPause = 250 * time.Millisecond // for what is just ending, such as the tee of a redirected output
-	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, where the step's grace is no shorter
+	leftoverPause = 250 * time.Millisecond // for processes that are about to end, such as the tee of a redirected output
+	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, unless the step's grace is shorter
 )
 
-// leftovers ends what a body that ended by itself left behind, and says so in its log.
+// leftovers ends the processes that a body left behind when it ended by itself. It names them in the task's log.
 func (b *body) leftovers(ctx context.Context) error {
 	if b.tree.empty() {
 		return nil
@@ -169,7 +170,7 @@ func (b *body) leftovers(ctx context.Context) error {
 	return b.tree.kill()
 }
 
-// note says in the task's log which processes the body left behind.
+// note writes to the task's log which processes the body left behind.
 func (b *body) note(left []string) {
 	if len(left) == 0 || b.task.Note == nil {
 		return
@@ -187,8 +188,8 @@ func (b *body) note(left []string) {
 
 const leftoversNamed = 10
 
-// settles waits for the tree to end by itself, at most for the grace. If asked is closed meanwhile, the tree gets the
-// signal that asks it to.
+// settles waits for the tree to end by itself, for at most grace, and reports whether it did. If asked is closed meanwhile, the
+// tree gets the body's signal.
 func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 	if grace <= 0 {
 		return false
@@ -221,7 +222,7 @@ func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 	}
 }
 
-// end reads what is left in the pipes and reaps the first process.
+// end reads the rest of the pipes and reaps the first process. It returns survivors.
 func (b *body) end(survivors error) error {
 	for _, s := range b.streams {
 		s.stop()
@@ -231,7 +232,8 @@ func (b *body) end(survivors error) error {
 		s.from.Close()
 	}
 	if survivors != nil && !b.hasEnded() {
-		go func() { // it cannot be waited for: the kernel does not let go of it
+		// The kernel does not let go of the first process, so it cannot be waited for here.
+		go func() {
 			<-b.ended
 			b.wait()
 		}()
@@ -239,7 +241,7 @@ func (b *body) end(survivors error) error {
 	}
 	<-b.ended
 	b.tree.reaped = true
-	b.tree.forget() // first: its number may be anybody's afterwards
+	b.tree.forget() // before it is reaped: afterwards another process may get its pid
 	b.wait()
 	return survivors
 }

@@ -14,46 +14,46 @@ import (
 
 const (
 	ownerVariable  = "OARLOCK_BODY_ID"
-	rememberAtMost = 4 // times the processes there are
+	rememberAtMost = 4 // entries, as a multiple of the number of processes
 	blankAtMost    = 1000
-	blankPatience  = 5 * time.Second // far longer than any exec takes
+	blankPatience  = 5 * time.Second // far longer than an exec takes
 	looksAtMost    = 10
-	looksEnough    = 2 // where only strangers come and go
+	looksEnough    = 2 // if only foreign processes come and go
 
 	quick       = 100 * time.Millisecond
-	beginAtMost = 1000  // bodies in that time
-	fewPIDs     = 32768 // what a machine must have of them, lest they begin anew in that time
+	beginAtMost = 1000  // bodies begun within quick
+	fewPIDs     = 32768 // minimum of pid_max: with fewer, pids might be used again within quick
 )
 
 var errMoving = errors.New("processes of the body come and go faster than they can be looked at")
 
-// census tells which processes belong to which body. It remembers whom a process belongs to, which never changes: a look
-// then costs one reading of /proc's folder, besides the processes that are new.
+// census knows which process belongs to which body. It remembers the owner of each process, which never changes, so that a look
+// costs one reading of the folder /proc, besides a reading of each new process.
 type census struct {
-	prefix  []byte       // of every owner here, as it stands in an environment
-	reapers map[int]bool // who may be the parent of an orphan of ours: we, those above us, and init
-	last    *os.File     // names the last pid the kernel gave away; nil: it does not tell
+	prefix  []byte       // of the environment entries that name an owner of this executor
+	reapers map[int]bool // pids that may become the parent of an orphan of ours: this process, its ancestors, and init
+	last    *os.File     // file with the last pid that the kernel gave away; nil: the kernel does not have it
 
 	mu    sync.Mutex
-	begun map[int]time.Time // first processes of bodies, by when they were started, for as long as quick allows
+	begun map[int]time.Time // start times of the first processes of bodies, for as long as quick allows
 	known map[int]identity
 	blank map[int]blank
-	next  *round // of those who ask while a look is under way; nil: nobody has asked
+	next  *round // the next look, for callers that came during the present one; nil: no caller waits
 
 	looking sync.Mutex
 }
 
-// round is a look that several wait for.
+// round is a look that several callers wait for.
 type round struct {
 	done chan struct{}
 	look *look
 	err  error
 }
 
-// identity is a process that was looked at. No later process with its pid has the same inode in /proc.
+// identity is a process that a look has examined. No later process with its pid has the same inode in /proc.
 type identity struct {
 	inode uint64
-	owner string // "": of no body of ours
+	owner string // "": belongs to no body of ours
 	dead  bool
 }
 
@@ -74,7 +74,8 @@ func newCensus(prefix string) *census {
 	}
 }
 
-// openLast is nil where the kernel does not tell the last pid, or has so few that they may begin anew while a body runs.
+// openLast opens the file with the last pid. It returns nil where the kernel lacks the file, or has so few pids that they might
+// be used again while a body runs.
 func openLast() *os.File {
 	most, err := os.ReadFile(procRoot + "/sys/kernel/pid_max")
 	if n, notOne := strconv.Atoi(string(bytes.TrimSpace(most))); err != nil || notOne != nil || n < fewPIDs {
@@ -87,7 +88,7 @@ func openLast() *os.File {
 	return last
 }
 
-// ancestors are this process, those above it, and init. When one of them ends, another of them takes its children.
+// ancestors returns the pids of this process, its ancestors, and init. When one of them ends, another adopts its children.
 func ancestors() map[int]bool {
 	line := map[int]bool{1: true}
 	for pid := unix.Getpid(); pid > 0 && !line[pid]; {
@@ -104,11 +105,11 @@ func (c *census) close() {
 	}
 }
 
-// childless says for sure, and far more cheaply than a look, that the first process of a body forked nothing: each pid that
-// was given away since its own is the first one of another body. That holds for quick ones only, for which no machine can
-// have given away all pids in the meantime and have begun anew; of others, and where the kernel does not tell, it says no.
-// Without it BenchmarkSpawn/memory takes 1.27 times as long and BenchmarkSpawn/cgroup 1.14 times, the bare loop beside them
-// unchanged, on a machine with 280 processes: a look reads the list of all of them, however few are new.
+// childless reports whether the first process of a body certainly forked nothing. It costs far less than a look: it checks that
+// each pid given away since is the first process of another body. That proves something only for a quick body, during which no
+// machine can have given away all pids and begun again; for others, and where the kernel does not tell the last pid, the answer
+// is false. Without childless, BenchmarkSpawn/memory takes 1.27 times as long and BenchmarkSpawn/cgroup 1.14 times, the bare loop
+// beside them unchanged, on a machine with 280 processes: a look reads the list of all of them, however few are new.
 func (c *census) childless(pid int) bool {
 	var buf [16]byte
 	if c.last == nil {
@@ -129,7 +130,7 @@ func (c *census) childless(pid int) bool {
 	return true
 }
 
-// adopt tells whose a process is that was just started, and is not reaped before it is forgotten.
+// adopt records the owner of a process that was just started. The caller must call forget before it reaps the process.
 func (c *census) adopt(pid int, owner string, started time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,10 +143,10 @@ func (c *census) adopt(pid int, owner string, started time.Time) {
 	}
 }
 
-// anyInode is of a process that cannot have a successor yet.
+// anyInode is the inode of a process that has not been reaped, so that its pid cannot have passed to another process.
 const anyInode = 0
 
-// bury tells that a process is known to be a zombie, or gone.
+// bury records that a process is a zombie, or gone.
 func (c *census) bury(pid int, inode uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +156,8 @@ func (c *census) bury(pid int, inode uint64) {
 	}
 }
 
-// forget drops a process that is reaped next. Where bodies fork nothing there is never a look, which would drop it too.
+// forget drops a process that is about to be reaped. Looks drop such processes too, but where bodies fork nothing no look is
+// made.
 func (c *census) forget(pid int, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,8 +166,8 @@ func (c *census) forget(pid int, owner string) {
 	}
 }
 
-// of lists what is alive of an owner. Where nothing is, it has made sure: a process that forks and exits while /proc is
-// read can be missed together with its child, so what was seen to go is a reason to look again.
+// of lists the living processes of an owner. An empty list is certain: a process that forks and exits while /proc is read can be
+// missed together with its child, so of looks again when a process went away during a look. It returns errMoving if that goes on.
 func (c *census) of(owner string) ([]process, error) {
 	for n := 1; n <= looksAtMost; n++ {
 		l, err := c.lookTogether()
@@ -183,8 +185,8 @@ func (c *census) of(owner string) ([]process, error) {
 	return nil, errMoving
 }
 
-// lookTogether returns a look that began after the call; those who call while another one is under way share the next.
-// Bodies that end at the same time would each read all of /proc otherwise.
+// lookTogether returns a look that began after the call. Callers that come during a look share the next one: bodies that end at
+// the same time would otherwise each read all of /proc.
 func (c *census) lookTogether() (*look, error) {
 	c.mu.Lock()
 	r := c.next
@@ -199,7 +201,7 @@ func (c *census) lookTogether() (*look, error) {
 	c.looking.Lock()
 	defer c.looking.Unlock()
 	c.mu.Lock()
-	c.next = nil // who asks from now on needs a later one
+	c.next = nil // later callers need a later look
 	c.mu.Unlock()
 	if r.look, r.err = c.look(); r.err == nil {
 		c.remember(r.look)
@@ -208,7 +210,7 @@ func (c *census) lookTogether() (*look, error) {
 	return r.look, r.err
 }
 
-// recall gives those processes that were looked at before.
+// recall returns the identities of the listed processes that were examined before.
 func (c *census) recall(listed map[int]uint64) map[int]identity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +240,7 @@ func (c *census) remember(l *look) {
 	}
 }
 
-// blankFor says how long a process has been without arguments and environment, on this look and those before.
+// blankFor returns for how long a process has had no arguments and environment, counted from the look that first saw it so.
 func (c *census) blankFor(pid int, inode uint64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +254,7 @@ func (c *census) blankFor(pid int, inode uint64) time.Duration {
 	return 0
 }
 
-// ownerIn finds the owner an environment names.
+// ownerIn returns the owner that an environment names; "" for none.
 func (c *census) ownerIn(environ []byte) string {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if bytes.HasPrefix(entry, c.prefix) {

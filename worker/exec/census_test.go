@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What was given away since the first process of a body began must all be known: only then has it forked nothing.
+// Only if every pid given away since the body's first process is known did the body certainly fork nothing.
 func TestCensus_SaysChildlessOnlyWhereItIsSure(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Add(time.Hour) // so that the test has time

@@ -17,10 +17,10 @@ import (
 // cgroup is a control group (v2) with one body in it.
 type cgroup struct {
 	path string
-	dir  int // descriptor of what a new process is put into; closed once
+	dir  int // descriptor of the folder, for starting a process in the group; closed once
 }
 
-// OwnCgroup is the folder of the cgroup v2 this process is in, if groups can be made and filled in it, else "".
+// OwnCgroup returns the folder of this process's cgroup v2 if groups can be made and filled in it, else "".
 func OwnCgroup() string {
 	mount := cgroupMount()
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -37,7 +37,7 @@ func OwnCgroup() string {
 	return ""
 }
 
-// cgroupMount finds where cgroup v2 is mounted.
+// cgroupMount returns the folder where cgroup v2 is mounted; "" for none.
 func cgroupMount() string {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -51,7 +51,7 @@ func cgroupMount() string {
 	return ""
 }
 
-// checkCgroup tries whether groups can be made in a folder and processes started in them.
+// checkCgroup tries whether groups can be made in a folder, and processes be started in them.
 func checkCgroup(folder string) error {
 	if err := unix.Access(filepath.Join(folder, "cgroup.procs"), unix.W_OK); err != nil {
 		return fmt.Errorf("cgroup %s: cgroup.procs must be writable: %w", folder, err)
@@ -63,7 +63,8 @@ func checkCgroup(folder string) error {
 	return g.remove()
 }
 
-// cgroupName is the name of an attempt's group: it says whose it is, for sweepCgroups.
+// cgroupName returns the name of an attempt's group. It has the pid of this process, by which sweepCgroups finds groups of killed
+// executors.
 func cgroupName(prefix, number string) string {
 	return fmt.Sprintf("oarlock-%d-%s-%s", self, prefix[:8], number)
 }
@@ -90,7 +91,7 @@ func makeCgroup(path string) (*cgroup, error) {
 	return &cgroup{path, dir}, nil
 }
 
-// limit writes those limits whose controllers are there, and takes them out of what is left to do.
+// limit sets the limits for which the group has controllers, and returns the limits that remain to be set by other means.
 func (g *cgroup) limit(r Resources) Resources {
 	if r.Memory > 0 && g.write("memory.max", strconv.FormatInt(r.Memory, 10)) == nil {
 		r.Memory = 0
@@ -111,7 +112,7 @@ func (g *cgroup) write(file, text string) error {
 	return err
 }
 
-// populated says whether a process is alive in the group or below it. A zombie does not count.
+// populated reports whether a process is alive in the group or below it. A zombie does not count.
 func (g *cgroup) populated() bool {
 	var buf [256]byte
 	n, err := readInto(filepath.Join(g.path, "cgroup.events"), buf[:])
@@ -136,10 +137,10 @@ func (g *cgroup) pids() ([]int, error) {
 	return pids, err
 }
 
-// kill ends all in the group at once, where the kernel can (5.14).
+// kill kills all processes of the group at once, if the kernel can (5.14).
 func (g *cgroup) kill() { _ = g.write("cgroup.kill", "1") }
 
-// outOfMemory says whether the kernel killed something for the group's memory limit.
+// outOfMemory reports whether the kernel killed a process because of the group's memory limit.
 func (g *cgroup) outOfMemory() bool {
 	text, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
 	if err != nil {
@@ -155,7 +156,7 @@ func (g *cgroup) outOfMemory() bool {
 
 const closedDir = -1
 
-// remove takes the group away, with those the body made below it. What could not be removed may be tried again.
+// remove removes the group, with the groups that the body made below it. After an error it may be called again.
 func (g *cgroup) remove() error {
 	if g.dir != closedDir {
 		unix.Close(g.dir)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Groups are removed a second time where something lived on in them the first time.
+// remove works the second time if a process was still alive in the group the first time.
 func TestCgroup_ClosesItsDescriptorOnce(t *testing.T) {
 	dir := t.TempDir() // any folder does
 	g, err := makeCgroup(filepath.Join(dir, "group"))
@@ -17,7 +17,7 @@ func TestCgroup_ClosesItsDescriptorOnce(t *testing.T) {
 	if err := g.remove(); err != nil {
 		t.Fatal(err)
 	}
-	var others []*os.File // one of which gets the number
+	var others []*os.File // one of them gets the descriptor's number
 	for len(others) == 0 || int(others[len(others)-1].Fd()) < was {
 		f, err := os.Open(dir)
 		if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// maxTextArg is the longest argument the kernel takes, its end included; a longer run: goes as a file.
+// maxTextArg is the longest argument of the kernel, with its final NUL. A longer text of `run:` is passed as a file.
 const maxTextArg = 128 << 10
 
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// StandardShell is what `run:` goes to where nobody names a shell.
+// StandardShell runs `run:` where neither step, DAG nor worker names a shell.
 var StandardShell = []string{"/bin/sh", "-eu"}
 
-// command is what to start: the file, how it is called, and where.
+// command is the program to start, with its arguments and working folder.
 type command struct {
 	path string
 	args []string
 	dir  string
 }
 
-// command finds out what a task starts.
+// command returns the command of a task.
 func (x *Executor) command(t *worker.Task, f *folder, searched string) (command, error) {
 	var c command
 	var err error
@@ -55,7 +55,7 @@ func (x *Executor) command(t *worker.Task, f *folder, searched string) (command,
 	return c, nil
 }
 
-// argv is the body as a list of words.
+// argv returns the program and arguments of the body.
 func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	switch {
 	case t.Body.Run != "":
@@ -75,7 +75,8 @@ func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	return argv, nil
 }
 
-// shellCommand passes the text of run: as it is, to the shell of the step (or its DAG), of the worker, or the standard one.
+// shellCommand returns the shell with the text of `run:` unchanged. The shell of the step (or its DAG) wins over the worker's,
+// and that over StandardShell.
 func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	shell := StandardShell
 	for _, s := range [][]string{x.config.Shell, t.Body.Shell} {
@@ -95,7 +96,8 @@ func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	return append(argv, path), nil
 }
 
-// workingDir is the step's folder (or its DAG's), or the attempt's own, from which relative ones count.
+// workingDir returns the folder that the step (or its DAG) names, else the attempt's own. A relative name counts from the
+// attempt's own folder.
 func workingDir(t *worker.Task, f *folder) (string, error) {
 	dir := t.Body.WorkingDir
 	if dir == "" {
@@ -130,7 +132,7 @@ func findProgram(name, dir, searched string) (string, error) {
 	var refused error
 	for _, folder := range filepath.SplitList(searched) {
 		if !filepath.IsAbs(folder) {
-			continue // an empty or relative entry would run what somebody put into the working folder
+			continue // an empty or relative entry would run programs that were put into the working folder
 		}
 		file := filepath.Join(folder, name)
 		err := executable(file)
@@ -147,7 +149,7 @@ func findProgram(name, dir, searched string) (string, error) {
 	return "", spawnError{fmt.Errorf("command %s not found on this worker: install it, give its whole path, or select a worker that has it; PATH is %s", name, searched)}
 }
 
-// executable says why a file cannot be started.
+// executable returns why a file cannot be started, nil if it can.
 func executable(file string) error {
 	info, err := os.Stat(file)
 	switch {
@@ -164,7 +166,7 @@ func executable(file string) error {
 	return nil
 }
 
-// errnoOf drops the path and the call, which the message around has.
+// errnoOf returns the errno of a path error, because the message around it has the path already.
 func errnoOf(err error) error {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err
@@ -172,7 +174,7 @@ func errnoOf(err error) error {
 	return err
 }
 
-// programs says what may be started.
+// programs is the worker's lists of allowed and denied programs.
 type programs struct {
 	allow, deny []string
 }
@@ -186,7 +188,7 @@ func parsePrograms(allow, deny []string) (programs, error) {
 	return programs{resolveAll(allow), resolveAll(deny)}, nil
 }
 
-// CheckProgramGlob says what is wrong with a glob over programs that may be started, or may not.
+// CheckProgramGlob returns what is wrong with a glob of an allow or deny list; nil for nothing.
 func CheckProgramGlob(glob string) error {
 	if _, err := path.Match(glob, ""); err != nil || !filepath.IsAbs(glob) {
 		return errors.New("must be a pattern of an absolute path, such as /usr/bin/*")
@@ -194,7 +196,7 @@ func CheckProgramGlob(glob string) error {
 	return nil
 }
 
-// resolveAll also lists what the links lead to: /bin/sh names a file that is elsewhere on most systems.
+// resolveAll adds the targets of symbolic links: on most systems /bin/sh, for one, is a link to a file elsewhere.
 func resolveAll(globs []string) []string {
 	all := append([]string{}, globs...)
 	for _, glob := range globs {
@@ -207,7 +209,8 @@ func resolveAll(globs []string) []string {
 	return all
 }
 
-// check looks at the file a path leads to: a link into an allowed folder allows nothing, one out of a denied one neither.
+// check checks the file that a path leads to. So a link into an allowed folder does not allow its target, and a link outside a
+// denied folder does not hide it.
 func (p programs) check(file string) error {
 	if len(p.allow)+len(p.deny) == 0 {
 		return nil

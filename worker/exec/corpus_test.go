@@ -13,10 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
-// What bodies do to whoever starts them, beside what the other files of this package are about. That nothing of it is left
-// afterwards, no goroutine, no file and no process, is checked by TestMain for all of them together.
+// This file has misbehaviour of bodies that the other files of this package do not cover. TestMain checks for all tests together
+// that no goroutine, file or process is left.
 
-// counter is a log that is as fast as can be.
+// counter is the fastest possible log.
 type counter struct{ bytes atomic.Int64 }
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -48,7 +48,7 @@ func TestCorpus_ReadsALineOfTenMegabytes(t *testing.T) {
 	}
 }
 
-// A hundred at a time: no machine has to hold all of them.
+// The bodies run a hundred at a time, since a machine may not hold all of them.
 func TestCorpus_OutlivesABodyOfTenThousandProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts ten thousand processes")
@@ -68,7 +68,7 @@ while [ $i -lt 100 ]; do
 done
 echo $((i*j))`)
 		task.Worker = x.worker
-		if got := x.Execute(t.Context(), task); got.Kind != dagrun.KindNone || stdout(task) != "10000\n" { // however long that takes
+		if got := x.Execute(t.Context(), task); got.Kind != dagrun.KindNone || stdout(task) != "10000\n" { // there is no limit of time
 			t.Errorf("got %+v, %q: %s", got, stdout(task), stderr(task))
 		}
 		if left := carriers(t, tag); left > 0 {
@@ -94,7 +94,7 @@ func TestCorpus_RemembersNothingOfBodiesInARow(t *testing.T) {
 	x.onlyFree(t)
 }
 
-// owned counts the processes that the census takes for somebody's.
+// owned counts the processes that belong to a body by the census.
 func (b *bench) owned() (n int) {
 	b.census.mu.Lock()
 	defer b.census.mu.Unlock()

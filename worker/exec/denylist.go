@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// StandardDenyList names the variables that bodies do not inherit unless somebody says otherwise.
+// StandardDenyList names the variables that bodies do not inherit unless the worker's settings say otherwise.
 var StandardDenyList = []string{
 	"OARLOCK_*", "DATABASE_URL", "PG*", "AWS_*", "KUBERNETES_*",
 	"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*PASSCODE*", "*PASS", "*_PWD", "*SECRET*", "*TOKEN*", "*CREDENTIAL*", "*_CREDS",
 	"*_KEY", "*_KEYS", "*APIKEY*", "*API_KEY*", "*ACCESS_KEY*", "*PRIVATE_KEY*", "*_PAT", "*JWT*", "*BEARER*", "*COOKIE*", "*_SAS",
 	"*_AUTH", "*AUTH_CONFIG*", "*_DSN", "*CONNECTION_STRING*", "*CONN_STR*", "*WEBHOOK*",
 	"SSH_AUTH_SOCK", "TMOUT", "BASH_ENV", "LD_PRELOAD",
-	"NOTIFY_SOCKET", "WATCHDOG_*", // a body does not speak for the service
+	"NOTIFY_SOCKET", "WATCHDOG_*", // systemd must not take messages from a body
 }
 
-// A password in a URL is one wherever it stands; a name alone is only for http, where it is most often a token, as git@ is
-// none for ssh.
+// credentials matches URLs with a password. A name without password counts only in http URLs, where it is most often a token; in
+// an ssh URL, git@ is none.
 var credentials = regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/]*@|https?://[^\s/@]+@`)
 
-// DenyList decides what is not inherited, and what is not shown where an environment is. The zero value trusts all.
+// DenyList decides which variables are not inherited, and not shown where an environment is shown. The zero value denies none.
 type DenyList struct {
 	globs []string
 }
 
-// ParseDenyList reads globs over names, where case does not matter. A list with anything in it also denies every variable
-// whose value holds a URL with credentials; an empty one denies nothing.
+// ParseDenyList parses globs over names; case does not matter. A list that is not empty also denies every variable with a URL
+// that contains credentials in its value. An empty list denies nothing.
 func ParseDenyList(globs []string) (DenyList, error) {
 	list := DenyList{globs: make([]string, len(globs))}
 	for i, glob := range globs {
@@ -41,7 +41,8 @@ func ParseDenyList(globs []string) (DenyList, error) {
 	return list, nil
 }
 
-// withSecrets adds the variables that DAGs may name as secrets; * names none in particular. A list that trusts all stays empty.
+// withSecrets adds the globs of variables that DAGs may name as secrets, without globs that match everything, such as *. A list
+// that denies nothing stays empty.
 func withSecrets(globs, secrets []string) []string {
 	if len(globs) == 0 {
 		return globs
@@ -55,7 +56,7 @@ func withSecrets(globs, secrets []string) []string {
 	return globs
 }
 
-// CheckNameGlob says what is wrong with a glob over the names of variables.
+// CheckNameGlob returns what is wrong with a glob over the names of variables; nil for nothing.
 func CheckNameGlob(glob string) error {
 	if _, err := path.Match(glob, ""); err != nil || glob == "" {
 		return errors.New("must be a name, with * and ? for what may vary")
@@ -63,7 +64,7 @@ func CheckNameGlob(glob string) error {
 	return nil
 }
 
-// Denies says whether the list is against a variable.
+// Denies reports whether the list denies a variable.
 func (l DenyList) Denies(name, value string) bool {
 	upper := strings.ToUpper(name)
 	for _, glob := range l.globs {

@@ -1,32 +1,33 @@
-// Package exec runs the bodies `run:` and `command:`: one process group per attempt, argv without a shell, its own
-// environment, its own empty folder, and nothing left of it afterwards.
+// Package exec runs the bodies `run:` and `command:`. Each attempt has a process group, an environment and an empty folder of its
+// own, and nothing of it is left afterwards. `command:` runs without a shell.
 //
 // # What Execute does
 //
-// It starts the command, copies its two pipes into the task's Stdout and Stderr, waits, and returns how it ended. Once ctx
-// is done the whole tree gets the signal of the step's kill, after its grace SIGKILL; once task.Now is closed, SIGKILL at
-// once. What a body that ended by itself left behind has a quarter of a second to end too, then gets the signal, and SIGKILL
-// after the grace or two seconds (`leftovers: keep` leaves it to Close, and what it still writes is thrown away). The log
-// says what was ended. A process that holds a pipe open never holds up the task: what is in the pipe is
-// read, then the pipe is closed.
+// Execute starts the command, copies its two pipes into the task's Stdout and Stderr, waits, and returns how the command ended.
+// Once ctx is done, the whole tree gets the signal of the step's kill, and SIGKILL after its grace. Once task.Now is closed, it
+// gets SIGKILL at once. When the body ended by itself, processes that it left behind have a quarter of a second to end, too; then
+// they get the signal, and SIGKILL after the grace or two seconds, whichever is shorter. With `leftovers: keep` they live until
+// Close, and their further output is discarded. The log names the processes that were ended. A process that holds a pipe open
+// never holds up the task: the content of the pipe is read, then the pipe is closed.
 //
-// The folder is empty, the body's own, and gone afterwards; one that its body left exactly as it was may serve another body.
+// The folder is empty at the start, belongs to one body, and is removed afterwards. If the body left it exactly as it was, it may
+// serve another body.
 //
 // # What belongs to a body
 //
-// The members of its process group, their descendants, and every process that carries OARLOCK_BODY_ID of this attempt in
-// its environment, so setsid and a double fork hide nothing. A process that dropped its environment *and* was orphaned
-// before anybody looked is only found where Config.Cgroup names a writable cgroup v2: there each attempt has a group, which
-// nothing leaves by accident. Whoever must be sure without one puts a subreaper above this process (package supervise).
+// To a body belong the members of its process group, their descendants, and every process with this attempt's OARLOCK_BODY_ID in
+// its environment, so that setsid and a double fork hide nothing. A process that dropped its environment *and* was orphaned
+// before the first look at it is found only if Config.Cgroup names a writable cgroup v2: then each attempt has a group, which no
+// process leaves by accident. A worker that needs certainty without cgroups runs below a subreaper (package supervise).
 //
-// The first process of a body is not reaped before its tree is gone: until then neither its pid nor its group's number can
-// be anybody else's.
+// The first process of a body is not reaped before its tree is gone. Until then neither its pid nor its group's number can pass
+// to another process.
 //
 // # Limits
 //
-// Resources bound a body by its cgroup where the controllers are there, else by rlimits, which count per process (memory)
-// or per user (pids).
+// Resources limit a body by its cgroup if that has the controllers, else by rlimits, which count per process (memory) or per user
+// (pids).
 //
-// Executors are safe for concurrent use. The package knows no database and no graph, logs nothing, and needs Linux with
+// Executors are safe for concurrent use. The package does not know the database or the graph, logs nothing, and needs Linux with
 // /proc.
 package exec

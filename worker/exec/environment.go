@@ -10,19 +10,19 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// maxValueBytes is how much travels as a variable or an argument; a longer variable X arrives as the file that X_FILE names.
+// maxValueBytes is the longest variable or argument. A longer variable X is passed as a file, which the variable X_FILE names.
 const maxValueBytes = 32 << 10
 
-// fileSuffix ends the name of the variable that names such a file.
+// fileSuffix is the end of the name of such a variable.
 const fileSuffix = "_FILE"
 
-// traceVariable is where tracing tools look for the trace that a process belongs to.
+// traceVariable is the variable in which tracing tools look for the parent trace.
 const traceVariable = "TRACEPARENT"
 
-// environment is what a body gets, layer over layer.
+// environment holds variables by name. The environment of a body is made of several layers.
 type environment map[string]string
 
-// inherit makes the lowest two layers, which are the same for every body.
+// inherit returns the lowest two layers, which are the same for every body: inherited variables, and the worker's own.
 func inherit(c Config) (environment, error) {
 	globs := c.EnvDeny
 	if globs == nil {
@@ -43,7 +43,7 @@ func inherit(c Config) (environment, error) {
 	return env, nil
 }
 
-// layered adds the trace, what the DAG and its step say, secrets, params, and last what is ours.
+// layered returns the upper layers. From the lowest: trace, DAG and step, secrets, params, and Oarlock's own variables.
 func (x *Executor) layered(t *worker.Task) (environment, error) {
 	added := environment{}
 	if t.Resolved != nil {
@@ -77,7 +77,7 @@ func (x *Executor) layered(t *worker.Task) (environment, error) {
 	return added, added.check()
 }
 
-// ours are the variables that tell a body what it is.
+// ours returns the variables by which Oarlock describes the attempt to the body.
 func ours(t *worker.Task) environment {
 	env := environment{
 		"OARLOCK_RUN_ID":          strconv.FormatInt(t.Run, 10),
@@ -108,10 +108,10 @@ func ours(t *worker.Task) environment {
 	return env
 }
 
-// momentText is a time as references print it.
+// momentText returns a time in the format of references in DAGs.
 func momentText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// paramText is a param as texts show it: strings as they are, anything else as compact JSON.
+// paramText returns a param as text: a string unchanged, any other value as compact JSON.
 func paramText(value any) (string, error) {
 	if text, ok := value.(string); ok {
 		return text, nil
@@ -120,7 +120,7 @@ func paramText(value any) (string, error) {
 	return string(text), err
 }
 
-// CheckVariable says why no process can have a variable. The value is not in the error.
+// CheckVariable returns why no process can have a variable; nil if one can. The error does not contain the value.
 func CheckVariable(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
@@ -140,7 +140,8 @@ func (e environment) check() error {
 	return nil
 }
 
-// list is the environment as a process gets it, over a lower layer that was listed before and without what is withheld of that.
+// list returns the environment as NAME=VALUE entries. Entries of the lower layer below are added unless e sets their name or
+// withheld has it.
 func (e environment) list(below []string, withheld map[string]bool) []string {
 	list := make([]string, 0, len(e)+len(below))
 	for name, value := range e {
@@ -155,7 +156,7 @@ func (e environment) list(below []string, withheld map[string]bool) []string {
 	return list
 }
 
-// withheld are the variables of the worker that the DAG names as secrets: no task inherits them.
+// withheld returns the names of the worker's variables that the DAG declares as secrets: no task inherits them.
 func withheld(t *worker.Task) map[string]bool {
 	names := map[string]bool{}
 	if t.Resolved != nil {
@@ -168,7 +169,7 @@ func withheld(t *worker.Task) map[string]bool {
 	return names
 }
 
-// path is where commands are looked for.
+// path returns the PATH in which commands are looked up.
 func (e environment) path(below environment) string {
 	if path, ok := e["PATH"]; ok {
 		return path

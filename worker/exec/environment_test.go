@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// printed runs a body that prints its environment, and gives it back.
+// printed runs a body that prints its environment, and returns the environment.
 func printed(t *testing.T, x *bench, task *worker.Task) map[string]string {
 	t.Helper()
 	task.Body = &dagspec.Step{Command: "/usr/bin/env", Args: []string{"-0"}, Outputs: task.Body.Outputs}
@@ -351,7 +351,7 @@ func TestEnvironment_SetsNoLoaderVariableWhereCommandsAreListed(t *testing.T) {
 	}
 }
 
-// A long value travels as a file that another variable names, and that one may be a loader variable.
+// A long value is passed as a file, and the variable that names the file may be a loader variable.
 func TestEnvironment_SetsNoLoaderVariableByALongValue(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) { c.Allow = []string{"/usr/bin/env"} })

@@ -242,7 +242,7 @@ func TestExecute_KeepsStdoutAndStderrApartAndWhole(t *testing.T) {
 	}
 }
 
-// stuckWriter is a log that takes what it gets only when told to.
+// stuckWriter is a log that blocks until the test releases it.
 type stuckWriter struct {
 	await.Buffer
 	free chan struct{}

@@ -15,54 +15,54 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Config of an Executor.
+// Config is the configuration of an Executor.
 type Config struct {
-	// Dir is where the folders of attempts are made; it is created if need be. What executors that were killed left in it
-	// is removed by New.
+	// Dir is the folder for the folders of attempts; New makes it if it is missing. New also removes what killed executors left
+	// in it.
 	Dir         string
-	KeepWorkDir bool // the folders of attempts stay, to look at
+	KeepWorkDir bool // keep the folders of attempts, to look at
 
-	// RunDir is where the small files go by which bodies hear and tell things; best one in memory, such as /dev/shm or
+	// RunDir is the folder for the small files by which bodies get and return values. It should be in memory, such as /dev/shm or
 	// $XDG_RUNTIME_DIR: beside a database that syncs, a file on disk costs more than a process. "": Dir.
 	RunDir string
 
-	// WorkerVariable holds the id of the worker in every body's environment and wins over all else: by it whoever sweeps
-	// finds the processes of a worker. "": none does.
+	// WorkerVariable is the variable with the worker's id in the environment of every body, which nothing overrides. The guard
+	// finds the processes of a worker by it. "": no such variable.
 	WorkerVariable string
 
-	Env        map[string]string // the worker's own, above what is inherited
-	EnvInherit bool              // whether Environ reaches bodies at all
-	EnvDeny    []string          // globs of what is not inherited; nil: StandardDenyList; empty: all is
-	EnvSecrets []string          // globs of variables that DAGs may name as secrets: not inherited either, unless EnvDeny is empty
-	Environ    []string          // what there is to inherit; nil: this process's environment
+	Env        map[string]string // the worker's own variables; they override inherited ones
+	EnvInherit bool              // bodies inherit Environ
+	EnvDeny    []string          // globs of variables that are not inherited; nil: StandardDenyList; empty: all are inherited
+	EnvSecrets []string          // globs of variables that DAGs may name as secrets; not inherited either, unless EnvDeny is empty
+	Environ    []string          // variables to inherit; nil: the environment of this process
 
-	Shell     []string  // of run: where neither step nor DAG names one; nil: /bin/sh -eu
+	Shell     []string  // of `run:` if neither step nor DAG names one; nil: /bin/sh -eu
 	Allow     []string  // globs of programs that may be started; empty: all
-	Deny      []string  // globs of those that may not, allowed or not
+	Deny      []string  // globs of programs that may not be started, even if Allow has them
 	Resources Resources // of each body
 
 	// Cgroup is the folder of a writable cgroup v2 (see OwnCgroup) in which each attempt gets a group; "": none.
 	Cgroup string
 }
 
-// Resources bound each body; 0 = no bound.
+// Resources are the limits of each body; 0: no limit.
 type Resources struct {
-	Memory int64 // bytes: of the whole body in a cgroup with that controller, else of each of its processes
-	PIDs   int   // as Memory; without a controller it bounds what the worker's user runs in all, by that many more
+	Memory int64 // bytes; of the whole body if its cgroup has the controller, else of each process
+	PIDs   int   // as Memory; without the controller, the limit is this many more than the worker's user runs already
 	Nice   int   // 0..19
 }
 
 // Executor runs commands.
 type Executor struct {
 	config   Config
-	base     environment // the layers that are the same for every body
-	listed   []string    // as a process gets them
+	base     environment // layers that are the same for every body
+	listed   []string    // base as NAME=VALUE entries
 	programs programs
 	work     *session // for working folders
 	workdirs *workdirs
 	files    *session // for small files
 	census   *census
-	null     *os.File // what most bodies read
+	null     *os.File // stdin of most bodies
 	prefix   string
 	count    atomic.Int64
 	kept     kept
@@ -71,7 +71,7 @@ type Executor struct {
 
 var _ worker.Executor = (*Executor)(nil)
 
-// New makes an executor; Close ends it.
+// New returns an executor. The caller closes it.
 func New(c Config) (*Executor, error) {
 	if c.Environ == nil {
 		c.Environ = os.Environ()
@@ -139,16 +139,17 @@ func (c Config) check() error {
 	return checkCgroup(c.Cgroup)
 }
 
-// LookupEnv finds a variable that every body gets: inherited, past the deny list, or the worker's own.
+// LookupEnv returns a variable that every body gets: an inherited one that is not denied, or the worker's own.
 func (x *Executor) LookupEnv(name string) (string, bool) {
 	value, ok := x.base[name]
 	return value, ok
 }
 
-// EndKept kills what bodies were allowed to leave behind. No Execute may be under way.
+// EndKept kills the processes that bodies were allowed to leave behind. No Execute may be running.
 func (x *Executor) EndKept() error { return x.kept.kill() }
 
-// Close kills what bodies were allowed to leave behind, and removes the executor's folder. No Execute may be under way.
+// Close kills the processes that bodies were allowed to leave behind, and removes the executor's folder. No Execute may be
+// running.
 func (x *Executor) Close() error {
 	err := x.kept.kill()
 	x.census.close()
@@ -159,7 +160,7 @@ func (x *Executor) Close() error {
 	return firstError(err, x.work.close())
 }
 
-// Execute runs one body. See the package comment.
+// Execute implements worker.Executor: it runs one body, as the package comment describes.
 func (x *Executor) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	a, err := x.prepare(task)
 	defer a.close()
@@ -181,7 +182,7 @@ func (x *Executor) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 	return a.result(b, survivors)
 }
 
-// attempt is what is prepared for a body before it starts.
+// attempt holds all that is prepared for a body before its start.
 type attempt struct {
 	x      *Executor
 	task   *worker.Task
@@ -193,7 +194,7 @@ type attempt struct {
 	env    []string
 }
 
-// prepare makes all a body needs. The attempt must be closed also where there is an error.
+// prepare makes all that a body needs. The caller closes the attempt even after an error.
 func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	number := strconv.FormatInt(x.count.Add(1), 10)
 	a := &attempt{x: x, task: task, owner: x.prefix + number + "-" + task.UID}
@@ -220,7 +221,7 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	return a, a.group(number)
 }
 
-// files writes what a body gets by file.
+// files writes the files of the body, and sets the variables that name them.
 func (a *attempt) files(env environment) error {
 	var err error
 	if a.folder.output, err = a.folder.write("output", nil); err != nil {
@@ -248,7 +249,7 @@ func (a *attempt) files(env environment) error {
 	return nil
 }
 
-// group makes the attempt's cgroup.
+// group makes the attempt's cgroup, if the executor uses cgroups.
 func (a *attempt) group(number string) error {
 	if a.x.config.Cgroup == "" {
 		return nil
@@ -260,7 +261,7 @@ func (a *attempt) group(number string) error {
 	return nil
 }
 
-// close removes what prepare made. A cgroup that something of the body still is in stays, and is removed with its worker's.
+// close removes what prepare made. A cgroup with living processes stays, and is removed together with the worker's.
 func (a *attempt) close() {
 	if a.stdin != nil {
 		a.stdin.Close()

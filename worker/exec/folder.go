@@ -17,10 +17,10 @@ import (
 
 const (
 	sessionPattern  = "session-*"
-	sessionAttempts = 10 // of making a folder that somebody else's sweep takes for an old one
+	sessionAttempts = 10 // tries to make a folder, since a sweep of another executor may remove a folder before it is locked
 )
 
-// session is the folder of one executor. It is locked as long as the executor lives, so that others know.
+// session is the folder of one executor. The executor holds a lock on it, by which sweeps know that the folder is in use.
 type session struct {
 	path string
 	keep bool
@@ -29,7 +29,7 @@ type session struct {
 	lock *os.File
 }
 
-// openSession makes the folder, and removes those of executors that are gone.
+// openSession makes and locks a folder. Unless keep is set, it first removes the folders of executors that are gone.
 func openSession(dir string, keep bool) (*session, error) {
 	if dir == "" {
 		return nil, errors.New("the executor needs a folder for the work of attempts: set Dir")
@@ -61,14 +61,14 @@ func makeSession(dir string, keep bool) *session {
 	if lock == nil {
 		return nil
 	}
-	if _, err := os.Stat(path); err != nil { // swept between the two
+	if _, err := os.Stat(path); err != nil { // another executor's sweep removed it before it was locked
 		lock.Close()
 		return nil
 	}
 	return &session{path: path, lock: lock, keep: keep}
 }
 
-// lockFolder is nil when somebody else has it.
+// lockFolder locks a folder. It returns nil if another process holds the lock.
 func lockFolder(path string) *os.File {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func lockFolder(path string) *os.File {
 	return f
 }
 
-// sweepSessions removes the folders nobody holds. What cannot be removed is tried again by the next.
+// sweepSessions removes the folders that no executor has locked. It ignores errors: the next sweep tries again.
 func sweepSessions(dir string) {
 	old, _ := filepath.Glob(filepath.Join(dir, sessionPattern))
 	for _, path := range old {
@@ -92,7 +92,7 @@ func sweepSessions(dir string) {
 	}
 }
 
-// restore makes the folder again where somebody took it away, as those do who clean up what looks forgotten.
+// restore makes the folder again if it was removed, for example by a cleaner of temporary files.
 func (s *session) restore() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *session) restore() error {
 	return nil
 }
 
-// remake makes a folder, and those above it that are missing too, where nobody else can put one in its place.
+// remake makes a folder and its missing parents. It refuses where another user could put a folder of the same name there.
 func remake(path string) error {
 	parent := filepath.Dir(path)
 	info, err := os.Stat(parent)
@@ -127,14 +127,14 @@ func remake(path string) error {
 	return os.Mkdir(path, 0o700)
 }
 
-// safe tells whether what this user makes in a folder stays that.
+// safe reports whether no other user can replace what this user makes in a folder.
 func safe(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	ours := ok && (owner.Uid == 0 || int(owner.Uid) == os.Geteuid())
 	return ours && (info.Mode().Perm()&0o022 == 0 || info.Mode()&fs.ModeSticky != 0)
 }
 
-// retry does something in the folder, once more if the folder was gone.
+// retry calls do, and once more if it failed because the folder was gone and could be restored.
 func (s *session) retry(do func() error) error {
 	err := do()
 	if !errors.Is(err, fs.ErrNotExist) || s.restore() != nil {
@@ -148,7 +148,7 @@ func (s *session) close() error {
 	defer s.mu.Unlock()
 	defer s.lock.Close()
 	if s.keep {
-		_ = os.Remove(s.path) // if nothing is in it
+		_ = os.Remove(s.path) // fails if the folder is not empty, which is meant
 		return nil
 	}
 	if err := removeTree(s.path); err != nil {
@@ -157,7 +157,7 @@ func (s *session) close() error {
 	return nil
 }
 
-// place names the folder of a session to people.
+// place returns the name of a session's folder for messages.
 func (x *Executor) place(s *session) string {
 	if s == x.work {
 		return "state_dir " + filepath.Dir(s.path)
@@ -165,25 +165,25 @@ func (x *Executor) place(s *session) string {
 	return "temporary files in " + filepath.Dir(s.path)
 }
 
-// folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
+// folder is the files of one attempt: its working folder, and elsewhere the small files that variables name.
 type folder struct {
 	x      *Executor
-	number string // of the attempt, here
+	number string // number of the attempt within this executor
 	name   string
-	work   *workdir // nil: not needed yet
-	output string   // what $OARLOCK_OUTPUT names
+	work   *workdir // nil: no working folder was needed yet
+	output string   // path in $OARLOCK_OUTPUT
 	files  []string
-	shared bool // something that the body left may be in it still
+	shared bool // a process that the body left behind may still use the working folder
 }
 
 func (x *Executor) folder(t *worker.Task, number string) *folder {
 	return &folder{x: x, number: number, name: fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)}
 }
 
-// dir is the working folder.
+// dir returns the working folder, and makes it at the first call.
 func (f *folder) dir() (string, error) {
 	if f.work == nil {
-		name := f.number // it may serve other attempts, too
+		name := f.number // no name of the attempt, because the folder may serve other attempts, too
 		if f.x.work.keep {
 			name = f.name
 		}
@@ -196,7 +196,7 @@ func (f *folder) dir() (string, error) {
 	return f.work.path, nil
 }
 
-// write makes a file outside the working folder, which thereby stays empty.
+// write writes a small file outside the working folder, which stays empty.
 func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
 	f.files = append(f.files, path)
@@ -206,7 +206,7 @@ func (f *folder) write(suffix string, content []byte) (string, error) {
 	return path, nil
 }
 
-// writeFile is os.WriteFile without what that does for files that may be waited for.
+// writeFile is os.WriteFile without its preparations for files that can be polled.
 func writeFile(path string, content []byte) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -225,7 +225,7 @@ func writeFile(path string, content []byte) error {
 	return nil
 }
 
-// remove takes everything away. What is still there after that goes with the executor's folder.
+// remove removes the files and the working folder. What cannot be removed is removed together with the executor's folder.
 func (f *folder) remove() {
 	for _, path := range f.files {
 		if err := unix.Unlink(path); err != nil {
@@ -241,7 +241,7 @@ func (f *folder) remove() {
 	}
 }
 
-// removeTree is os.RemoveAll that also enters folders a body has locked itself out of.
+// removeTree removes a tree like os.RemoveAll, and also enters folders from which a body has taken the permissions.
 func removeTree(path string) error {
 	err := os.RemoveAll(path)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Folders of temporary files are cleaned up by others, and state folders by mistake.
+// Other programs clean up temporary folders, and state folders are removed by mistake.
 func TestSession_IsMadeAgainWhereItWasRemoved(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "work")

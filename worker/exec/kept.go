@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// keptLimit bounds how many trees may live on at once; past it they end like any other.
+// keptLimit is how many kept trees may be alive at once. Further ones are ended like leftovers that are not kept.
 const keptLimit = 1000
 
-// kept is what bodies left behind and may live on until the executor is closed.
+// kept holds the processes that bodies left behind, and that may live on until the executor is closed.
 type kept struct {
 	mu      sync.Mutex
 	trees   []*tree
@@ -17,7 +17,7 @@ type kept struct {
 	reading sync.WaitGroup
 }
 
-// add takes a tree over. Those that have ended meanwhile make room.
+// add takes a tree over, and reports whether there was room. It first drops trees that have ended.
 func (k *kept) add(b *body) bool {
 	k.mu.Lock()
 	all := k.trees
@@ -42,7 +42,8 @@ func (k *kept) add(b *body) bool {
 	return true
 }
 
-// drain takes a pipe over and throws away what comes: a process that lives on must not die of a log that has ended.
+// drain takes a pipe over and discards what comes, because a process that lives on must not be killed by SIGPIPE when the log has
+// ended.
 func (k *kept) drain(s *stream) bool {
 	if s.from.SetReadDeadline(time.Time{}) != nil {
 		return false
@@ -63,7 +64,7 @@ func (k *kept) drain(s *stream) bool {
 	return true
 }
 
-// kill ends all that lives on.
+// kill ends all kept trees.
 func (k *kept) kill() error {
 	k.mu.Lock()
 	trees := k.trees

@@ -15,12 +15,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// suite is in the environment of all that the tests of this process start.
+// suite is in the environment of every process that the tests start.
 var suite = fmt.Sprintf("tests-%d-%s", os.Getpid(), strconv.FormatInt(time.Now().UnixNano(), 36))
 
 // verify runs the tests, and fails if they leave goroutines, open files, processes or cgroups.
 func verify(m *testing.M) {
-	if r, w, err := os.Pipe(); err == nil { // what the runtime opens for its first pipe stays open
+	if r, w, err := os.Pipe(); err == nil { // the runtime keeps open what it opens for its first pipe
 		r.Close()
 		w.Close()
 	}
@@ -35,7 +35,7 @@ func verify(m *testing.M) {
 	}))
 }
 
-// more lists what is there and was not before, once what is going has gone.
+// more lists what is there now and was not there before, after a wait for processes that are about to end.
 func more(what string, before []string, now func() []string) (left []string) {
 	for end, tick := time.Now().Add(5*time.Second), time.NewTicker(10*time.Millisecond); ; <-tick.C {
 		left = nil
@@ -55,7 +55,7 @@ func more(what string, before []string, now func() []string) (left []string) {
 
 var inode = regexp.MustCompile(`\[[0-9]+\]`)
 
-// openFiles are this process's, by where they lead.
+// openFiles returns the open files of this process, by their targets.
 func openFiles() (names []string) {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
@@ -66,7 +66,7 @@ func openFiles() (names []string) {
 	return names
 }
 
-// started are the children of this process, zombies too, and whatever else carries the name of this suite.
+// started returns the children of this process, zombies included, and other processes that carry the name of this suite.
 func started() (names []string) {
 	listed, _ := listProcesses()
 	for pid := range listed {
@@ -81,7 +81,7 @@ func started() (names []string) {
 	return names
 }
 
-// cgroups are those that executors of this process made.
+// cgroups returns the cgroups that executors of this process made.
 func cgroups() []string {
 	own := OwnCgroup()
 	if own == "" {

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitRounds bounds how often a tree is looked at for processes that were forked before its first one got its limits.
+// limitRounds bounds the search for processes that were forked before the first process got its limits: 1<<limitRounds processes.
 const limitRounds = 8
 
-// limit bounds a tree that has just been started, where its cgroup could not. A limit goes over to what is forked later.
+// limit sets rlimits on a tree that has just been started, for the limits that its cgroup could not hold. Processes that are
+// forked later inherit them.
 func (t *tree) limit(r Resources) error {
 	if r.Memory == 0 && r.PIDs == 0 {
 		return nil
@@ -44,8 +45,8 @@ func (t *tree) without(limited map[int]bool) []int {
 	return pids
 }
 
-// limitProcess sets rlimits. For memory it is that of data: reserved address space, of which some runtimes take a lot,
-// does not count.
+// limitProcess sets the rlimits of one process. The memory limit is RLIMIT_DATA, so that reserved address space does not count,
+// of which some runtimes take a lot.
 func limitProcess(pid int, r Resources) error {
 	for resource, most := range map[int]int64{unix.RLIMIT_DATA: r.Memory, unix.RLIMIT_NPROC: int64(r.PIDs)} {
 		if most <= 0 {
@@ -59,9 +60,9 @@ func limitProcess(pid int, r Resources) error {
 	return nil
 }
 
-// nicely starts a process by a thread that is nice, for what is started has the niceness of the thread that starts it. To
-// set it afterwards is too late for a short command. The thread cannot go back, so it is thrown away: the Go runtime ends
-// a thread whose goroutine ends locked to it, and makes no thread by one that is locked. A new thread takes 50 µs.
+// nicely starts a process from a thread with the given niceness, which the process inherits. To set the niceness afterwards is
+// too late for a short command. A thread cannot lower its niceness again, so the thread is thrown away: the Go runtime ends a
+// thread when its goroutine ends while locked to it, and never starts threads from a locked one. A new thread takes 50 µs.
 func nicely(nice int, start func() error) error {
 	if nice == 0 {
 		return start()
@@ -69,7 +70,7 @@ func nicely(nice int, start func() error) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		if unix.Gettid() == self { // the first thread is kept: ps shows its niceness as that of the process
+		if unix.Gettid() == self { // the first thread stays: ps shows its niceness as that of the process
 			defer runtime.UnlockOSThread()
 			started <- nicely(nice, start)
 			return
@@ -83,8 +84,8 @@ func nicely(nice int, start func() error) error {
 	return <-started
 }
 
-// Unbound says why bodies may start more processes than Resources say, "" where they may not. Without a cgroup it is an
-// rlimit that bounds them, and the kernel asks root for none.
+// Unbound returns why bodies may start more processes than Resources allow; "" where they may not. Without a cgroup the limit is
+// an rlimit, and the kernel does not apply that one to root.
 func (x *Executor) Unbound() string {
 	left, why := x.unheld()
 	if left.PIDs == 0 || !isRoot() {
@@ -93,7 +94,8 @@ func (x *Executor) Unbound() string {
 	return why + ", and the kernel's limit for users is not for root"
 }
 
-// Late says why memory or processes of a body are bounded only from the moment after its start, "" where they are bounded before.
+// Late returns why memory or processes of a body are limited only from just after its start; "" where they are limited from the
+// start.
 func (x *Executor) Late() string {
 	left, why := x.unheld()
 	if left.Memory == 0 && (left.PIDs == 0 || isRoot()) {
@@ -102,7 +104,7 @@ func (x *Executor) Late() string {
 	return why
 }
 
-// unheld are the limits that no cgroup holds here, and why.
+// unheld returns the limits that no cgroup holds here, and the reason.
 func (x *Executor) unheld() (left Resources, why string) {
 	wanted := Resources{Memory: x.config.Resources.Memory, PIDs: x.config.Resources.PIDs}
 	if wanted == (Resources{}) {
@@ -119,7 +121,7 @@ func (x *Executor) unheld() (left Resources, why string) {
 	return trial.limit(wanted), "the cgroup of this worker lacks a controller"
 }
 
-// isRoot says whether this is the root that the kernel bounds by no limit: not one of a user namespace.
+// isRoot reports whether this process is the root that rlimits do not bind: not the root of a user namespace.
 func isRoot() bool {
 	mapped, err := os.ReadFile(procRoot + "/self/uid_map")
 	if err != nil || os.Getuid() != 0 {
@@ -129,14 +131,14 @@ func isRoot() bool {
 	return len(fields) == 3 && fields[0] == "0" && fields[1] == "0"
 }
 
-// tasksOfUser counts the threads a user has: the rlimit counts all of them.
+// tasksOfUser counts the threads of a user, because the rlimit counts all of them.
 func tasksOfUser(uid int) int {
 	listed, _ := listProcesses()
 	count := 0
 	for pid := range listed {
 		var st unix.Stat_t
 		if unix.Stat(procPath(pid, "task"), &st) == nil && int(st.Uid) == uid {
-			count += max(int(st.Nlink)-2, 1) // a folder has two links and one of each folder in it
+			count += max(int(st.Nlink)-2, 1) // a folder has two links, and one more for each folder in it
 		}
 	}
 	return count

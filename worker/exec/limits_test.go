@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// The kernel's limit of processes is not for root, so root runs this test as somebody else.
+// The kernel does not apply its limit of processes to root, so root runs this test as another user.
 func TestLimits_BoundABomb(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 {
@@ -59,7 +59,7 @@ func TestLimits_AShortBodyIsNiceFromTheFirst(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) { c.Resources = Resources{Nice: 5} })
 	plain := setup(t)
-	own, err := exec.Command("nice").Output() // of whoever runs the tests
+	own, err := exec.Command("nice").Output() // the niceness of the tests themselves
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,8 @@ func runAsNobody(t *testing.T) {
 	}
 }
 
-// copyOfSelf is made by another process: a file that is open for writing here could be inherited, for a moment, by what
-// another test starts, and cannot be executed as long.
+// copyOfSelf lets another process make the copy. A file that is open for writing here could be inherited for a moment by a
+// process that another test starts, and could not be executed meanwhile.
 func copyOfSelf(t *testing.T, dir string) string {
 	t.Helper()
 	from, err := os.Executable()

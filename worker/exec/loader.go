@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// LoaderVariables are globs of the variables by which a program can be made to load or run what nobody allowed. Where only
-// certain programs may be started, a DAG sets none of them. Such a list is never complete: docs/environment.md says what
-// follows from that.
+// LoaderVariables are globs of variables by which a program can be made to load or run other code. Where only some programs are
+// allowed, a DAG may set none of these variables. Such a list is never complete: docs/environment.md says what follows from that.
 var LoaderVariables = []string{
 	// the dynamic loader, and modules that the C library loads
 	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "GETCONF_DIR", "LOCPATH", "NLSPATH",
@@ -34,7 +33,7 @@ var LoaderVariables = []string{
 	"AWS_CONFIG_FILE", "KUBECONFIG", "DOCKER_CONFIG", "CLOUDSDK_*", "TF_CLI_*", "ANSIBLE_*",
 }
 
-// loads says whether a variable is one of LoaderVariables. Case counts, as it does for those who read them.
+// loads reports whether a variable is one of LoaderVariables. Case matters, as it does for the programs that read them.
 func loads(name string) bool {
 	return slices.ContainsFunc(LoaderVariables, func(glob string) bool {
 		ok, _ := path.Match(glob, name)
@@ -42,7 +41,7 @@ func loads(name string) bool {
 	})
 }
 
-// checkLoaders refuses what a DAG may not set where only certain programs may be started.
+// checkLoaders refuses LoaderVariables that a DAG sets where only some programs are allowed.
 func (e environment) checkLoaders(allow []string) error {
 	if len(allow) == 0 {
 		return nil

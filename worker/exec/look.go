@@ -1,25 +1,25 @@
 package exec
 
-// look is one reading of /proc. Once it was made it does not change.
+// look is one reading of /proc. It does not change after it was made.
 type look struct {
 	census *census
 	listed map[int]uint64
 	known  map[int]identity
 	fresh  map[int]*newcomer
 
-	moving  bool // one that may be somebody's was between two programs
-	passing bool // somebody went before it could be looked at
+	moving  bool // a process that may belong to a body was between fork and exec, or about to exit
+	passing bool // a process ended before it could be examined
 }
 
-// newcomer is a process nobody looked at before.
+// newcomer is a process that no earlier look has examined.
 type newcomer struct {
 	status
 	owner   string
 	decided bool
-	certain bool // that it is whose it seems to be, and will be
+	certain bool // the owner is known for sure, and cannot change
 }
 
-// look reads /proc, and decides about the processes that are new.
+// look reads /proc, and finds the owners of new processes.
 func (c *census) look() (*look, error) {
 	listed, err := listProcesses()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *census) look() (*look, error) {
 	return l, nil
 }
 
-// alive lists those of an owner that run, and those that no longer do.
+// alive returns the living processes of an owner, and the pids of its processes that have ended.
 func (l *look) alive(owner string) (alive []process, gone []int) {
 	for pid := range l.listed {
 		id := l.known[pid]
@@ -62,7 +62,7 @@ func (l *look) alive(owner string) (alive []process, gone []int) {
 	return alive, gone
 }
 
-// owner is who a process belongs to.
+// owner returns the owner of a process; "" for none.
 func (l *look) owner(pid int) string {
 	if id, ok := l.known[pid]; ok {
 		return id.owner
@@ -72,14 +72,15 @@ func (l *look) owner(pid int) string {
 		return ""
 	}
 	if !n.decided {
-		n.decided = true // first, so that a circle made by reused pids ends
+		n.decided = true // first, so that the recursion ends if reused pids form a circle
 		l.decide(n)
 	}
 	return n.owner
 }
 
-// decide asks the group's first process and the parent, and then the environment: not of those whose parent is known to be
-// a stranger, since an orphan of ours has a parent above us.
+// decide finds the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
+// environment names. It skips the environment if the parent is a stranger, since the parent of an orphan of ours is one of
+// reapers.
 func (l *look) decide(n *newcomer) {
 	if n.owner = l.owner(n.group); n.owner == "" {
 		n.owner = l.owner(n.parent)
@@ -98,7 +99,7 @@ func (l *look) decide(n *newcomer) {
 	n.certain = n.parent != self && (seen || n.parent == 0)
 }
 
-// stranger says whether a process is certainly nobody's, and can have become the parent of no orphan.
+// stranger reports whether a process certainly belongs to no body, and cannot have adopted an orphan of one.
 func (l *look) stranger(pid int) bool {
 	if l.census.reapers[pid] {
 		return false
@@ -110,8 +111,8 @@ func (l *look) stranger(pid int) bool {
 	return ok && id.owner == ""
 }
 
-// betweenPrograms says whether a process has not got its arguments yet (or not any more, for it is about to exit). One
-// that stays so has thrown them away.
+// betweenPrograms reports whether a process has no arguments yet, or has lost them because it is about to exit. A process that
+// has none for longer than blankPatience has removed them itself.
 func (l *look) betweenPrograms(pid int) bool {
 	var buf [1]byte
 	n, err := readInto(procPath(pid, "cmdline"), buf[:])

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forever is longer than any test; a program that is forgotten still ends one day.
+// forever is longer than any test. It is finite, so that a forgotten program ends one day.
 const forever = 10 * time.Minute
 
-// nasty is what programs do to whoever starts them.
+// nasty is a collection of badly behaved programs.
 func nasty(name string) {
 	switch name {
 	case "sleep":
@@ -26,7 +26,7 @@ func nasty(name string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Printf("ready=%d\n", os.Getpid())
 		rest()
-	case "daemon": // setsid, twice removed, its stdio closed; the first process ends at once
+	case "daemon": // a double fork with setsid and closed stdio; the first process ends at once
 		spawn("daemon-middle", true)
 	case "daemon-middle":
 		pid := spawn("ignore", true)
@@ -41,7 +41,7 @@ func nasty(name string) {
 		rest()
 	case "bomb": // forks until there are n, each in a session of its own
 		bomb()
-	case "holder": // writes on and on into the pipe it was left
+	case "holder": // writes without end into the pipe that it inherited
 		for {
 			if _, err := os.Stdout.WriteString(strings.Repeat("x", 4096)); err != nil {
 				return
@@ -75,7 +75,7 @@ func nasty(name string) {
 
 func rest() { <-time.NewTimer(forever).C }
 
-// wait ends when the folder it works in is told to end.
+// wait returns when the working folder has a file named end.
 func wait() {
 	over := time.NewTimer(forever)
 	for tick := time.NewTicker(time.Millisecond); ; {
@@ -90,7 +90,7 @@ func wait() {
 	}
 }
 
-// report leaves a pid where the test finds it, as there may be no stdout.
+// report writes a pid to a file for the test, because stdout may be closed.
 func report(name string, pid int) {
 	path := os.Getenv("REPORT")
 	if path == "" {
@@ -136,7 +136,7 @@ func bomb() {
 // stormOf is how many children a storm has.
 const stormOf = 300
 
-// storm starts children that end, and waits for none. It tells how many once all are zombies.
+// storm starts children that end, and waits for none. It prints their number once all are zombies.
 func storm() {
 	children := make([]int, stormOf)
 	for i := range children {

@@ -25,7 +25,8 @@ const (
 	maxJSONDepth = 500
 )
 
-// readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's: the task is then `failed: output`.
+// readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's fault: the task then ends as `failed:
+// output`.
 func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
 	text, err := readOutputFile(path)
 	if err != nil {
@@ -37,11 +38,11 @@ func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
 	return parseOutputs(string(text), declared)
 }
 
-// readOutputFile reads the file itself, and never waits for a pipe that a body put in its place.
+// readOutputFile reads the file. It never waits, even if the body replaced the file by a pipe.
 func readOutputFile(path string) ([]byte, error) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
-		return nil, nil // as most leave it
+		return nil, nil // most bodies leave it empty
 	}
 	f, err := openPatiently(path)
 	if err != nil && worker.Lacks(err) {
@@ -64,13 +65,14 @@ func readOutputFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// A body that succeeded is not to fail because the worker had no descriptor left at its end: others end, too.
+// Times for which openPatiently waits: a body that succeeded must not fail because the worker had no descriptor left when it
+// ended.
 const (
 	outputPause    = 20 * time.Millisecond
 	outputPatience = 10 * time.Second
 )
 
-// openPatiently opens the file, and waits for a descriptor where there is none.
+// openPatiently opens the file. If no descriptor is free it tries again, since other bodies end meanwhile.
 func openPatiently(path string) (*os.File, error) {
 	for deadline := time.Now().Add(outputPatience); ; time.Sleep(outputPause) {
 		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -80,7 +82,7 @@ func openPatiently(path string) (*os.File, error) {
 	}
 }
 
-// parseOutputs reads `name=value` lines and `name<<END` blocks.
+// parseOutputs parses `name=value` lines and `name<<END` blocks.
 func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {
@@ -111,7 +113,7 @@ type outputParser struct {
 	values map[string]string
 }
 
-// next takes a line; not ended means that it is the last and has no newline.
+// next returns the next line. The last line may lack its newline.
 func (p *outputParser) next() string {
 	line, rest, _ := strings.Cut(p.rest, "\n")
 	p.rest = rest
@@ -142,7 +144,7 @@ func (p *outputParser) entry(declared []dagspec.Output) error {
 	return p.check(o, value)
 }
 
-// splitEntry splits at the first of = and <<, whichever comes first.
+// splitEntry splits a line at the first = or <<, whichever comes first.
 func splitEntry(line string) (name, value string, block bool, err error) {
 	equals, heredoc := strings.IndexByte(line, '='), strings.Index(line, "<<")
 	switch {
@@ -156,7 +158,7 @@ func splitEntry(line string) (name, value string, block bool, err error) {
 	return line[:heredoc], line[heredoc+2:], true, nil
 }
 
-// block takes the lines up to the one that ends it; the newline before that one is not part of the value.
+// block returns the lines up to the line that ends the block, without the last newline.
 func (p *outputParser) block(name, end string) (string, error) {
 	start := p.rest
 	for p.rest != "" {
@@ -196,7 +198,7 @@ func find(declared []dagspec.Output, name string) (dagspec.Output, bool) {
 	return dagspec.Output{}, false
 }
 
-// encodeOutput is the value as JSON: null where nothing was written.
+// encodeOutput returns an output as JSON; null if the body did not write it.
 func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
 	text, ok := values[o.Name]
 	switch {
@@ -210,7 +212,7 @@ func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
 	return compact(text)
 }
 
-// encodeNumber prints a number in its shortest form, integers with all their digits.
+// encodeNumber returns a number in its shortest form. An integer keeps all its digits.
 func encodeNumber(text string) ([]byte, error) {
 	wrong := fmt.Errorf("%s is not a number as JSON writes them", excerpt(text))
 	if text == "" || text != strings.TrimSpace(text) || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
@@ -228,7 +230,7 @@ func encodeNumber(text string) ([]byte, error) {
 	return compact(f)
 }
 
-// inRange refuses numbers that only infinity or zero comes near to.
+// inRange refuses numbers that a float64 can only hold as infinity or as zero.
 func inRange(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
@@ -238,7 +240,7 @@ func inRange(text string) (float64, error) {
 	return f, nil
 }
 
-// encodeJSON writes a document compactly, if Postgres can take it.
+// encodeJSON returns a document compactly. It refuses documents that Postgres cannot store.
 func encodeJSON(text string) ([]byte, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -255,7 +257,7 @@ func encodeJSON(text string) ([]byte, error) {
 	return compact(value)
 }
 
-// storable finds what JSON allows and Postgres refuses.
+// storable returns an error for values that JSON allows and Postgres refuses.
 func storable(value any, depth int) error {
 	if depth == 0 {
 		return fmt.Errorf("lists and objects are nested more than %d deep", maxJSONDepth)
@@ -284,7 +286,7 @@ func storable(value any, depth int) error {
 	return nil
 }
 
-// compact is a value as JSON, on one line and without escapes for HTML.
+// compact returns a value as JSON on one line, without escapes for HTML.
 func compact(value any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

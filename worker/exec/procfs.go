@@ -13,28 +13,28 @@ import (
 
 const (
 	procRoot     = "/proc"
-	maxEnviron   = 4 << 20 // the kernel's own limit is a quarter of the stack's, 2 MiB as a rule
+	maxEnviron   = 4 << 20 // the kernel's limit is a quarter of the stack limit, usually 2 MiB
 	listingBytes = 32 << 10
 	kernelThread = 0x00200000 // PF_KTHREAD
 	statusBytes  = 1 << 10
 )
 
-// process is one that is alive.
+// process is a living process.
 type process struct {
 	pid, parent, group int
-	inode              uint64 // of its folder in /proc, which no other process has; 0: not asked for
+	inode              uint64 // of its folder in /proc, which no other process has; 0: not read
 }
 
-// status is what /proc says about a process.
+// status is a process's line of /proc.
 type status struct {
 	process
-	dead   bool // a zombie, all threads of it
+	dead   bool // all its threads have ended
 	kernel bool
 }
 
 var self = unix.Getpid()
 
-// listProcesses gives all pids, each with the inode of its folder.
+// listProcesses returns all pids, each with the inode of its folder.
 func listProcesses() (map[int]uint64, error) {
 	fd, err := unix.Open(procRoot, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ func listProcesses() (map[int]uint64, error) {
 	}
 }
 
-// parseEntries reads the kernel's linux_dirent64: inode, offset, length of the entry, type, name.
+// parseEntries parses the kernel's linux_dirent64: inode, offset, length of the entry, type, name.
 func parseEntries(buf []byte, listed map[int]uint64) {
 	const lengthAt, nameAt = 16, 19
 	for len(buf) > nameAt {
@@ -67,7 +67,7 @@ func parseEntries(buf []byte, listed map[int]uint64) {
 	}
 }
 
-// inodeOf is 0 for a process that is gone.
+// inodeOf returns the inode of a process's folder; 0 if the process is gone.
 func inodeOf(pid int) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(procPath(pid, ""), &st) != nil {
@@ -78,7 +78,7 @@ func inodeOf(pid int) uint64 {
 
 func procPath(pid int, file string) string { return procRoot + "/" + strconv.Itoa(pid) + "/" + file }
 
-// readStatus reads /proc/<pid>/stat; not ok means the process is gone.
+// readStatus reads /proc/<pid>/stat. It returns false if the process is gone.
 func readStatus(pid int) (status, bool) {
 	var buf [statusBytes]byte
 	n, err := readInto(procPath(pid, "stat"), buf[:])
@@ -88,7 +88,7 @@ func readStatus(pid int) (status, bool) {
 	return parseStatus(pid, buf[:n])
 }
 
-// parseStatus reads what follows the name, which stands in parentheses and may hold anything.
+// parseStatus parses the fields after the name. The name is in parentheses and may hold any character.
 func parseStatus(pid int, text []byte) (status, bool) {
 	const state, parent, group, flags, threads = 0, 1, 2, 6, 17
 	end := bytes.LastIndexByte(text, ')')
@@ -100,13 +100,13 @@ func parseStatus(pid int, text []byte) (status, bool) {
 		n, _ := strconv.Atoi(string(field[i]))
 		return n
 	}
-	// A first thread that ended is a zombie too while others go on.
+	// A first thread that ended is shown as a zombie, too, while other threads go on.
 	dead := (field[state][0] == 'Z' || field[state][0] == 'X') && number(threads) <= 1
 	return status{process{pid: pid, parent: number(parent), group: number(group)}, dead, number(flags)&kernelThread != 0}, true
 }
 
-// readEnviron gives nothing for a zombie, a process that is gone, and one whose environment is hidden from us. A process
-// whose first thread has ended shows it through the others alone.
+// readEnviron returns the environment of a process; nothing for a zombie and for a process that is gone. hidden means that this
+// user may not read it. Where the first thread has ended, only the other threads show the environment.
 func readEnviron(pid int) (environ []byte, hidden bool) {
 	if environ, hidden = readEnvironAt(procPath(pid, "environ")); len(environ) > 0 || hidden {
 		return environ, hidden
@@ -133,7 +133,7 @@ func readEnvironAt(path string) (environ []byte, hidden bool) {
 	}
 }
 
-// readInto fills buf from a file, as far as it goes.
+// readInto fills buf from a file, and returns how many bytes it read.
 func readInto(path string, buf []byte) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

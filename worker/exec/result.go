@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// spawnError and configError say in which class a body belongs that never started.
+// spawnError and configError are the two classes of errors of bodies that never started.
 type (
 	spawnError  struct{ error }
 	configError struct{ error }
@@ -23,7 +23,7 @@ func (e configError) Unwrap() error { return e.error }
 
 var errStopped = errors.New("stopped before it started")
 
-// refused is the end of a body that never started.
+// refused returns the result of a body that never started.
 func refused(err error) dagrun.Result {
 	if lacking, ok := errors.AsType[hostError](err); ok {
 		return worker.Unstarted(lacking.error, lacking.place)
@@ -34,7 +34,7 @@ func refused(err error) dagrun.Result {
 	return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
 }
 
-// startReason says what to do about a program that was found but did not start.
+// startReason adds a hint to the error of a program that was found but did not start.
 func startReason(c command, err error) error {
 	hint := map[syscall.Errno]string{
 		unix.ENOENT:  "the file is there, but the interpreter its first line (or its header) names is not: install that",
@@ -52,9 +52,9 @@ func startReason(c command, err error) error {
 	return fmt.Errorf("start %s: %w", c.path, err)
 }
 
-// result says how a body ended. Only one that succeeded has outputs.
+// result returns how a body ended. Only a body that succeeded has outputs.
 func (a *attempt) result(b *body, survivors error) dagrun.Result {
-	if survivors != nil && !b.tree.reaped { // the state is another goroutine's, see end
+	if survivors != nil && !b.tree.reaped { // end's goroutine may be writing the status
 		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
 	}
 	r := exit(b.status)
@@ -70,7 +70,7 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	return r
 }
 
-// exit reads the state of a process that was waited for.
+// exit returns the result for the wait status of a process.
 func exit(status unix.WaitStatus) dagrun.Result {
 	switch {
 	case status.Signaled():

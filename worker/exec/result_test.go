@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// A process that SIGKILL did not end is waited for elsewhere; whatever comes of that, the attempt's end is decided.
+// A goroutine waits for a process that SIGKILL did not end. The result of the attempt is decided before, and does not change.
 func TestResult_OfASurvivorIsDecidedBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("cat")

@@ -11,38 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What one body takes of its host.
+// What one body needs of its host.
 const (
-	leastDescriptors = 3       // while it runs: two pipes and a pidfd
-	mostDescriptors  = 5       // while it runs: its stdin and its cgroup besides
-	startDescriptors = 4       // more while it starts: the other ends of its pipes, and the pipe by which exec says why it failed
+	leastDescriptors = 3       // while the body runs: two pipes and a pidfd
+	mostDescriptors  = 5       // while the body runs: also its stdin and its cgroup
+	startDescriptors = 4       // more while the body starts: the other ends of its pipes, and the pipe by which exec reports an error
 	usualProcesses   = 2       // a shell, and the command that it runs
-	bodyRoom         = 1 << 20 // bytes of disk: its files, and a little of its own
+	bodyRoom         = 1 << 20 // bytes of disk: its files, and a little of the body's own
 	bodyInodes       = 8       // its folder and files
 )
 
-// ownThreads are those that a worker may still start itself.
+// ownThreads is a reserve for threads that the worker may still start.
 const ownThreads = 16
 
-// Shortage is a limit of this host that is too low for the slots of a worker.
+// Shortage is a limit of this host that is too low for the number of slots of a worker.
 type Shortage struct {
 	What  string // in words
 	Has   int64
-	Needs int64 // so that every slot can have a body
-	Least int64 // below it the worker is of no use
-	Slots int   // as many as there is room for; 0: the shortage bounds none
+	Needs int64 // value with which every slot can have a body
+	Least int64 // below this value the worker is of no use
+	Slots int   // slots that there is room for; 0: this shortage does not bound the slots
 	Hint  string
 }
 
-// Fatal says whether the worker is to refuse to start.
+// Fatal reports whether the worker must refuse to start.
 func (s Shortage) Fatal() bool { return s.Has < s.Least }
 
 func (s Shortage) String() string {
 	return fmt.Sprintf("%s: there are %d, and the slots of this worker need %d: %s", s.What, s.Has, s.Needs, s.Hint)
 }
 
-// Shortages compares the limits of this host with what so many bodies at once need, besides own descriptors of the worker. Folders are
-// those where bodies get files.
+// Shortages returns the limits of this host that are too low for slots bodies at once. own is the number of descriptors that the
+// worker itself needs; folders are those in which bodies get files.
 func Shortages(slots, own int, folders ...string) (short []Shortage) {
 	for _, s := range append(append(descriptors(slots, own), processes(slots)...), rooms(slots, folders)...) {
 		if s.Has < s.Needs {
@@ -64,7 +64,7 @@ func descriptors(slots, own int) []Shortage {
 	}}
 }
 
-// processes are bounded for every user but root, and in a cgroup for everybody.
+// processes compares the limits of processes: of the user, unless it is root, and of the cgroup.
 func processes(slots int) (all []Shortage) {
 	var limit unix.Rlimit
 	if !isRoot() && unix.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
@@ -81,15 +81,15 @@ func processes(slots int) (all []Shortage) {
 
 func processesFor(slots int) int64 { return int64(slots)*usualProcesses + ownThreads }
 
-// tooFewProcesses bounds the slots. The kernel refuses a process to any program of a body, and that program then fails as its DAG's own
-// fault: a worker without room even for one slot is of no use.
+// tooFewProcesses bounds the slots by the number of processes. The kernel would refuse a process to any program of a body, and
+// that program would fail as if by the fault of its DAG. A worker without room for one slot is therefore of no use.
 func tooFewProcesses(what string, has int64, slots int, hint string) Shortage {
 	return Shortage{
 		What: what, Has: has, Needs: processesFor(slots), Least: processesFor(1), Slots: int(max(0, has-ownThreads) / usualProcesses), Hint: hint,
 	}
 }
 
-// pidsLeft is how many processes this one's cgroup takes, and which group above it takes no more than that.
+// pidsLeft returns how many more processes the cgroup of this process takes, and which group on the way up sets that limit.
 func pidsLeft() (left int64, of string, ok bool) {
 	text, err := os.ReadFile(procRoot + "/self/cgroup")
 	if err != nil {
@@ -125,12 +125,12 @@ func pidsLeftIn(folder string) (left int64, bounded bool) {
 		n, nan := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		return n, err == nil && nan == nil
 	}
-	most, bounded := number("pids.max") // "max" is no number
+	most, bounded := number("pids.max") // "max", for no limit, is no number
 	used, known := number("pids.current")
 	return max(0, most-used), bounded && known
 }
 
-// rooms are of disks. One that is full may be emptied, so none is fatal.
+// rooms compares the free space of disks. A full disk may be emptied later, so none is fatal.
 func rooms(slots int, folders []string) (all []Shortage) {
 	for _, folder := range folders {
 		var fs unix.Statfs_t
@@ -139,7 +139,7 @@ func rooms(slots int, folders []string) (all []Shortage) {
 		}
 		hint := "make room, or name another folder (state_dir)"
 		all = append(all, Shortage{What: "bytes free in " + folder, Has: clamp(fs.Bavail * uint64(max(fs.Bsize, 0))), Needs: int64(slots) * bodyRoom, Hint: hint})
-		if fs.Files > 0 { // else it makes them as it goes
+		if fs.Files > 0 { // some file systems make inodes as needed
 			all = append(all, Shortage{What: "inodes free in " + folder, Has: clamp(fs.Ffree), Needs: int64(slots * bodyInodes), Hint: hint})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The user of this test runs nothing else, so that the test alone says how many processes it may still start.
+// The user of this test runs nothing else, so the number of processes that it may still start is known.
 const loner = 64123
 
 func TestShortages_OfProcessesBoundTheSlots(t *testing.T) {
@@ -19,7 +19,7 @@ func TestShortages_OfProcessesBoundTheSlots(t *testing.T) {
 	if os.Getuid() != loner {
 		t.Skip("a user of its own takes root")
 	}
-	manyThreads() // the count holds: the runtime wants no other thread
+	manyThreads() // makes the runtime start all threads that it needs, so that their number stays the same
 	for _, room := range []struct {
 		left, slots int
 		fatal       bool

@@ -53,7 +53,7 @@ func setup(tb testing.TB, change ...func(*Config)) *bench {
 	return &bench{Executor: x, dir: c.Dir, worker: suite}
 }
 
-// shell is a task whose body is a text for the shell.
+// shell returns a task that runs a text in the shell.
 func shell(text string) *worker.Task { return task(dagspec.Step{Run: text}) }
 
 // program is a task that runs one of the nasty programs.
@@ -124,7 +124,7 @@ func carriers(t *testing.T, entry string) int {
 	return count
 }
 
-// alive says whether a process runs, whatever it carries.
+// alive reports whether a process runs, regardless of its environment.
 func alive(pid int) bool {
 	s, ok := readStatus(pid)
 	return ok && !s.dead

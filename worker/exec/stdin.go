@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// openStdin gives what the body reads; nil: nothing. A text goes as a file without a name, so that nobody has to feed it
-// to a body that reads slowly or not at all.
+// openStdin returns the stdin of the body; nil for none. A text is passed as a memfd, so that no goroutine has to feed it to a
+// body that reads slowly or not at all.
 func openStdin(t *worker.Task, dir string) (*os.File, error) {
 	switch r := t.Resolved; {
 	case r == nil:
@@ -34,7 +34,7 @@ func openStdinFile(path, dir string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // the open of a FIFO would wait for its writer
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // without O_NONBLOCK, opening a FIFO would wait for its writer
 	if err != nil {
 		return nil, dagFault(err, fmt.Errorf("stdin file %s: %w: it must be on the worker that runs the step", path, errnoOf(err)))
 	}

@@ -19,27 +19,27 @@ type stream struct {
 	from  *os.File
 	to    io.Writer
 	done  chan struct{}
-	ended bool // nobody has the other end any more
+	ended bool // no process holds the other end any more
 }
 
-// openStream gives the stream, and the end that the body gets.
+// openStream returns the stream, and the descriptor of the write end for the body.
 func openStream(to io.Writer) (*stream, int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return nil, 0, os.NewSyscallError("pipe2", err)
 	}
-	pollable(ends[0]) // only our end, the other is blocking, as programs expect it
+	pollable(ends[0]) // only our end: programs expect the other one to block
 	if to == nil {
 		to = io.Discard
 	}
 	return &stream{from: os.NewFile(uintptr(ends[0]), "pipe"), to: to, done: make(chan struct{})}, ends[1], nil
 }
 
-// pollable makes a descriptor that has no other flags one that Go's poller takes.
+// pollable makes a descriptor without other flags usable by Go's poller.
 func pollable(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) }
 
-// copy reads until nobody can write any more, or until stop is called. What the log does not take is lost, as the body must
-// not wait for it.
+// copy reads until no process can write any more, or until stop is called. Output that the log does not take is lost, because the
+// body must not wait for the log.
 func (s *stream) copy() {
 	defer close(s.done)
 	buf := copyBuffers.Get().(*[copyBytes]byte) //nolint:forcetypeassert // the pool holds nothing else
@@ -60,7 +60,7 @@ func (s *stream) copy() {
 	}
 }
 
-// drain takes what is in the pipe now, and no more than a pipe holds: somebody may be writing on and on.
+// drain reads what is in the pipe now. It reads at most the capacity of the pipe, since a process may write without end.
 func (s *stream) drain(buf []byte) {
 	conn, err := s.from.SyscallConn()
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *stream) drain(buf []byte) {
 	})
 }
 
-// stop ends the copying: what is in the pipe is read, and not waited for any longer.
+// stop ends the copying after the content of the pipe was read, and waits for that.
 func (s *stream) stop() {
 	_ = s.from.SetReadDeadline(time.Unix(1, 0))
 	<-s.done

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// survivorPatience bounds the wait for processes that got SIGKILL: one that sits in the kernel (a dead network disk) runs
-// no more of its code, but may take for ever to go.
+// survivorPatience is how long to wait for processes after SIGKILL. A process that is blocked in the kernel, for example by a
+// dead network disk, runs no more of its code, but may never go away.
 const survivorPatience = time.Minute
 
 // Pauses between looks at a tree that is about to end.
@@ -20,7 +20,7 @@ const (
 	pauseMax = 100 * time.Millisecond
 )
 
-// tree is all processes of one body.
+// tree is the processes of one body.
 type tree struct {
 	census *census
 	cgroup *cgroup // nil: none
@@ -30,16 +30,16 @@ type tree struct {
 	reaped bool
 }
 
-// bury takes note that the first process is a zombie.
+// bury records that the first process is a zombie.
 func (t *tree) bury() {
 	t.ended = true
 	t.census.bury(t.leader, anyInode)
 }
 
-// forget takes note that the first process is about to be reaped.
+// forget drops the first process from the census. The caller reaps the process afterwards.
 func (t *tree) forget() { t.census.forget(t.leader, t.owner) }
 
-// alive lists what runs of the body.
+// alive lists the living processes of the body.
 func (t *tree) alive() ([]process, error) {
 	alive, err := t.census.of(t.owner)
 	if err != nil || t.cgroup == nil {
@@ -57,7 +57,7 @@ func (t *tree) alive() ([]process, error) {
 	return alive, err
 }
 
-// empty says whether nothing runs any more. When it cannot tell, it says no.
+// empty reports whether no process of the body is alive. It returns false when it cannot tell.
 func (t *tree) empty() bool {
 	if t.cgroup != nil && t.cgroup.populated() {
 		return false
@@ -69,7 +69,8 @@ func (t *tree) empty() bool {
 	return err == nil && len(alive) == 0
 }
 
-// signal sends a signal to all that runs: to the group as one, so that no fork in it gets away, then to those outside.
+// signal sends a signal to all living processes: to the group as a whole, so that no process forked meanwhile escapes, and then
+// to each process outside of the group.
 func (t *tree) signal(sig unix.Signal) {
 	alive, _ := t.alive()
 	if !t.reaped {
@@ -82,7 +83,8 @@ func (t *tree) signal(sig unix.Signal) {
 	}
 }
 
-// signal reaches the process that was looked at, or nobody: where pids run short, one that ended has a successor at once.
+// signal signals the process only if it is the one that was examined. Where pids are scarce, another process may have its pid
+// already.
 func (p process) signal(sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
@@ -94,13 +96,13 @@ func (p process) signal(sig unix.Signal) {
 	}
 }
 
-// ask sends the signal that asks a body to end; a stopped process would not hear it otherwise.
+// ask sends the signal by which a body is asked to end, and SIGCONT, since a stopped process would not handle the signal.
 func (t *tree) ask(sig unix.Signal) {
 	t.signal(sig)
 	t.signal(unix.SIGCONT)
 }
 
-// kill ends the whole tree, over and over until nothing is left: what forks fast enough is met again.
+// kill kills the whole tree, repeatedly until no process is left, because processes may fork meanwhile.
 func (t *tree) kill() error {
 	deadline := time.Now().Add(survivorPatience)
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
@@ -118,7 +120,7 @@ func (t *tree) kill() error {
 	}
 }
 
-// survivors names those that SIGKILL did not end.
+// survivors returns an error that names the processes that survived SIGKILL.
 func (t *tree) survivors() error {
 	alive, err := t.alive()
 	if err != nil {
@@ -127,13 +129,13 @@ func (t *tree) survivors() error {
 	return fmt.Errorf("after SIGKILL and %s these processes are still there: %s", survivorPatience, strings.Join(names(alive), ", "))
 }
 
-// described names what runs of the body.
+// described returns the names of the living processes of the body.
 func (t *tree) described() []string {
 	alive, _ := t.alive()
 	return names(alive)
 }
 
-// names has programs and pids, not arguments: those may hold a secret.
+// names returns programs and pids. It leaves out arguments, which may contain a secret.
 func names(alive []process) (named []string) {
 	for _, p := range alive {
 		if name, err := os.ReadFile(procPath(p.pid, "comm")); err == nil {

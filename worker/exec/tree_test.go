@@ -29,7 +29,7 @@ func reported(t *testing.T, path, word string) int {
 	return pid
 }
 
-// tagged gives an executor whose bodies can be counted from outside by the entry it returns.
+// tagged returns an executor, and the environment entry by which its bodies can be counted from outside.
 func tagged(t *testing.T, change ...func(*Config)) (*bench, string) {
 	t.Helper()
 	id := suite + "/" + t.Name() + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -38,7 +38,7 @@ func tagged(t *testing.T, change ...func(*Config)) (*bench, string) {
 	return x, "OARLOCK_WORKER_ID=" + id
 }
 
-// inBoth runs a test with and, where this machine allows it, without a cgroup per attempt.
+// inBoth runs a test without and, where this machine allows it, with a cgroup per attempt.
 func inBoth(t *testing.T, test func(t *testing.T, change func(*Config))) {
 	t.Helper()
 	t.Parallel()
@@ -229,7 +229,7 @@ func TestLeftovers_LiveUntilCloseWhereTheStepKeepsThem(t *testing.T) {
 	})
 }
 
-// fdPasser keeps the write end of a body's pipe in a process that is no part of the body: this one.
+// fdPasser keeps the write end of a body's pipe open in the test process, which is not part of the body.
 func TestPipe_HeldByAStrangerHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	x := setup(t)

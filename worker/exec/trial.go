@@ -12,13 +12,14 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// trivialPath is what a trial starts. Where it is missing the kernel says so after it made a process, which is what counts.
+// trivialPath is the program of a trial. If it is missing, the kernel says so only after it made a process, which is what the
+// trial is about.
 const trivialPath = "/bin/sh"
 
-// trialBytes are written where bodies get folders and files: a host that has room for less is as good as full.
+// trialBytes is how much a trial writes where bodies get folders and files. A host with less room counts as full.
 const trialBytes = 64 << 10
 
-// Try starts a body that does nothing, the way bodies start. Its error says what this host lacks.
+// Try starts a body that does nothing, in the way in which all bodies start. The error says what this host lacks.
 func (x *Executor) Try(ctx context.Context) error {
 	number := strconv.FormatInt(x.count.Add(1), 10)
 	task := &worker.Task{Step: "trial", Body: &dagspec.Step{}, Now: make(chan struct{})}
@@ -66,7 +67,7 @@ func (a *attempt) try(ctx context.Context) error {
 		return err
 	}
 	a.folder.shared = true
-	_ = b.supervise(ctx) // what is left of it is no matter of whether bodies start
+	_ = b.supervise(ctx) // the trial is only about the start
 	return nil
 }
 

@@ -9,16 +9,17 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// hostError is that this host could not give a body what it needs to start. No DAG is to blame, and another host may well start it.
+// hostError means that this host lacks something that a body needs to start. It is not the fault of the DAG, and another host may
+// be able to start the body.
 type hostError struct {
 	error
-	place string // what the host lacks; "": the error says it
+	place string // what the host lacks; "": the error says that itself
 }
 
 func (e hostError) Unwrap() error { return e.error }
 
-// hostFault judges an error about what is the worker's own: its folders, files, pipes and cgroups. A DAG can spoil nothing of that but the
-// length of a name.
+// hostFault classifies an error about the worker's own folders, files, pipes and cgroups. A DAG can cause such an error only by
+// the length of a name.
 func hostFault(err error, place string) error {
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return spawnError{err}
@@ -26,7 +27,7 @@ func hostFault(err error, place string) error {
 	return hostError{err, place}
 }
 
-// dagFault judges an error about a file that a DAG names.
+// dagFault classifies an error about a file that a DAG names. shown is the error for the user.
 func dagFault(err, shown error) error {
 	if worker.Lacks(err) {
 		return hostError{err, ""}
@@ -34,13 +35,13 @@ func dagFault(err, shown error) error {
 	return spawnError{shown}
 }
 
-// startHints say what a host lacks whose kernel does not start a process.
+// startHints say what the host lacks, by the error of fork or exec.
 var startHints = map[unix.Errno]string{
 	unix.ENOSPC: "the kernel has no room for another process",
 	unix.EIO:    "the disk does not let the program be read",
 }
 
-// startError judges an error of fork and exec. The kernel says ENOMEM and EIO of programs that are broken as well.
+// startError classifies an error of fork or exec. The kernel also returns ENOMEM and EIO for programs that are broken.
 func (x *Executor) startError(c command, err error) error {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch {
@@ -60,14 +61,14 @@ const (
 	suspectAtMost = 1000 // programs
 )
 
-// suspects are programs that did not start for a reason that may be theirs or the host's. Without them a DAG with a broken program
-// could keep every worker from its work.
+// suspects counts the failed starts of programs for which either the program or the host may be at fault. Without it, a DAG with
+// a broken program could keep every worker from its work.
 type suspects struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
-// blames says whether a program is to blame: it failed several times in a row here, and another one starts.
+// blames reports whether a program is at fault: it failed to start several times in a row here, and another program starts.
 func (s *suspects) blames(path string, another func() error) bool {
 	s.mu.Lock()
 	if s.count == nil || len(s.count) >= suspectAtMost {
@@ -79,7 +80,7 @@ func (s *suspects) blames(path string, another func() error) bool {
 	return often && path != trivialPath && another() == nil
 }
 
-// clear is for a program that started.
+// clear forgets the failures of a program that has started.
 func (s *suspects) clear(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,7 @@ func TestUnstarted_TellsTheHostFromTheDAG(t *testing.T) {
 	}
 }
 
-// A DAG whose program is broken keeps no worker from its work for good.
+// A DAG with a broken program does not keep a worker from its work for ever.
 func TestSuspects_BlameAProgramThatFailsWhereOthersStart(t *testing.T) {
 	t.Parallel()
 	var s suspects
@@ -87,10 +87,10 @@ func TestSuspects_BlameAProgramThatFailsWhereOthersStart(t *testing.T) {
 	}
 }
 
-// aloneVariable tells a test that it is alone in its process, whose limits are its own.
+// aloneVariable tells a test that it is alone in its process, so that it may change the limits of the process.
 const aloneVariable = "OARLOCK_TEST_ALONE"
 
-// alone runs the test in a process of its own, as the user if that is not this one's, and says whether this is it.
+// alone runs the test in a process of its own, as another user if user names one. It reports whether this is that process.
 func alone(t *testing.T, uid int) bool {
 	t.Helper()
 	if os.Getenv(aloneVariable) != "" {
@@ -119,7 +119,7 @@ func alone(t *testing.T, uid int) bool {
 	return false
 }
 
-// bound sets a limit of this process until the test calls what it returns.
+// bound sets a limit of this process, until the test calls the returned function.
 func bound(t *testing.T, resource int, most uint64) (lift func()) {
 	t.Helper()
 	var was unix.Rlimit
@@ -136,7 +136,7 @@ func bound(t *testing.T, resource int, most uint64) (lift func()) {
 	}
 }
 
-// starves is a host on which nothing starts until it is mended.
+// starves tests a host on which no process starts until the shortage is over.
 func starves(t *testing.T, x *bench, mend func(), reason string) {
 	t.Helper()
 	if got := x.run(t, shell("exit 3")); !got.Unstarted || got.Kind != dagrun.KindLost || !strings.Contains(got.Reason, reason) {
@@ -159,7 +159,7 @@ func TestUnstarted_WithoutDescriptors(t *testing.T) {
 		return
 	}
 	x := setup(t)
-	x.run(t, shell("true")) // what the runtime opens once is open
+	x.run(t, shell("true")) // the runtime has now opened what it opens once
 	starves(t, x, bound(t, unix.RLIMIT_NOFILE, uint64(len(openFiles()))+2), "too many open files")
 }
 
@@ -177,14 +177,14 @@ func TestUnstarted_WithoutProcesses(t *testing.T) {
 	starves(t, x, bound(t, unix.RLIMIT_NPROC, 1), "resource temporarily unavailable (the worker's user or its cgroup has too many processes")
 }
 
-// manyThreads has the runtime make threads as long as it can: it dies when it wants another one and there is none to be had.
+// manyThreads makes the runtime start threads while it can: a Go program crashes when it needs a thread and gets none.
 func manyThreads() {
 	const n = 16
 	started, over := make(chan struct{}), make(chan struct{})
 	for range n {
 		go func() {
 			started <- struct{}{}
-			_ = unix.Nanosleep(&unix.Timespec{Nsec: 200e6}, nil) // a thread of its own sits in it
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 200e6}, nil) // each of these calls blocks a thread
 			over <- struct{}{}
 		}()
 	}
@@ -196,7 +196,7 @@ func manyThreads() {
 	}
 }
 
-// mount makes a file system of little room.
+// mount makes a small file system.
 func mount(t *testing.T, options string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -207,8 +207,8 @@ func mount(t *testing.T, options string) (dir string) {
 	return dir
 }
 
-// fill writes until there is no room, and returns what makes room again: it empties the file, because a process that another
-// test is forking may still have it open, and would keep the room of a removed one.
+// fill writes until the disk is full, and returns a function that makes room again. The function empties the file instead of
+// removing it: a process that another test is forking may have the file open, and would keep a removed file's room taken.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noPidFD is what a kernel without them leaves in SysProcAttr.PidFD.
+// noPidFD is the value that a kernel without pidfds leaves in SysProcAttr.PidFD.
 const noPidFD = -1
 
-// watch waits for the end of the first process and leaves it a zombie, whose numbers nobody else can get.
+// watch waits until the first process is a zombie, and does not reap it: until then its pid and group number stay taken.
 func (b *body) watch() {
 	defer close(b.ended)
 	if b.pidFD != noPidFD && b.watchFD(b.pidFD) {
@@ -19,8 +19,8 @@ func (b *body) watch() {
 	b.isZombie(0)
 }
 
-// watchFD waits in the poller, with all that Go waits for: a thread that sits in waitid for each body costs a third of what
-// starting it does. It says whether the end was seen.
+// watchFD waits for the end of the first process in Go's poller, and reports whether it saw the end. A thread that waits in
+// waitid for each body costs a third of what starting the body costs.
 func (b *body) watchFD(fd int) (seen bool) {
 	pollable(fd)
 	file := os.NewFile(uintptr(fd), "pidfd")

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeAtMost bounds the working folders that wait for another body.
+// freeAtMost bounds the unused working folders that are kept for other bodies.
 const freeAtMost = 64
 
 // workdir is a working folder.
 type workdir struct {
 	path string
-	made mark // as it was when it was made
+	made mark // mark right after the folder was made
 }
 
-// mark is what is different of a folder once something was made, removed or changed in it, or with it.
+// mark is the state of a folder. It changes whenever something is made, removed or renamed in the folder, or its attributes
+// change.
 type mark struct {
 	dev, ino uint64
 	mode     uint32
@@ -29,8 +30,8 @@ type mark struct {
 	there    bool
 }
 
-// workdirs makes working folders. One that its body left as it had got it serves another body: beside a database that syncs,
-// making a folder and removing it again takes longer than a small program runs.
+// workdirs makes working folders. A folder that its body left exactly as it was serves another body: beside a database that
+// syncs, making and removing a folder takes longer than a small program runs.
 type workdirs struct {
 	session *session
 
@@ -38,7 +39,7 @@ type workdirs struct {
 	free []*workdir
 }
 
-// take gives an empty folder that nobody has used, as far as anyone could tell.
+// take returns an empty folder. If it was used before, its mark shows no trace of that.
 func (w *workdirs) take(name string) (*workdir, error) {
 	for d := w.pop(); d != nil; d = w.pop() {
 		if d.made == markOf(d.path) {
@@ -66,7 +67,7 @@ func (w *workdirs) pop() *workdir {
 	return d
 }
 
-// give takes a folder back, of which nobody makes use any more.
+// give takes back a folder that no process uses any more.
 func (w *workdirs) give(d *workdir) {
 	if d.made.there && d.made == markOf(d.path) && isEmpty(d.path) && !w.session.keep && w.push(d) {
 		return
@@ -98,7 +99,8 @@ func markOf(path string) mark {
 	return mark{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid, changed: st.Ctim, there: true}
 }
 
-// isEmpty looks itself: what was made in the same tick of the kernel's clock as the folder leaves its time as it is.
+// isEmpty reads the folder, because a change within the same tick of the kernel's clock as the folder's making leaves its mark
+// unchanged.
 func isEmpty(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

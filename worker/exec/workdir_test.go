@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// A body finds nothing in its folder that another one made, set or left there.
+// A body's folder has no trace of another body.
 func TestWorkdir_ServesAnotherBodyOnlyAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
