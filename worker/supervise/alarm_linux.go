@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes at an instant on the clock that counts sleep: timers of the runtime would be late by every suspension.
+// alarm wakes at an instant of the clock that counts sleep. Timers of the Go runtime would be late by every suspension.
 type alarm struct {
 	C    chan struct{}
 	fd   int
@@ -40,7 +40,7 @@ func (a *alarm) ring() {
 	}
 }
 
-// set wakes at an instant since boot, 0 never. One that has passed wakes at once.
+// set sets the instant, since boot, at which the alarm wakes; 0: never. An instant that has passed wakes it at once.
 func (a *alarm) set(at time.Duration) error {
 	next := unix.ItimerSpec{}
 	if at > 0 {

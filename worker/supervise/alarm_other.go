@@ -28,7 +28,7 @@ func (a *alarm) ring() {
 	}
 }
 
-// set wakes at an instant since boot, 0 never. One that has passed wakes at once.
+// set sets the instant, since boot, at which the alarm wakes; 0: never. An instant that has passed wakes it at once.
 func (a *alarm) set(at time.Duration) error {
 	a.timer.Stop()
 	if at > 0 {

@@ -18,11 +18,11 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// Attach tells whether a guard started this process, and gives the link to it. The guard may be gone already: see Gone.
-// Call it before anything that may start a process: until then that one would inherit the descriptors.
+// Attach reports whether a guard started this process, and returns the link to it. The guard may be gone already: see Gone.
+// Call Attach before anything that may start a process: a process that was started before would inherit the descriptors.
 func Attach() (*Link, bool) {
 	value, marked := os.LookupEnv(marker)
-	_ = os.Unsetenv(marker) // not for tasks
+	_ = os.Unsetenv(marker) // tasks must not inherit it
 	if !marked || !fits(value) {
 		return nil, false
 	}
@@ -37,7 +37,7 @@ func Attach() (*Link, bool) {
 	return l, true
 }
 
-// fits tells whether the descriptors are those that the guard named.
+// fits reports whether the descriptors of this process are the ones that the guard's variable names.
 func fits(value string) bool {
 	var own []string
 	for _, fd := range []int{fromGuardFD, toGuardFD, lockFD} {
@@ -46,8 +46,8 @@ func fits(value string) bool {
 	return value == strings.Join(own, " ")
 }
 
-// sweep kills what is below this process, what carries one of the ids, and what is in the cgroup, but for itself. Zombies
-// are left to whoever started them.
+// sweep kills the descendants of this process, the processes that carry one of the ids, and the processes of the cgroup, except
+// this process. It leaves zombies to their parents.
 func sweep(ctx context.Context, ids []string, group cgroup) error {
 	since := boottime.Now()
 	left := &leftover{ids: ids, list: listProcesses, cgroup: group, since: since}
@@ -69,7 +69,7 @@ func sweep(ctx context.Context, ids []string, group cgroup) error {
 	}
 }
 
-// besides lists what is below a process as well, and not that one.
+// besides lists what find finds and the descendants of process self, without self and without zombies.
 func (l *leftover) besides(self int) ([]process, error) {
 	found, err := l.find()
 	if err != nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// errOtherHost: the list was written before the machine was started again, or in another PID namespace. In the first case
-// its leases have to run out as those of a lost host do; in the second, processes may live where this guard cannot look.
+// errOtherHost means that the list was written before the machine was booted again, or in another PID namespace. After a boot,
+// the leases of the list must expire like those of a lost host. In another namespace, its processes may be alive where this guard
+// cannot look.
 var errOtherHost = errors.New("the lock file is from another boot or another PID namespace")
 
-// errCopied: whoever wrote the list locked another file, so it may be alive.
+// errCopied means that the list is in a copy of the lock file: the guard that wrote it holds another lock, and may be alive.
 var errCopied = errors.New("the lock file is a copy")
 
-// lock waits until no guard and no driver process of this name is left, or until it is asked to stop.
+// lock waits until no guard and no driver process of this name is left, or until the guard is asked to stop.
 func (g *guard) lock() error {
 	since := boottime.Now()
 	for said := false; g.asked == 0; {
@@ -30,7 +31,7 @@ func (g *guard) lock() error {
 		if held || err != nil {
 			return err
 		}
-		_ = g.ledger.read() // its holder may be just writing
+		_ = g.ledger.read() // an error is ignored: the holder of the lock may be writing now
 		if !said {
 			g.Say(Event{Kind: Waiting, PID: g.ledger.list.Guard.PID})
 			said = true
@@ -43,8 +44,8 @@ func (g *guard) lock() error {
 	return nil
 }
 
-// evict kills a driver process whose guard is dead and that should have ended long ago: frozen, it would hold the lock,
-// and keep its tasks, for ever.
+// evict kills a driver process that should have ended long ago, after its guard died. A frozen one would hold the lock, and keep
+// its tasks, for ever.
 func (g *guard) evict() {
 	old := g.ledger.list
 	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
@@ -55,7 +56,7 @@ func (g *guard) evict() {
 	}
 }
 
-// found tells whether the processes of a list are to be found here, if there are any, and are of our predecessor.
+// found reports whether the processes of a list, if any are left, are visible here and belong to a predecessor of this guard.
 func (g *guard) found(l list) bool { return g.unfound(l) == nil }
 
 func (g *guard) unfound(l list) error {
@@ -68,7 +69,7 @@ func (g *guard) unfound(l list) error {
 	return nil
 }
 
-// begin kills what an earlier incarnation left, waits until it is gone, and takes over the ids of its list.
+// begin kills what an earlier incarnation left behind, waits until it is gone, and takes over the worker ids of its list.
 func (g *guard) begin() error {
 	err := g.ledger.read()
 	old := g.ledger.list
@@ -107,8 +108,8 @@ func (g *guard) sweep(old list) error {
 	return nil
 }
 
-// makeCgroup makes one for the next driver process. None is used twice: a process of a cgroup that was killed once cannot
-// start others in new cgroups below it, the kernel (6.18 for one) kills those at birth.
+// makeCgroup makes a cgroup for the next driver process. No cgroup is used twice: a process of a cgroup that was killed once
+// cannot start others in new cgroups below it, because the kernel (6.18 for one) kills those at birth.
 func (g *guard) makeCgroup() {
 	if g.ungrouped {
 		return
@@ -129,14 +130,14 @@ func (g *guard) dropCgroup() {
 	c := g.cgroup
 	g.cgroup = ""
 	if c == "" || !c.remove() {
-		return // in the list it stays: the next guard can kill what is in it
+		return // it stays in the list, so that the next guard can kill the processes in it
 	}
 	next := g.ledger.list
 	next.Cgroup = ""
 	g.write(next)
 }
 
-// write is for changes that nobody waits for. The list then names too much, never too little.
+// write writes the list for changes that need not be durable at once. If it fails, the list names too much, never too little.
 func (g *guard) write(next list) {
 	if err := g.ledger.write(next); err != nil {
 		g.Say(Event{Kind: Unwritten, Err: err})

@@ -15,17 +15,18 @@ import (
 	"strings"
 )
 
-// cgroup holds a driver process and all it starts. The driver process is in a leaf, since only leaves may have processes
-// where limits are set; attempts may get leaves beside it.
+// cgroup is the folder of a cgroup that holds a driver process and all its descendants. The driver process is in a leaf, since
+// with limits only leaves may have processes; attempts may get leaves beside it.
 type cgroup string // its folder
 
 const (
 	cgroupPrefix = "oarlock-"
 	cgroupLeaf   = "driver"
-	cgroupDepth  = 16 // folders below each other; deeper ones are not ours
+	cgroupDepth  = 16 // levels of folders; deeper ones are not ours
 )
 
-// makeCgroup makes one below that of this process, if it may. The name is random: nobody else's can be taken for it.
+// makeCgroup makes a cgroup below that of this process, if it may. The name is random, so that no foreign cgroup is mistaken for
+// it.
 func makeCgroup() (cgroup, error) {
 	parent, err := ownCgroup()
 	if err != nil {
@@ -55,12 +56,12 @@ func ownCgroup() (string, error) {
 	return findCgroup(string(mounts), string(groups))
 }
 
-// findCgroup puts together where cgroup v2 is mounted and where in it a process is.
+// findCgroup returns the folder of a process's cgroup v2, from the mounts and the process's own list of cgroups.
 func findCgroup(mounts, groups string) (string, error) {
 	own := ""
 	for line := range strings.Lines(groups) {
 		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if ok && !slices.Contains(strings.Split(path, "/"), "..") { // outside of what this cgroup namespace shows
+		if ok && !slices.Contains(strings.Split(path, "/"), "..") { // a path with .. is outside of this cgroup namespace
 			own = path
 		}
 	}
@@ -78,14 +79,14 @@ func findCgroup(mounts, groups string) (string, error) {
 	return "", errors.New("no cgroup v2 is mounted that has this process")
 }
 
-// enable passes on what limits the parent can set. What it cannot is no fault: nothing but comfort depends on it.
+// enable lets the leaves have the limits that the parent can set. Errors are ignored, because no promise depends on limits.
 func (c cgroup) enable() {
 	offered, err := os.ReadFile(c.file("cgroup.controllers"))
 	if err != nil {
 		return
 	}
 	for _, name := range strings.Fields(string(offered)) {
-		_ = os.WriteFile(c.file("cgroup.subtree_control"), []byte("+"+name), 0) //nolint:gosec // the kernel's own words
+		_ = os.WriteFile(c.file("cgroup.subtree_control"), []byte("+"+name), 0) //nolint:gosec // the names come from the kernel
 	}
 }
 
@@ -93,7 +94,7 @@ func (c cgroup) file(name string) string { return filepath.Join(string(c), name)
 
 func (c cgroup) leaf() string { return c.file(cgroupLeaf) }
 
-// ours tells whether a path from a lock file can be a cgroup that a guard made.
+// ours reports whether a path from a lock file can be a cgroup that a guard made.
 func (c cgroup) ours() bool {
 	_, err := os.Stat(c.file("cgroup.procs"))
 	return err == nil && filepath.IsAbs(string(c)) && strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix)
@@ -108,11 +109,11 @@ func (c cgroup) join(pid int) error {
 	return nil
 }
 
-// kill ends all at once, where the kernel can (5.14); whoever calls must look what is left, as after any signal.
+// kill kills all processes at once, if the kernel can (5.14). The caller must look for survivors afterwards, as after any signal.
 func (c cgroup) kill() { _ = os.WriteFile(c.file("cgroup.kill"), []byte("1"), 0) }
 
-// members lists the processes in it. One whose PID was taken over by a stranger while it was looked at is in the first
-// reading only.
+// members lists the processes of the cgroup. It reads the pids twice, and leaves out a PID that only the first reading has: a
+// foreign process may have taken that PID meanwhile.
 func (c cgroup) members() ([]process, error) {
 	before, err := c.pids()
 	if err != nil || len(before) == 0 {
@@ -122,7 +123,7 @@ func (c cgroup) members() ([]process, error) {
 	for _, pid := range before {
 		p, err := readProcess(pid)
 		if err != nil {
-			p = process{identity: identity{PID: pid}, spare: true, state: '?'} // only just gone: look again
+			p = process{identity: identity{PID: pid}, spare: true, state: '?'} // it has just gone: look again
 		}
 		found = append(found, p)
 	}
@@ -135,7 +136,7 @@ func (c cgroup) pids() ([]int, error) {
 	for _, dir := range c.folders() {
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, so nobody was in it
+			continue // the folder was removed, so no process was in it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list a cgroup: %w", err)
@@ -149,7 +150,7 @@ func (c cgroup) pids() ([]int, error) {
 	return found, nil
 }
 
-// folders lists it and what is below, deepest last.
+// folders lists the folder and those below it, the deepest last.
 func (c cgroup) folders() []string {
 	found := []string{string(c)}
 	level := found
@@ -169,7 +170,7 @@ func (c cgroup) folders() []string {
 	return found
 }
 
-// remove takes it away, and says whether it is gone. What is not empty stays.
+// remove removes the cgroup if it is empty, and reports whether it is gone.
 func (c cgroup) remove() bool {
 	for _, dir := range slices.Backward(c.folders()) {
 		_ = os.Remove(dir)

@@ -65,7 +65,7 @@ func TestCgroup_ListsAndKillsWhatIsAnywhereInIt(t *testing.T) {
 	if c.remove() {
 		t.Error("removed with processes in it")
 	}
-	must(t, os.MkdirAll(attempt.leaf(), 0o755)) // what was empty of it
+	must(t, os.MkdirAll(attempt.leaf(), 0o755)) // remove has removed the folders that were empty
 	signalAll(members, syscall.SIGKILL)         // before Linux 5.14
 	s := &stage{t: t}
 	s.eventually("the cgroup is empty", func() bool {

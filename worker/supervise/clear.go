@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	firstLook    = time.Millisecond // before looking again after a kill: a quarter of the time that went by, within these
+	// After a kill, the pause before the next look is a quarter of the time since the first kill, from firstLook to lastLook.
+	firstLook    = time.Millisecond
 	lastLook     = time.Second
-	repeatBlock  = time.Minute // how often survivors are reported
+	repeatBlock  = time.Minute // between two reports of survivors
 	freezeRounds = 16
 	blockedShown = 16 // processes named in a report
 	doubtWithin  = time.Second
 )
 
-// clear kills until nothing is left. It gives up only when asked to stop, after what survives was reported.
+// clear kills processes until none is left. It gives up, and returns false, only if the guard was asked to stop and has reported
+// survivors.
 func (g *guard) clear(find func() ([]process, error)) bool {
 	since := boottime.Now()
 	report := since + g.Limits.Survive
@@ -45,8 +47,8 @@ func (g *guard) clear(find func() ([]process, error)) bool {
 	}
 }
 
-// settle takes in what happens until it is time to look again, or until no child is left: a look for each one that ends
-// would cost more than all their ends.
+// settle handles events until it is time to look again, or until no child is left. A look after each child that ends would cost
+// more than all the ends together.
 func (g *guard) settle(until time.Duration) {
 	for now := boottime.Now(); now < until; now = boottime.Now() {
 		if g.turn(until - now); g.childless {
@@ -59,7 +61,7 @@ func nextLook(since time.Duration) time.Duration {
 	return min(max((boottime.Now()-since)/4, firstLook), lastLook)
 }
 
-// kill is for when no list can be had, and for systems that have none.
+// kill kills the driver process itself. It helps when no list of processes can be read, and on systems without one.
 func (d *driver) kill() {
 	if d == nil || d.ended {
 		return
@@ -70,8 +72,8 @@ func (d *driver) kill() {
 	}
 }
 
-// freeze stops what is left, until there is nothing new. What is stopped starts nothing, and where their number is
-// limited it keeps the places that a fork bomb would fill again as fast as they are freed.
+// freeze stops the processes that are left, until no new one appears. A stopped process starts no others. Where the number of
+// processes is limited, it also keeps its place, which a fork bomb would otherwise fill again at once.
 func freeze(left []process, find func() ([]process, error)) {
 	stopped := map[identity]bool{}
 	for range freezeRounds {
@@ -92,7 +94,7 @@ func freeze(left []process, find func() ([]process, error)) {
 func signalAll(all []process, sig syscall.Signal) {
 	for _, p := range all {
 		if !p.spare {
-			_ = p.signal(sig) // gone is fine; what may not be killed is still there at the next look
+			_ = p.signal(sig) // it may be gone; a process that cannot be killed is found by the next look
 		}
 	}
 }
@@ -105,9 +107,9 @@ func describe(all []process) []string {
 	return shown
 }
 
-// descendants lists what is below this process. An empty answer is exact: who is directly below stays in the list, if
-// only as a zombie, until the guard reaps it, and it does not while it reads. So whatever has a descendant at the start of
-// the reading has an ancestor of it in the list.
+// descendants lists the processes below this one. An empty answer is exact: a direct child stays in the list, at least as a
+// zombie, until the guard reaps it, and the guard does not reap while it reads. So every descendant that exists at the start of
+// the reading has an ancestor in the list.
 func (g *guard) descendants() ([]process, error) {
 	if g.cgroup != "" {
 		g.cgroup.kill()
@@ -128,7 +130,7 @@ func (g *guard) descendants() ([]process, error) {
 	return unique(append(left, members...)), err
 }
 
-// leftover finds what an earlier incarnation left.
+// leftover finds the processes that an earlier incarnation left behind.
 type leftover struct {
 	ids    []string
 	cgroup cgroup
@@ -136,8 +138,8 @@ type leftover struct {
 	since  time.Duration
 }
 
-// find lists what carries one of the ids, with what is below it, and what is in the cgroup. A process that is about to
-// execute a program has no environment to look at, so nothing is clean while there is one: for a moment, not for ever.
+// find lists the processes that carry one of the ids, with their descendants, and those in the cgroup. A process that is about to
+// execute a program has no environment yet, so it is listed as spare for up to doubtWithin: meanwhile nothing counts as clean.
 func (l *leftover) find() ([]process, error) {
 	all, err := l.list()
 	if err != nil {

@@ -12,37 +12,37 @@ import (
 // WorkerEnv is the variable by which a sweep finds the processes of a worker.
 const WorkerEnv = "OARLOCK_WORKER_ID"
 
-// Environ is the variable that every process of a worker's tasks must carry.
+// Environ returns the variable that every process of a worker's tasks must carry.
 func Environ(workerID string) string { return WorkerEnv + "=" + workerID }
 
-// Config says what to guard.
+// Config is the configuration of a guard.
 type Config struct {
 	Command  []string // path and arguments of the driver process; empty: this program with Args
-	Args     []string // of this program, its name first; nil: those that it was started with
-	Env      []string // its environment; nil: that of the guard
-	StateDir string   // folder of the lock file; made if missing, for this user alone
-	Name     string   // of the worker: one at a time per name and folder
+	Args     []string // of this program, its name first; nil: the arguments of this process
+	Env      []string // environment of the driver process; nil: the guard's
+	StateDir string   // folder of the lock file; made if missing, accessible to this user only
+	Name     string   // of the worker; one guard at a time per name and folder
 	Limits   Limits
-	Final    []int       // exit codes, besides 0, after which no successor is started
-	Say      func(Event) // told what happens, from the goroutine of Run; must not block
+	Final    []int       // exit codes, besides 0, after which no driver process is started
+	Say      func(Event) // gets the events, in the goroutine of Run; must not block
 
-	processes func() ([]process, error) // tests list more than there is
-	ungrouped bool                      // there is no cgroup, or tests want none
+	processes func() ([]process, error) // tests add processes to the list
+	ungrouped bool                      // no cgroup is available, or a test wants none
 }
 
-// Limits are times that end something. Zero is the default.
+// Limits are the timeouts of a guard. Zero is the default.
 type Limits struct {
-	Attach   time.Duration // a driver process that has not called Attach after this is killed; 30 s
-	Margin   time.Duration // killing begins so long before a deadline, or a quarter of what is left if that is less; 250 ms
-	Healthy  time.Duration // a driver process that lived so long is followed at once; 5 s
-	MaxDelay time.Duration // longest pause before a successor; 15 s
-	Survive  time.Duration // what is alive so long after SIGKILL is reported; 5 s
-	Handover time.Duration // a driver process whose guard died and that is still there after this is killed; 30 s
+	Attach   time.Duration // a driver process that has not called Attach by then is killed; 30 s
+	Margin   time.Duration // killing begins this long before a deadline, or a quarter of the time to it if that is less; 250 ms
+	Healthy  time.Duration // after a driver process that lived this long, the next starts at once; 5 s
+	MaxDelay time.Duration // longest pause before the next driver process; 15 s
+	Survive  time.Duration // processes alive this long after SIGKILL are reported; 5 s
+	Handover time.Duration // a driver process still alive this long after its guard died is killed; 30 s
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckName says what is wrong with the name of a worker.
+// CheckName returns what is wrong with the name of a worker; nil for nothing.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return errors.New("must be up to 64 letters, digits, dots, dashes and underscores")
@@ -50,7 +50,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// complete checks, and fills in defaults.
+// complete checks the configuration and fills in defaults.
 func (c Config) complete() (Config, error) {
 	if err := CheckName(c.Name); err != nil {
 		return c, fmt.Errorf("worker name %q %w", c.Name, err)

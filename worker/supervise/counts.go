@@ -6,21 +6,21 @@ import (
 	"maps"
 )
 
-// Why says why a driver process was followed by another one.
+// Why is the reason for which a driver process was replaced.
 type Why string
 
-// Reasons. The first is an outage that was longer than a lease, or a driver process that was frozen for so long.
+// Reasons for a replacement. WhyOverdue means an outage that was longer than a lease, or a driver process frozen for so long.
 const (
 	WhyOverdue    Why = "overdue"    // its lease ended without a sign of life from the database
 	WhyUnattached Why = "unattached" // it did not attach in time
 	WhyUnstarted  Why = "unstarted"  // it could not be started
-	WhyDied       Why = "died"       // it ended by itself, or was killed by somebody else
+	WhyDied       Why = "died"       // it ended by itself, or was killed by another process
 )
 
-// Whys are all of them.
+// Whys lists all reasons.
 var Whys = []Why{WhyOverdue, WhyUnattached, WhyUnstarted, WhyDied}
 
-// maxKept bounds how many counts a guard keeps, maxCountName how long their names are.
+// maxKept bounds how many counts a guard keeps, and maxCountName the length of their names.
 const (
 	maxKept      = 16
 	maxCountName = 64
@@ -28,8 +28,8 @@ const (
 
 var errCount = errors.New("a count has a short name and is not negative")
 
-// counts are what a guard knows of the driver processes before: its own counts of them, and those that they left with it. They
-// live as long as the guard does.
+// counts is what a guard knows of earlier driver processes: how often each reason applied, and the counts that they left with the
+// guard. It lives as long as the guard.
 type counts struct {
 	replaced map[Why]int64
 	kept     map[string]int64
@@ -37,7 +37,7 @@ type counts struct {
 
 func newCounts() counts { return counts{map[Why]int64{}, map[string]int64{}} }
 
-// keep remembers counts of a driver process for its successors.
+// keep stores counts of a driver process for its successors.
 func (c *counts) keep(these map[string]int64) error {
 	for name, n := range these {
 		if _, known := c.kept[name]; !known && len(c.kept) >= maxKept {
@@ -51,7 +51,7 @@ func (c *counts) keep(these map[string]int64) error {
 	return nil
 }
 
-// why is the reason by which the present driver process is followed.
+// whyReplaced returns the reason for which the present driver process is replaced.
 func (g *guard) whyReplaced(over error) Why {
 	switch {
 	case g.driver.PID == 0:
@@ -64,7 +64,7 @@ func (g *guard) whyReplaced(over error) Why {
 	return WhyDied
 }
 
-// Replaced says how many driver processes this one's guard has had before it, by why they were followed by another.
+// Replaced returns how many driver processes the guard has had before this one, by the reason of their replacement.
 func (l *Link) Replaced() map[Why]int64 {
 	if l == nil {
 		return nil
@@ -72,7 +72,7 @@ func (l *Link) Replaced() map[Why]int64 {
 	return maps.Clone(l.hello.Replaced)
 }
 
-// Kept are the counts that former driver processes left with the guard.
+// Kept returns the counts that earlier driver processes left with the guard.
 func (l *Link) Kept() map[string]int64 {
 	if l == nil {
 		return nil
@@ -80,7 +80,7 @@ func (l *Link) Kept() map[string]int64 {
 	return maps.Clone(l.hello.Kept)
 }
 
-// Keep leaves counts with the guard, for the driver process that may follow this one. They are numbers under names, and nothing else.
+// Keep leaves counts with the guard for the driver process that may follow this one. A count is a number with a name.
 func (l *Link) Keep(counts map[string]int64) error {
 	if l == nil || len(counts) == 0 {
 		return nil

@@ -20,30 +20,30 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// driver is one driver process, from its start until it was reaped. Its methods do nothing on nil.
+// driver is one driver process, from its start until it is reaped. signal, reaped and kill do nothing on a nil driver.
 type driver struct {
 	identity
-	since    time.Duration // boot to start
-	readable chan struct{} // the pipe holds something to read; nil once the process closed its end
+	since    time.Duration // since boot, when it started
+	readable chan struct{} // gets a value when the pipe has input; nil once the process has closed its end
 	in, out  *os.File
 	pipe     syscall.RawConn // of in
-	buffer   []byte          // of one read
-	partial  []byte          // the request whose end is not there yet
-	hush     chan struct{}   // the guard listens no more
+	buffer   []byte          // for one read
+	partial  []byte          // start of a request that has not come completely yet
+	hush     chan struct{}   // closed when the guard stops listening
 	reading  sync.WaitGroup
 	ended    bool
 	code     int
 }
 
-const lineShown = 200 // bytes of a line that is not understood
+const lineShown = 200 // bytes of a malformed line that an error shows
 
 var (
 	errNotAttached = errors.New("the driver process did not attach in time")
 	errDeadline    = errors.New("its lease ends without a sign of life from the database, or it was frozen")
 )
 
-// drive has one driver process, from its start until nothing of it is left. A code comes with every end, an error only
-// when that could not be reached and the guard was asked to stop.
+// drive runs one driver process, from its start until nothing of it is left. It returns the exit code. The error is errLeft if
+// processes survive and the guard was asked to stop.
 func (g *guard) drive() (int, error) {
 	g.why, g.driver, g.over = nil, nil, nil
 	g.makeCgroup()
@@ -63,7 +63,7 @@ func (g *guard) drive() (int, error) {
 		g.over = overdue
 		g.Say(Event{Kind: Overdue, PID: g.driver.PID, Err: overdue})
 	}
-	g.driver.hangUp() // what it asked for with its last breath it was never granted
+	g.driver.hangUp() // requests that come from now on are ignored
 	g.expect(0, nil)
 	if !g.clear(g.descendants) {
 		return g.driver.code, errLeft
@@ -72,8 +72,9 @@ func (g *guard) drive() (int, error) {
 	return g.driver.code, nil
 }
 
-// start makes a driver process in a session of its own: what a terminal sends to the guard's reaches it once, by way of the
-// guard, and the death of the guard does not send SIGHUP to one that is stopped, as to an orphaned group.
+// start starts a driver process in a session of its own. A signal that the terminal sends to the guard's group then reaches the
+// driver process once, through the guard, and the death of the guard does not send SIGHUP to a stopped driver process, as to an
+// orphaned group.
 func (g *guard) start() error {
 	pipes, err := openPipes()
 	if err != nil {
@@ -103,7 +104,7 @@ func (g *guard) start() error {
 	return nil
 }
 
-// contain moves the driver process to the cgroup. It waits in Attach meanwhile and has started nothing.
+// contain moves the driver process to the cgroup. The driver process waits in Attach meanwhile, and has started nothing.
 func (g *guard) contain(pid int) {
 	if g.cgroup == "" {
 		return
@@ -120,14 +121,14 @@ func newDriver(pid int, p *pipes) *driver {
 		readable: make(chan struct{}), hush: make(chan struct{}), buffer: make([]byte, lineBytes),
 		in: os.NewFile(uintptr(p.ourIn), "from driver process"), out: os.NewFile(uintptr(p.ourOut), "to driver process"),
 	}
-	d.pipe, _ = d.in.SyscallConn() // fails on nil alone
+	d.pipe, _ = d.in.SyscallConn() // fails only on nil
 	d.reading.Add(1)
 	go d.listen(d.readable)
 	return d
 }
 
-// listen tells the guard whenever the pipe holds something to read, until either side is through. It leaves the reading to
-// the guard: what a goroutine had read and not handed on yet would be unknown to the guard when it decides to kill.
+// listen tells the guard whenever the pipe has input, until either side closes it. Only the guard reads from the pipe: if this
+// goroutine read, the guard might decide to kill while a request was read but not handed on.
 func (d *driver) listen(readable chan<- struct{}) {
 	defer d.reading.Done()
 	for d.pipe.Read(hasInput) == nil {
@@ -145,8 +146,8 @@ func hasInput(fd uintptr) bool {
 	return n != 0
 }
 
-// read returns the requests that wait in the pipe, and whether more may come. It reads once: that is as much as a pipe
-// holds, and a driver process that sends for ever keeps the guard no longer.
+// read returns the complete requests in the pipe, and whether more may come. It reads once, which is all that a pipe holds: so a
+// driver process that sends without end cannot occupy the guard.
 func (d *driver) read() (waiting []request, open bool) {
 	var n int
 	var err error
@@ -172,7 +173,7 @@ func (d *driver) read() (waiting []request, open bool) {
 	}
 }
 
-// hangUp closes the pipes. The driver process, should it still live, sees that as the death of its guard.
+// hangUp closes the pipes. A driver process that is still alive takes that for the death of its guard.
 func (d *driver) hangUp() {
 	if d.in == nil {
 		return
@@ -186,7 +187,7 @@ func (d *driver) hangUp() {
 
 func (d *driver) signal(sig syscall.Signal) {
 	if d != nil && !d.ended {
-		_ = syscall.Kill(d.PID, sig) // not reaped yet, so the PID is nobody else's
+		_ = syscall.Kill(d.PID, sig) // it has not been reaped, so no other process has its PID
 	}
 }
 
@@ -200,16 +201,17 @@ func (d *driver) reaped(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// expect sets the instant at which the driver process is killed, and why. 0 is never.
+// expect sets the instant at which the driver process is killed, and the reason. 0: never.
 func (g *guard) expect(at time.Duration, why error) {
 	g.killAt, g.killFor = at, why
 	if err := g.alarm.set(at); err != nil {
-		g.why = err // without an alarm there is no promise
+		g.why = err // kill now: without an alarm the guard cannot keep the deadline
 	}
 }
 
-// overdue says why the driver process must be killed now, if it must. A guard that did not run for a while, frozen by itself,
-// finds the deadline passed that it knew: it takes in what the driver process sent meanwhile before it judges by that.
+// overdue returns the reason for which the driver process must be killed now; nil if it need not. A guard that was frozen itself
+// finds its known deadline passed: it first reads the requests that the driver process sent meanwhile, which may extend the
+// deadline.
 func (g *guard) overdue() error {
 	if g.pastDeadline() {
 		g.takeRequests()
@@ -222,7 +224,7 @@ func (g *guard) overdue() error {
 
 func (g *guard) pastDeadline() bool { return g.killAt != 0 && boottime.Now() >= g.killAt }
 
-// takeRequests does what the driver process asked for until now.
+// takeRequests handles the requests that the driver process has sent so far.
 func (g *guard) takeRequests() {
 	if g.driver.readable == nil {
 		return
@@ -258,11 +260,11 @@ func (g *guard) take(r request) {
 		a.Err = err.Error()
 	}
 	if r.N != 0 {
-		_ = send(g.driver.out, a) // one that does not read must live with having no answer
+		_ = send(g.driver.out, a) // a driver process that does not read gets no answer
 	}
 }
 
-// extend begins to kill a little before the deadline, so that nothing is left at it.
+// extend sets the deadline. The guard begins to kill a little before, so that nothing is left at the deadline.
 func (g *guard) extend(deadline time.Duration) {
 	if deadline <= 0 {
 		g.expect(0, nil)
@@ -298,7 +300,7 @@ func (g *guard) hello() *hello {
 	return h
 }
 
-// replaces lists the ids whose processes are known to be gone.
+// replaces lists the worker ids of which all processes are known to be gone.
 func (g *guard) replaces() []string {
 	if !verifies {
 		return nil
@@ -306,7 +308,8 @@ func (g *guard) replaces() []string {
 	return slices.Clone(g.ledger.list.Workers)
 }
 
-// pipes are the descriptors between a guard and a driver process, bare so that nothing makes them blocking.
+// pipes are the descriptors between guard and driver process. They are plain numbers, because an os.File might make them
+// blocking.
 type pipes struct {
 	null, ourIn, ourOut, theirIn, theirOut int
 }
@@ -348,7 +351,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// marker names the descriptors and what they are: a task that inherits the variable has other files under these numbers.
+// marker returns the variable that names the descriptors with their inodes. A task that inherits the variable has other files
+// under these numbers.
 func (p *pipes) marker(lock uint64) string {
 	return fmt.Sprintf("%s=%d:%d %d:%d %d:%d", marker, fromGuardFD, inode(p.theirIn), toGuardFD, inode(p.theirOut), lockFD, lock)
 }

@@ -2,26 +2,26 @@ package supervise
 
 import "time"
 
-// Kind says what an Event is about.
+// Kind is the kind of an Event.
 type Kind string
 
-// What a guard tells.
+// Kinds of events. A successor is the next driver process.
 const (
-	Waiting     Kind = "waiting"     // another guard or driver process of that name, PID, holds the lock
-	Freed       Kind = "freed"       // the lock is free after such a wait, which Took so long
-	Evicted     Kind = "evicted"     // a driver process, PID, that did not end after its guard had, was killed
-	Ignored     Kind = "ignored"     // the list of worker ids cannot be used, see Err: nobody is replaced
-	Uncontained Kind = "uncontained" // no cgroup, see Err: the guard goes on without
-	Swept       Kind = "swept"       // nothing is left of the earlier incarnation, whose ids are Workers
-	Started     Kind = "started"     // a driver process, PID, which is to replace Workers
-	Overdue     Kind = "overdue"     // it is killed, with all it started, see Err
-	Blocked     Kind = "blocked"     // processes survive SIGKILL, see Left: no successor before they are gone
-	Ended       Kind = "ended"       // the driver process, PID, ended with Code, and nothing is left of it
-	Delayed     Kind = "delayed"     // its successor starts after Wait
+	Waiting     Kind = "waiting"     // another guard or driver process (PID) of the same name holds the lock
+	Freed       Kind = "freed"       // the lock is free, after a wait of Took
+	Evicted     Kind = "evicted"     // a driver process (PID) that outlived its guard was killed
+	Ignored     Kind = "ignored"     // the list of worker ids cannot be used (Err), so no worker id is replaced
+	Uncontained Kind = "uncontained" // there is no cgroup (Err); the guard goes on without
+	Swept       Kind = "swept"       // nothing is left of the earlier incarnation with the ids Workers
+	Started     Kind = "started"     // a driver process (PID) started, which is to replace Workers
+	Overdue     Kind = "overdue"     // the driver process and all its descendants are being killed, see Err
+	Blocked     Kind = "blocked"     // processes (Left) survive SIGKILL; no successor starts before they are gone
+	Ended       Kind = "ended"       // the driver process (PID) ended with Code, and nothing is left of it
+	Delayed     Kind = "delayed"     // the successor starts after Wait
 	Unwritten   Kind = "unwritten"   // the lock file could not be written, see Err
 )
 
-// Event is something that happened. Which fields are set depends on its kind.
+// Event is something that happened to a guard or its driver process. Kind decides which fields are set.
 type Event struct {
 	Kind    Kind
 	PID     int

@@ -20,11 +20,11 @@ import (
 
 const (
 	forever      = time.Duration(math.MaxInt64)
-	lockEvery    = 20 * time.Millisecond // how often a taken lock is tried
+	lockEvery    = 20 * time.Millisecond // between two tries of a lock that is taken
 	firstDelay   = 100 * time.Millisecond
-	stopAtOnce   = 3 // requests to stop after which the guard itself kills
+	stopAtOnce   = 3 // after this many requests to stop, the guard kills
 	waitingSigs  = 16
-	signalOffset = 128 // exit codes of what a signal ended, as shells have it
+	signalOffset = 128 // added to the signal in exit codes of killed processes, as in shells
 )
 
 var (
@@ -32,40 +32,40 @@ var (
 	errLeft        = errors.New("processes survive SIGKILL")
 )
 
-// heard are the signals for which there are handlers. SIGTSTP would stop the guard and leave the driver process alone, and
-// SIGPIPE, from a closed stderr, would end it.
+// heard are the signals that the guard handles. SIGTSTP would stop the guard but not the driver process, and SIGPIPE, from a
+// closed stderr, would end the guard.
 var heard = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGPIPE}
 
-// guard is one incarnation. All of it belongs to the goroutine of Run; others only send to its channels.
+// guard is the state of one Run. It belongs to the goroutine of Run; other goroutines only send to its channels.
 type guard struct {
 	Config
 
 	ledger *ledger
 	host   host
-	cgroup cgroup // "" without
+	cgroup cgroup // "": there is none
 	alarm  *alarm
 
 	children  chan os.Signal
 	signals   chan os.Signal
 	ctxDone   <-chan struct{}
-	asked     int               // requests to stop
-	inherited map[identity]bool // children from before: exec in a shell that had some
-	childless bool              // the kernel said so when it was last asked
+	asked     int               // number of requests to stop
+	inherited map[identity]bool // children from before Run, of a shell that started some and then executed this program
+	childless bool              // the kernel said so at the last reap
 
 	driver  *driver
-	killAt  time.Duration // since boot; 0 is never
-	killFor error         // then
-	why     error         // to kill now
+	killAt  time.Duration // since boot; 0: never
+	killFor error         // reason to kill at killAt
+	why     error         // reason to kill now; nil: none
 	backoff *backoff.ExponentialBackOff
-	short   int   // driver processes in a row that did not live long
-	over    error // why the last one was killed, if it was
+	short   int   // number of driver processes in a row that did not live long
+	over    error // reason for which the last driver process was killed; nil: it was not
 	counts  counts
 }
 
-// Run guards driver processes until one ends on purpose or after Run was asked to stop, by a signal or by the end of ctx,
-// and nothing is left of it. It returns that one's exit code.
+// Run guards driver processes. It returns when one ends on purpose, or when Run was asked to stop by a signal or by the end of
+// ctx, and nothing of the driver process is left. It returns the exit code of the last driver process.
 //
-// SIGTERM, SIGINT and SIGHUP, and the end of ctx as a SIGTERM, go on to the driver process; at the third the guard kills.
+// SIGTERM, SIGINT and SIGHUP are passed on to the driver process, and the end of ctx as a SIGTERM. At the third the guard kills.
 func Run(ctx context.Context, cfg Config) (int, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -109,7 +109,7 @@ func open(ctx context.Context, cfg Config) (*guard, error) {
 	g.backoff.Reset()
 	signal.Notify(g.children, syscall.SIGCHLD)
 	for _, sig := range heard {
-		if !signal.Ignored(sig) { // as nohup wants it, and shells for what is in the background
+		if !signal.Ignored(sig) { // nohup and shells have processes ignore signals on purpose
 			signal.Notify(g.signals, sig)
 		}
 	}
@@ -142,14 +142,14 @@ func (g *guard) run() (int, error) {
 	}
 }
 
-// isLast says whether no driver process follows one that ended with this code. One that was to be killed may still end by
-// itself: its code then tells nothing.
+// isLast reports whether no driver process follows one that ended with this code. The code of a driver process that was about to
+// be killed does not count, since it may have ended by itself in the meantime.
 func (g *guard) isLast(code int) bool {
 	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
 }
 
-// turn waits for one thing to happen, for d at the longest, and takes it in. Every wait of a guard is a loop around it, so
-// whatever happens is heard in every phase.
+// turn waits for one event, for d at most, and handles it. Every wait of a guard is a loop around turn, so that events are
+// handled in every phase.
 func (g *guard) turn(d time.Duration) {
 	var readable chan struct{}
 	if g.driver != nil {
@@ -158,7 +158,7 @@ func (g *guard) turn(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-g.children: // whoever looks reaps
+	case <-g.children: // handled by reap below
 	case sig := <-g.signals:
 		g.hear(sig)
 	case <-g.ctxDone:
@@ -184,7 +184,7 @@ func (g *guard) hear(sig os.Signal) {
 	g.driver.signal(number)
 }
 
-// reap takes in who ended. Nobody else in this process may, so a PID of a child means that child until then.
+// reap reaps the children that have ended. Only reap does so in this process, so until then the PID of a child means that child.
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -200,8 +200,8 @@ func (g *guard) reap() {
 	}
 }
 
-// rest waits before a successor. After a driver process that lived long it starts at once, and so does the first after
-// one that did not.
+// rest waits before the next driver process. It does not wait after a driver process that lived long, nor after the first in a
+// row that did not.
 func (g *guard) rest() {
 	g.short++
 	if boottime.Now()-g.driver.since >= g.Limits.Healthy {

@@ -22,7 +22,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// stage is a folder with guards in it, and all they start.
+// stage is a folder with guards, and all processes that they start.
 type stage struct {
 	t    *testing.T
 	play play
@@ -126,7 +126,7 @@ func (s *stage) said(who, what string) []entry {
 	return slices.DeleteFunc(readLog(s.play.Log), func(e entry) bool { return e.Who != who || e.What != what })
 }
 
-// processes lists what carries the mark of this stage in its environment or its arguments.
+// processes lists the processes with the mark of this stage in their environment or arguments.
 func (s *stage) processes() []process {
 	all, _ := listProcesses()
 	return slices.DeleteFunc(all, func(p process) bool {
@@ -139,12 +139,12 @@ func (s *stage) processes() []process {
 	})
 }
 
-// tasks lists those under or from a driver process.
+// tasks lists the processes that a driver process or its descendants started.
 func (s *stage) tasks(notThese ...int) []process {
 	return slices.DeleteFunc(s.processes(), func(p process) bool { return slices.Contains(notThese, p.PID) })
 }
 
-// settled tells whether every process of the corpus executes what it is for: one on its way there has another name.
+// settled reports whether every process of the corpus has executed its program. Before that, a process has another name.
 func settled(tasks []process) bool {
 	names := map[string]int{}
 	for _, p := range tasks {
@@ -163,7 +163,7 @@ func (s *stage) corpusRuns(guard *exec.Cmd, others ...int) []process {
 	return tasks
 }
 
-// cleared tells whether a process has nothing of a stage in its environment.
+// cleared reports whether a process has nothing of a stage in its environment.
 func (s *stage) cleared(p process) bool {
 	env, _ := readEnviron(p.PID)
 	return !bytes.Contains(env, []byte(s.mark))
@@ -200,7 +200,7 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 	must(t, syscall.Kill(pid, sig))
 }
 
-// halt stops a guard, which is a child of ours, and waits until it stands still: it would otherwise see what comes next.
+// halt stops a guard, a child of this process, and waits until it is stopped, so that it does not see the next step of the test.
 func halt(t *testing.T, g *exec.Cmd) {
 	t.Helper()
 	kill(t, g.Process.Pid, syscall.SIGSTOP)
@@ -234,7 +234,7 @@ func TestRun_ReplacesAKilledDriverProcess(t *testing.T) {
 	})
 }
 
-// Apart from the tests that run side by side: it compares instants.
+// This test does not run in parallel with others, because it compares instants.
 func TestRun_KillsAFrozenDriverProcessBeforeItsDeadline(t *testing.T) {
 	levels(t, func(t *testing.T, ungrouped bool) {
 		s := setup(t, "corpus", "deadline=6s")
@@ -507,7 +507,7 @@ func TestRun_NothingOfTheGuardReachesATask(t *testing.T) {
 	}
 }
 
-// Apart from the tests that run side by side, since it measures.
+// This test does not run in parallel with others, because it measures time.
 func TestRun_ReplacesInAboutTheTimeOfAStart(t *testing.T) {
 	levels(t, replaceOften)
 }

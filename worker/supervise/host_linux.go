@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	containment = "subreaper" // what there is without a cgroup
+	containment = "subreaper" // without a cgroup
 
-	// verifies: a walk over the processes shows whether anything is left.
+	// verifies means that a walk over the processes shows whether anything is left.
 	verifies = true
 
-	// waitAll also takes children whose end tells nobody.
+	// waitAll makes wait4 return also children that send no SIGCHLD.
 	waitAll = unix.WALL
 
-	thisProgram = "/proc/self/exe" // also after its file was replaced by a newer version
+	thisProgram = "/proc/self/exe" // works also after the file was replaced by a newer version
 
 	maxComm = 15 // bytes of a process's name
 )
 
-// adoptOrphans makes this process the parent of every descendant that loses its own.
+// adoptOrphans makes this process the parent of every descendant that is orphaned.
 func adoptOrphans() error {
 	self, err := os.Readlink("/proc/self")
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
@@ -38,13 +38,13 @@ func adoptOrphans() error {
 	return nil
 }
 
-// nameProcess says what ps and top call this process. It was started by the path of thisProgram, so they would say "exe".
+// nameProcess sets the name of this process in ps and top. Since it was started by the path thisProgram, they would show "exe".
 func nameProcess(name string) {
-	_ = os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0) // else it has an odd name
+	_ = os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0) // an error is ignored: it costs only the name
 }
 
-// thisHost names what must be the same for the processes of a list to be found, or to be gone. The number of a namespace
-// is given to another only when no process is left in it.
+// thisHost returns what must be equal for the processes of a list to be visible here. The number of a PID namespace is reused
+// only when no process is left in the namespace.
 func thisHost() host {
 	boot := boottime.ID()
 	namespace, err := os.Readlink("/proc/self/ns/pid")
@@ -99,7 +99,7 @@ func readProcess(pid int) (process, error) {
 	return p, nil
 }
 
-// readEnviron asks all threads if need be: the first may have ended, and with it what it had to show.
+// readEnviron reads the environment of a process. If the first thread has ended, it reads the environment through another thread.
 func readEnviron(pid int) ([]byte, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	env, err := os.ReadFile(dir + "/environ")
@@ -115,7 +115,7 @@ func readEnviron(pid int) ([]byte, error) {
 	return nil, nil
 }
 
-// signal reaches this very process or nobody: the descriptor is opened before its start is compared.
+// signal signals exactly this process or none: it opens the pidfd before it compares the start time.
 func (p identity) signal(sig syscall.Signal) error {
 	if p.PID <= 1 {
 		return errGone
@@ -133,7 +133,7 @@ func (p identity) signal(sig syscall.Signal) error {
 	if err == nil {
 		return unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
-	return unix.Kill(p.PID, sig) // a sandbox without pidfd
+	return unix.Kill(p.PID, sig) // in a sandbox without pidfds
 }
 
 func (p identity) alive() bool {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Without a list of processes there is nothing to verify, so nobody is replaced.
+// Without a list of processes the guard cannot verify anything, so no worker id is replaced.
 const (
 	containment = "group"
 	verifies    = false

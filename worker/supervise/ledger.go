@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ledger is the lock file: who holds the lock, and in it the ids of workers that may hold runs in the database. Both are
-// one file, so that whoever removes it takes the list away too, and nobody is replaced under a lock that means nothing.
+// ledger is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may
+// hold runs in the database. Lock and list are one file, so that a user who deletes the lock deletes the list, too: no worker is
+// replaced because of a list without its lock.
 //
-// Each line is the whole list; the last one that is complete counts. So a change is there or is not, whenever the guard
-// is killed. It need not survive the machine: another boot makes it void.
+// Each line is the whole list, and the last complete line counts. So a change is either there or not, even if the guard is killed
+// while it writes. The list need not survive a crash of the machine, because another boot makes it void.
 type ledger struct {
 	path string
-	fd   int // bare, not an os.File: it is handed to driver processes
+	fd   int // not an os.File, because it is passed to driver processes
 	end  int64
 	list list
 }
@@ -35,26 +36,26 @@ type list struct {
 	Workers []string `json:"workers"`
 }
 
-// host is what must be the same for processes of the list to be found here, if there are any.
+// host is what must be equal for the processes of a list to be visible here.
 type host struct {
 	Boot      string `json:"boot"`
 	Namespace string `json:"pid_namespace"`
 }
 
-// file is the one that a list was written to. In a copy of it the list does not hold: those it names may live, and hold the
-// lock of the other one.
+// file identifies the file that a list was written to. In a copy of the file the list is not valid: its processes may be alive,
+// and hold the lock of the original.
 type file struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
 }
 
 const (
-	ledgerRotate = 256 << 10 // written from its beginning again past this; many times the longest line
-	ledgerBytes  = 1 << 20   // longer files are not ours
+	ledgerRotate = 256 << 10 // past this size the file is written from its beginning again; many times the longest line
+	ledgerBytes  = 1 << 20   // a longer file is not ours
 	lockName     = "worker-%s.lock"
 )
 
-// openLedger makes the file if need be. It has no lock yet.
+// openLedger opens the lock file, and makes it if it is missing. It does not lock it.
 func openLedger(folder, name string) (*ledger, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
@@ -63,7 +64,7 @@ func openLedger(folder, name string) (*ledger, error) {
 	return l, l.open()
 }
 
-// open does not follow links, and takes no file that others may write: what it lists gets killed.
+// open refuses links, and files that other users may write: the processes that the file lists get killed.
 func (l *ledger) open() error {
 	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -88,7 +89,7 @@ func (l *ledger) close() {
 	}
 }
 
-// try takes the lock if it is free. A file that was removed meanwhile is no lock, so it looks again.
+// try takes the lock if it is free. If the file was removed meanwhile, the lock means nothing, so try opens the file anew.
 func (l *ledger) try() (bool, error) {
 	err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -114,7 +115,7 @@ func (l *ledger) file() file {
 	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
 }
 
-// read gets what the file says last. A file without a complete line says nothing.
+// read reads the last complete line. A file without a complete line is an empty list.
 func (l *ledger) read() error {
 	l.list, l.end = list{}, 0
 	text := make([]byte, ledgerBytes)
@@ -141,7 +142,7 @@ func (l *ledger) read() error {
 	return nil
 }
 
-// write makes next the list, or leaves everything as it was.
+// write makes next the list, or leaves the old list in place and returns an error.
 func (l *ledger) write(next list) error {
 	next.File = l.file()
 	line, err := json.Marshal(next)

@@ -22,7 +22,7 @@ func newLedger(t *testing.T) *ledger {
 	return l
 }
 
-// reread is what the next incarnation finds.
+// reread returns the list that the next guard reads.
 func reread(t *testing.T, path string) (list, error) {
 	t.Helper()
 	l := &ledger{path: path, fd: -1}
@@ -157,7 +157,7 @@ func TestLedger_IsOnePerPath(t *testing.T) {
 	if held, err := second.try(); held || err != nil {
 		t.Fatalf("a lock on a file that is gone: %v, %v", held, err)
 	}
-	// A process that another test forks holds the first lock until it is the program that it is to be.
+	// A process that another test forks holds the first lock until it executes its program.
 	await.True(t, "a lock on a new file", func() bool {
 		held, err := second.try()
 		must(t, err)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// ErrGone is what a driver process hears when its guard died: it is to kill its tasks, release its runs, and end.
+// ErrGone means that the guard died. The driver process must then kill its tasks, release its runs, and end.
 var ErrGone = errors.New("guard: it is gone")
 
-// errMute is a guard that lives but does not answer.
+// errMute means that the guard is alive but does not answer.
 var errMute = errors.New("guard: no answer")
 
-// Link is the driver process's side. All its methods may be called at once, and on nil, where they do nothing.
+// Link is the driver process's connection to its guard. Its methods are safe for concurrent use. On a nil Link they do nothing.
 type Link struct {
 	in, out *os.File
 	hello   hello
@@ -42,11 +42,11 @@ func (l *Link) listen() {
 	for s := lines(l.in); s.Scan(); {
 		var a answer
 		if json.Unmarshal(s.Bytes(), &a) != nil {
-			return // no guard of ours: as good as none
+			return // it is not a guard of ours, so treat it as gone
 		}
 		l.mu.Lock()
 		if c := l.waiting[a.N]; c != nil {
-			c <- a // has room for it
+			c <- a // does not block: it has a buffer for one answer
 			delete(l.waiting, a.N)
 		}
 		l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Link) ask(r request) (answer, error) {
 	}
 }
 
-const answerWithin = 10 * time.Second // a guard writes one line to a file meanwhile
+const answerWithin = 10 * time.Second // meanwhile the guard writes one line to a file
 
 func (l *Link) drop(n int) {
 	l.mu.Lock()
@@ -105,8 +105,8 @@ func (l *Link) change(r request) error {
 	return err
 }
 
-// Extend sets the deadline: an instant of package boottime at which nothing of this driver process may run any more. The
-// guard begins to kill a little before. 0 is for a driver process that holds no lease.
+// Extend sets the deadline: an instant of package boottime from which on nothing of this driver process may run. The guard begins
+// to kill a little before. 0 means that the driver process holds no lease.
 func (l *Link) Extend(deadline time.Duration) error {
 	if l == nil {
 		return nil
@@ -115,8 +115,8 @@ func (l *Link) Extend(deadline time.Duration) error {
 	return l.send(request{Extend: &deadline})
 }
 
-// Use puts a worker id into the lock file. Only when it returned nil may a row of the database show that id, and tasks
-// run under it.
+// Use adds a worker id to the lock file. Only after Use returned nil may a row of the database show the id, and tasks run under
+// it.
 func (l *Link) Use(workerID string) error {
 	if l == nil {
 		return nil
@@ -130,8 +130,8 @@ func (l *Link) Use(workerID string) error {
 	return nil
 }
 
-// Forget takes ids out of the lock file that hold nothing in the database: those that were replaced, or one's own after
-// all was released and nothing of it runs.
+// Forget removes ids from the lock file. They must hold nothing in the database: ids that were replaced, or the driver process's
+// own after everything was released and none of its tasks runs.
 func (l *Link) Forget(workerIDs ...string) error {
 	if l == nil || len(workerIDs) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (l *Link) Forget(workerIDs ...string) error {
 	return l.change(request{Forget: workerIDs})
 }
 
-// Replaces lists the worker ids whose processes are all gone, and whose place the driver process takes.
+// Replaces lists the worker ids of which all processes are gone, and which the driver process replaces.
 func (l *Link) Replaces() []string {
 	if l == nil {
 		return nil
@@ -147,7 +147,7 @@ func (l *Link) Replaces() []string {
 	return slices.Clone(l.hello.Replaces)
 }
 
-// Gone is closed when the guard died.
+// Gone returns a channel that is closed when the guard has died.
 func (l *Link) Gone() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -155,7 +155,7 @@ func (l *Link) Gone() <-chan struct{} {
 	return l.gone
 }
 
-// Containment is what keeps tasks from outliving the driver process: cgroup, subreaper, group or none.
+// Containment returns what keeps tasks from outliving the driver process: cgroup, subreaper, group or none.
 func (l *Link) Containment() string {
 	if l == nil || l.hello.Containment == "" {
 		return "none"
@@ -163,7 +163,7 @@ func (l *Link) Containment() string {
 	return l.hello.Containment
 }
 
-// Cgroup is the folder of the cgroup v2 that holds everything, "" without one. Attempts may get folders of their own in it.
+// Cgroup returns the folder of the cgroup v2 with all processes of the worker; "" for none. Attempts may get cgroups in it.
 func (l *Link) Cgroup() string {
 	if l == nil {
 		return ""
@@ -171,8 +171,8 @@ func (l *Link) Cgroup() string {
 	return l.hello.Cgroup
 }
 
-// Sweep kills everything that this driver process started and everything that carries an id it used, wherever it is by
-// now, and returns when nothing of it is left, or at the end of ctx. Nothing may be started meanwhile.
+// Sweep kills everything that this driver process started and every process that carries an id it used, whatever parent it has by
+// now. It returns when nothing is left, or when ctx ends. The caller must start no process meanwhile.
 func (l *Link) Sweep(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -183,7 +183,7 @@ func (l *Link) Sweep(ctx context.Context) error {
 	return sweep(ctx, ids, cgroup(l.hello.Cgroup))
 }
 
-// Close stops listening. The lock stays held for as long as the process lives.
+// Close closes the connection. The lock stays held as long as the process lives.
 func (l *Link) Close() {
 	if l == nil {
 		return

@@ -38,7 +38,7 @@ func TestAttach_NeedsTheDescriptorsThatAGuardNamed(t *testing.T) {
 	}
 }
 
-// pair is a link, and what a guard would have.
+// pair returns a link, and the guard's ends of its pipes.
 func pair(t *testing.T) (l *Link, in, out *os.File) {
 	t.Helper()
 	p, err := openPipes()
@@ -70,7 +70,7 @@ func TestLink_UseWaitsForTheLockFile(t *testing.T) {
 		t.Fatalf("did not wait: %v", err)
 	default:
 	}
-	must(t, send(out, answer{N: r.N + 5})) // to somebody else
+	must(t, send(out, answer{N: r.N + 5})) // the answer to another request
 	must(t, send(out, answer{N: r.N, Err: "disk full"}))
 	if err := <-used; err == nil || err.Error() != "guard: disk full" {
 		t.Errorf("error %v", err)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is what a test wants of the processes it starts.
+// play is the part that a process of a test plays.
 type play struct {
 	Log, StateDir, Name string
 	Limits              Limits
@@ -151,7 +151,7 @@ func openFiles() int {
 	return len(fds)
 }
 
-// withGhost lists a child that no signal reaches.
+// withGhost adds a child that no signal reaches to the list.
 func withGhost(file string) ([]process, error) {
 	all, err := listProcesses()
 	if _, gone := os.Stat(file); gone == nil {
@@ -160,7 +160,7 @@ func withGhost(file string) ([]process, error) {
 	return all, err
 }
 
-// playHeadless is a process whose first thread has ended: /proc shows it as a zombie, with nothing to read.
+// playHeadless is a process with an ended first thread: /proc shows it as a zombie, with nothing to read.
 func playHeadless() {
 	runtime.LockOSThread()
 	go func() {
@@ -194,7 +194,7 @@ func playDriver() int {
 
 func (p play) script(link *Link) {
 	id := fmt.Sprintf("w-%s-%d", os.Getenv(markEnv), os.Getpid())
-	if p.says("keep") { // before a request that is answered: then it has arrived
+	if p.says("keep") { // a later request is answered, so this one has arrived by then
 		p.must(link.Keep(map[string]int64{"lost": link.Kept()["lost"] + 1}))
 	}
 	p.must(link.Use(id))

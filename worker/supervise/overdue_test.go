@@ -12,7 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// judge is a guard whose driver process, which is none, missed its deadline, and the end of the pipe that would be its own.
+// judge returns a guard with a driver process that missed its deadline, and the driver process's end of the pipe. There is no
+// real process.
 func judge(t *testing.T) (g *guard, out *os.File) {
 	t.Helper()
 	p, err := openPipes()

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// identity names a process for as long as the machine runs: PIDs are used again.
+// identity identifies a process during one boot of the machine. A PID alone does not, because PIDs are reused.
 type identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// process is what /proc says about one.
+// process is what /proc shows of a process.
 type process struct {
 	identity
 	parent int
 	state  byte
-	live   bool   // not a zombie; one whose first thread ended alone is none
+	live   bool   // false for a zombie; a process of which only the first thread has ended is alive
 	kernel bool   // a thread of the kernel
-	bare   bool   // its environment is not there yet: it is about to execute a program
-	name   string // for people; a process may choose its own
-	spare  bool   // not to be killed, but nothing is clean while it is there
+	bare   bool   // it has no environment yet, because it is about to execute a program
+	name   string // for messages; a process may choose its own name
+	spare  bool   // not to be killed, but while it exists nothing counts as clean
 }
 
 func (p process) String() string { return fmt.Sprintf("%d (%s, %c)", p.PID, p.name, p.state) }
@@ -35,7 +35,7 @@ const (
 	statState, statParent, statFlags, statThreads, statStart, statEnvEnd = 0, 1, 6, 17, 19, 48
 )
 
-// parseStat reads a line of /proc/PID/stat. The name may hold anything, brackets and line ends included.
+// parseStat parses a line of /proc/PID/stat. The name may contain any character, brackets and line ends included.
 func parseStat(line []byte) (process, bool) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 0 || end < open {
@@ -61,14 +61,14 @@ func parseStat(line []byte) (process, bool) {
 	}, err == nil && err2 == nil && err3 == nil && err4 == nil
 }
 
-// below lists everything under a process, parents first, without the trees of those that are excepted.
+// below lists all descendants of root, parents first. It leaves out the processes of except, with their descendants.
 func below(all []process, root int, except map[identity]bool) []process {
 	children := map[int][]process{}
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
 	}
 	var found []process
-	seen := map[int]bool{root: true} // a list that was read while things changed may hold a ring
+	seen := map[int]bool{root: true} // a list that was read while processes came and went may contain a ring
 	next := []int{root}
 	for len(next) > 0 {
 		parent := next[0]
@@ -85,7 +85,7 @@ func below(all []process, root int, except map[identity]bool) []process {
 	return found
 }
 
-// childrenOf lists who is directly under a process.
+// childrenOf returns the direct children of a process.
 func childrenOf(all []process, parent int) map[identity]bool {
 	found := map[identity]bool{}
 	for _, p := range all {
@@ -96,8 +96,9 @@ func childrenOf(all []process, parent int) map[identity]bool {
 	return found
 }
 
-// carriers lists the processes whose environment has one of the ids, with all below them; self and what is below it not.
-// A process that is just about to execute a program is listed as one to spare: its environment is not there yet.
+// carriers lists the processes that have one of the ids in their environment, with all their descendants, but without self and
+// its descendants. A process that is just about to execute a program is listed as spare, because its environment is not there
+// yet.
 func carriers(all []process, ids []string, self int, environ func(pid int) ([]byte, error)) []process {
 	marks := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -134,7 +135,7 @@ func carries(env []byte, marks []string) bool {
 	return false
 }
 
-// unique keeps one of each. One that is to be killed by any account is.
+// unique removes duplicates. A process is spare only if all its entries are.
 func unique(all []process) []process {
 	at := map[identity]int{}
 	var kept []process

@@ -78,7 +78,7 @@ func TestBelow_ListsWholeTreesWithoutThoseExcepted(t *testing.T) {
 	}{
 		{2, nil, []int{3, 4, 5, 6}},
 		{2, map[identity]bool{{5, 5}: true}, []int{3, 4}},
-		{2, map[identity]bool{{5, 4}: true}, []int{3, 4, 5, 6}}, // another one, of that PID
+		{2, map[identity]bool{{5, 4}: true}, []int{3, 4, 5, 6}}, // another process with the same PID
 		{9, nil, []int{8}},
 		{77, nil, nil},
 	} {

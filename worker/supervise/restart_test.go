@@ -25,7 +25,7 @@ func TestLink_SeesTheDeathOfItsGuardAndSweeps(t *testing.T) {
 		s.play.Ungrouped = ungrouped
 		g := s.guard()
 		tasks := s.corpusRuns(g, s.heard("driver", "ready", 1).PID)
-		if ungrouped { // it went to another parent together with its guard, and shows nobody's id
+		if ungrouped { // after the guard's death it has another parent, and carries no worker id
 			tasks = slices.DeleteFunc(tasks, s.cleared)
 		}
 		killed := boottime.Now()
@@ -81,7 +81,7 @@ func TestRun_SweepsWhatAnEarlierIncarnationLeft(t *testing.T) {
 	})
 }
 
-// foreign starts processes that only look like those of a worker.
+// foreign starts processes that resemble those of a worker, but are not.
 func (s *stage) foreign(id string) []process {
 	s.t.Helper()
 	var all []process
@@ -157,7 +157,7 @@ func (s *stage) leave(workers ...string) {
 	must(s.t, l.write(list{host: thisHost(), Workers: workers}))
 }
 
-// A copy of the state folder comes with a list of workers that are alive, and with a lock of its own.
+// A copy of the state folder has a lock of its own, and a list of workers that are still alive.
 func TestRun_ReplacesNobodyByACopyOfTheStateFolder(t *testing.T) {
 	s := setup(t, "corpus")
 	g := s.guard()
@@ -331,7 +331,7 @@ func TestRun_AsPIDOne(t *testing.T) {
 	})
 }
 
-// outside is the PID that a process of the stage, inside of a PID namespace, has here.
+// outside returns the PID outside of a PID namespace of a process inside.
 func (s *stage) outside(inside int) int {
 	s.t.Helper()
 	found := 0
@@ -378,8 +378,8 @@ func (s *stage) asUser(uid int) {
 	s.sys = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 }
 
-// copyOf puts the test binary where others can execute it. Another process copies: a descriptor of this one, open for
-// writing, could be on its way into a child of another test, and the kernel executes no file that is open so.
+// copyOf copies the test binary to where other users can execute it. Another process makes the copy: a child of another test
+// could inherit a descriptor of this process, and the kernel does not execute a file that is open for writing.
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "exe")
@@ -390,7 +390,7 @@ func copyOf(t *testing.T, dir string) string {
 	return path
 }
 
-// A driver process that is killed takes its own counts along. The guard hands them on, and why it was replaced.
+// The guard passes the counts of a killed driver process on to the next one, with the reason of the replacement.
 func TestRun_HandsCountsOnToTheNextDriverProcess(t *testing.T) {
 	s := setup(t, "keep", "deadline=300ms")
 	s.guard()
@@ -414,7 +414,7 @@ func TestRun_HandsCountsOnToTheNextDriverProcess(t *testing.T) {
 	}
 }
 
-// A driver process that is to be killed sees its guard hang up first, and may be quick enough to end in order.
+// The guard hangs up before it kills a driver process, which may be quick enough to end in order.
 func TestGuard_WhatWasOverdueHasASuccessor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -7,12 +7,12 @@ import (
 	"errors"
 )
 
-// Run is not to be had here.
+// Run fails, because there is no guard on this system.
 func Run(context.Context, Config) (int, error) {
 	return 0, errors.New("guard: this system has none: embed the worker in a program, with containment none")
 }
 
-// Attach tells that no guard started this process.
+// Attach reports that no guard started this process.
 func Attach() (*Link, bool) { return nil, false }
 
 func sweep(context.Context, []string, cgroup) error { return nil }

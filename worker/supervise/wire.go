@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// marker tells a driver process that it has a guard: descriptors and what they are, as "3:INODE 4:INODE 5:INODE".
+	// marker is the variable by which a guard names the descriptors and their inodes: "3:INODE 4:INODE 5:INODE".
 	marker = "OARLOCK_GUARD"
 
-	fromGuardFD, toGuardFD, lockFD = 3, 4, 5 // in the driver process
+	fromGuardFD, toGuardFD, lockFD = 3, 4, 5 // numbers in the driver process
 
 	lineBytes   = 64 << 10        // longest message
-	writeWithin = 2 * time.Second // a pipe that takes nothing for so long has no reader any more
-	maxWorkers  = 256             // ids in the lock file; past that the oldest go, and their leases decide
+	writeWithin = 2 * time.Second // a pipe that takes nothing for so long has no reader
+	maxWorkers  = 256             // ids in the lock file; beyond that the oldest are dropped, and their leases decide
 )
 
-// request goes from the driver process to the guard, one JSON line each.
+// request is a message from the driver process to the guard, one line of JSON.
 type request struct {
-	N        int            `json:"n,omitempty"` // answered under this number; 0 wants no answer
+	N        int            `json:"n,omitempty"` // number of the answer; 0: no answer is wanted
 	Attached bool           `json:"attached,omitempty"`
-	Extend   *time.Duration `json:"extend,omitempty"` // time since boot
+	Extend   *time.Duration `json:"extend,omitempty"` // since boot
 	Use      string         `json:"use,omitempty"`
 	Forget   []string       `json:"forget,omitempty"`
 
 	Keep map[string]int64 `json:"keep,omitempty"` // counts for its successors
 
-	err error // the line could not be read
+	err error // the line could not be parsed
 }
 
-// answer goes from the guard to the driver process.
+// answer is a message from the guard to the driver process.
 type answer struct {
 	N     int    `json:"n"`
 	Err   string `json:"error,omitempty"`
-	Hello *hello `json:"hello,omitempty"` // to Attached
+	Hello *hello `json:"hello,omitempty"` // answers Attached
 }
 
 type hello struct {
@@ -46,11 +46,11 @@ type hello struct {
 	Cgroup      string   `json:"cgroup,omitempty"`
 	Replaces    []string `json:"replaces,omitempty"`
 
-	Replaced map[Why]int64    `json:"replaced,omitempty"` // driver processes before this one
-	Kept     map[string]int64 `json:"kept,omitempty"`     // what these left
+	Replaced map[Why]int64    `json:"replaced,omitempty"` // number of earlier driver processes
+	Kept     map[string]int64 `json:"kept,omitempty"`     // counts that they left
 }
 
-// send writes one line. One write per line: os.File keeps writers apart.
+// send writes one line in a single write, so that os.File keeps concurrent writers apart.
 func send(to *os.File, message any) error {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -72,7 +72,7 @@ func lines(from io.Reader) *bufio.Scanner {
 	return s
 }
 
-// withWorker adds an id; without removes some. Neither changes its argument.
+// withWorker returns ids with one more, without returns ids without some. Neither changes its argument.
 func withWorker(ids []string, id string) []string {
 	if slices.Contains(ids, id) {
 		return ids
