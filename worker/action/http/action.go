@@ -19,24 +19,24 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Action executes http.request, and probes for waits.
+// Action executes http.request steps, and is the prober of waits for an HTTP answer.
 type Action struct{ policy Policy }
 
-// New makes an Action that dials what the policy lets it.
+// New returns an Action that dials only addresses that the policy allows.
 func New(p Policy) *Action { return &Action{policy: p} }
 
-// answer is what came back.
+// answer is the answer of a server.
 type answer struct {
 	status  int
 	headers http.Header
 	body    []byte
-	cut     bool // there was more of the body
+	cut     bool // the body was longer
 }
 
-// shownBytes of an answer that is a failure go to the log.
+// shownBytes is how much of a failed answer's body goes to the log.
 const shownBytes = 4 << 10
 
-// Execute sends the request of a task.
+// Execute implements worker.Executor: it sends the request of a task.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	r, err := parse(task.Resolved.With, task.Resolved.ShownURL)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	}
 	fmt.Fprintf(task.Stderr, "%s: %d in %v, %d bytes\n", r.place(), got.status, took, len(got.body))
 	if !r.expects(got.status) {
-		mask := task.Masked // before it is cut for the log: half a secret is not known for one
+		mask := task.Masked // masked before it is cut for the log, because half a secret is not recognised
 		if got.cut {
 			mask = task.MaskedCut
 		}
@@ -84,7 +84,8 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	return got.result(task)
 }
 
-// lacking is what this host lacks, if that is why no connection was made. A resolver does not say why it could not ask.
+// lacking returns what this host lacks if that is the reason why no connection was made; else nil. A resolver does not return the
+// reason of its failure, so after a failed lookup lacking tries whether the host can open descriptors.
 func lacking(err error) error {
 	if worker.Lacks(err) {
 		return err
@@ -97,7 +98,7 @@ func lacking(err error) error {
 	return nil
 }
 
-// untilNow ends a context also when there is no time for grace: a request needs none.
+// untilNow returns a context that also ends when now is closed. A request needs no grace.
 func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if now != nil {
@@ -112,8 +113,8 @@ func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, contex
 	return ctx, cancel
 }
 
-// Probe asks once whether what a wait waits for is there, by the status of an answer alone. That nobody answers is an
-// answer; that nobody may be asked is an error.
+// Probe sends one request, and reports whether the status of the answer is an expected one. If no server answers, the thing that
+// the wait waits for is not there. Only a wrong request or a denied address is an error.
 func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, why string, err error) {
 	r, err := parse(with, "")
 	if err != nil {
@@ -132,7 +133,7 @@ func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, wh
 	return there, why, nil
 }
 
-// send sends a request and has its answer read.
+// send sends a request, and calls read with the answer.
 func (a *Action) send(ctx context.Context, r *request, read func(*http.Response) error) error {
 	if r.timeout > 0 {
 		var cancel context.CancelFunc
@@ -160,7 +161,7 @@ func (a *Action) send(ctx context.Context, r *request, read func(*http.Response)
 	return nil
 }
 
-// read takes as much of an answer as the step allows.
+// read reads an answer, up to the size that the step allows.
 func (r *request) read(res *http.Response) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, r.maxBytes+1))
 	if err != nil {
@@ -170,7 +171,8 @@ func (r *request) read(res *http.Response) (*answer, error) {
 	return &answer{res.StatusCode, res.Header, body[:kept], int64(len(body)) > kept}, nil
 }
 
-// follow lets nothing that a step sends go to another host: its headers stay behind, and a body is not sent again.
+// follow decides about a redirect. It lets nothing that a step sends go to another host: it drops the headers, and refuses to
+// send a body again.
 func follow(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -181,11 +183,11 @@ func follow(req *http.Request, via []*http.Request) error {
 	case req.Body != nil && req.Body != http.NoBody:
 		return errors.New("redirected with its body to another host: name that one in with.url if it is meant")
 	}
-	req.Header = http.Header{} //nolint:gosec // it takes headers away
+	req.Header = http.Header{} //nolint:gosec // this only removes headers
 	return nil
 }
 
-// plain says what went wrong without the URL, which may hold secrets.
+// plain returns an error without the URL in its text, because a URL may contain secrets.
 func plain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -198,7 +200,7 @@ func plain(ctx context.Context, err error) error {
 	return err
 }
 
-// result turns an answer into outputs, without the secrets that it repeats. A body that is no text has no place in them.
+// result turns an answer into outputs, and masks the secrets in it. A body that is not text cannot be an output.
 func (got *answer) result(task *worker.Task) dagrun.Result {
 	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}

@@ -28,7 +28,7 @@ func serve(t *testing.T, answer nethttp.HandlerFunc) string {
 	return s.URL
 }
 
-// call executes one http.request, and returns what it logged, too.
+// call executes one http.request, and also returns its log.
 func call(t *testing.T, with map[string]any) (dagrun.Result, string) {
 	t.Helper()
 	return callContext(t.Context(), with, http.Policy{})
@@ -68,7 +68,7 @@ func TestExecute_PutsOutWhatCameBack(t *testing.T) {
 	}
 }
 
-// A URL with secrets is logged as the DAG refers to them, without credentials and query, whatever they hold.
+// A URL with secrets is logged with the DAG's references in place of the secrets, and without credentials and query.
 func TestExecute_NamesSecretsOfItsURL(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
@@ -101,13 +101,13 @@ func TestExecute_FailsByStatusUnlessExpected(t *testing.T) {
 	}
 }
 
-// However little of an answer is read, its end in the log is no beginning of a secret.
+// Wherever an answer is cut, its end in the log is not the beginning of a secret.
 func TestExecute_LogsNoHalfASecret(t *testing.T) {
 	t.Parallel()
 	const said = "you sent "
 	for secret, shown := range map[string]string{
 		"correct-battery-staple":    "correct-battery-staple",
-		`pass&word"with-quote-long`: `pass&word\"with-quote-long`, // as an error quotes it, and not as JSON does here
+		`pass&word"with-quote-long`: `pass&word\"with-quote-long`, // in the quoting of an error, not of JSON
 	} {
 		url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			nethttp.Error(w, said+shown+" and no tea", nethttp.StatusTeapot)
@@ -131,7 +131,7 @@ func TestExecute_LogsNoHalfASecret(t *testing.T) {
 	}
 }
 
-// A header's name has whichever capitals the server and the client give it.
+// Server and client may write the name of a header with any capitals.
 func TestExecute_MasksNamesOfHeaders(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
@@ -280,7 +280,7 @@ func TestProbe_TellsThereFromNotThere(t *testing.T) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(nethttp.StatusServiceUnavailable)
 		}
-		_, _ = w.Write(make([]byte, 1<<20)) // more than an output may hold: nobody asks for it
+		_, _ = w.Write(make([]byte, 1<<20)) // more than an output may hold, and not read
 	})
 	for to, want := range map[string]string{url + "/ready": "", url + "/no": "the last answer was status 503", gone.URL: "no answer: "} {
 		there, why, err := http.New(http.Policy{}).Probe(t.Context(), map[string]any{"url": to})
@@ -299,7 +299,7 @@ func TestProbe_SaysWhatNobodyMayBeAsked(t *testing.T) {
 	}
 }
 
-// crowd takes all descriptors of this process until free is called: the test is alone in it.
+// crowd takes all descriptors of this process until free is called. The test must be alone in the process.
 func crowd(t *testing.T) (free func()) {
 	t.Helper()
 	var taken []*os.File
@@ -328,10 +328,10 @@ func sockets() (n int) {
 	return n
 }
 
-// descriptors is how many a process may have whose test takes all.
+// descriptors is the limit of descriptors in the process of a test that takes all of them.
 const descriptors = 64
 
-// A request that no descriptor was left for is for another host; one that was sent has happened.
+// A request without a descriptor may start on another host. A request that was sent may have had its effect.
 func TestExecute_WithoutADescriptorIsUnstarted(t *testing.T) {
 	const alone = "OARLOCK_TEST_ALONE"
 	if os.Getenv(alone) == "" {
@@ -346,8 +346,9 @@ func TestExecute_WithoutADescriptorIsUnstarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
-	call(t, map[string]any{"url": url}) // what the runtime opens once is open
-	// A descriptor that is free a moment later would be the request's, and none the server's to take it in.
+	call(t, map[string]any{"url": url}) // the runtime has now opened what it opens once
+	// If a descriptor became free a moment later, the request would take it, and the server would have none to accept the
+	// request.
 	await.True(t, "both ends of the connection are closed", func() bool { return sockets() == 1 })
 	free := crowd(t)
 	for _, to := range []string{url, "http://oarlock.invalid/"} {

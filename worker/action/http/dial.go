@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// denied are addresses that no step may reach by itself: those of metadata services, and what is not an address of
-// anybody.
+// denied are addresses that a step may reach only if the worker's configuration allows it: metadata services, and addresses that
+// belong to no single host.
 var denied = []netip.Prefix{
-	netip.MustParsePrefix("169.254.0.0/16"), // link-local: metadata of most clouds
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local: the metadata services of most clouds
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fd00:ec2::254/128"),
 	netip.MustParsePrefix("100.100.100.200/32"),
@@ -26,13 +26,13 @@ var denied = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// Policy says which addresses may be dialled. The zero value denies those of metadata services.
+// Policy decides which addresses may be dialled. The zero value denies only the addresses in denied.
 type Policy struct {
-	Allow []netip.Prefix // in spite of all others
-	Deny  []netip.Prefix // besides those that are denied anyway
+	Allow []netip.Prefix // allowed even if denied or Deny has them
+	Deny  []netip.Prefix // denied besides those that are always denied
 }
 
-// check says why an address may not be dialled.
+// check returns an error if an address may not be dialled.
 func (p Policy) check(address netip.Addr) error {
 	address = address.Unmap().WithZone("")
 	for _, address := range append(carried(address), address) {
@@ -51,7 +51,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// carried are the addresses of IPv4 that one of IPv6 leads to: what translates it on the way sends the packet there.
+// carried returns the IPv4 addresses in an IPv6 address: a translator on the way sends packets to them.
 func carried(address netip.Addr) []netip.Addr {
 	b := address.As16()
 	v4 := func(at int, flip byte) netip.Addr {
@@ -63,7 +63,7 @@ func carried(address netip.Addr) []netip.Addr {
 	case sixToFour.Contains(address):
 		return []netip.Addr{v4(2, 0)}
 	case teredo.Contains(address):
-		return []netip.Addr{v4(4, 0), v4(12, 0xff)} // its server, and the client
+		return []netip.Addr{v4(4, 0), v4(12, 0xff)} // the Teredo server and the client
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (e *deniedError) Error() string {
 	return fmt.Sprintf("address %s is denied: name it in http_allow of the worker if it is meant", e.address)
 }
 
-// dialer checks each address it is about to connect to: after DNS, and again after each redirect.
+// dialer returns a dialer that checks each address before it connects: after DNS, and again after each redirect.
 func (p Policy) dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{
 		Timeout: timeout,

@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Bounds of a request that the step may move.
+// Bounds of a request. A step may set the timeout, and lower the number of bytes.
 const (
 	defaultConnectTimeout = 10 * time.Second
 	maxBytes              = worker.MaxTextBytes // of the answer's body, which is an output
@@ -28,7 +28,7 @@ const (
 type request struct {
 	method   string
 	url      *url.URL
-	shown    string // the URL with references to its secrets, "" where it has none
+	shown    string // the URL with references in place of secrets; "": the URL has no secrets
 	headers  http.Header
 	body     []byte
 	isJSON   bool
@@ -38,8 +38,8 @@ type request struct {
 	maxBytes int64
 }
 
-// parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault. Shown is its URL as it may
-// be shown where it holds secrets, else "".
+// parse parses a `with` after its references were filled in. An error is the fault of the DAG. shown is the URL with references
+// in place of its secrets; "" if it has none.
 func parse(with map[string]any, shown string) (r *request, err error) {
 	r = &request{shown: shown, method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: maxBytes}
 	if method, ok := with["method"].(string); ok {
@@ -64,7 +64,7 @@ func parse(with map[string]any, shown string) (r *request, err error) {
 	return r, errors.Join(r.setExpect(with["expect_status"]), r.setBounds(with))
 }
 
-// setBody takes a text as it is, anything else as JSON.
+// setBody uses a text as it is, and encodes any other value as JSON.
 func (r *request) setBody(body any) (err error) {
 	if text, ok := body.(string); ok {
 		r.body = []byte(text)
@@ -109,7 +109,7 @@ func (r *request) setBounds(with map[string]any) error {
 	return nil
 }
 
-// tooLong says what to do about an answer past max_bytes.
+// tooLong returns what to do about an answer longer than max_bytes.
 func (r *request) tooLong() string {
 	advice := "ask for less, or have a command put it elsewhere"
 	if r.maxBytes < maxBytes {
@@ -118,7 +118,7 @@ func (r *request) tooLong() string {
 	return fmt.Sprintf("the answer has more than %d bytes: %s", r.maxBytes, advice)
 }
 
-// expects says whether a status is one of those wanted.
+// expects reports whether the step expects a status.
 func (r *request) expects(status int) bool {
 	if r.expect == nil {
 		return status >= 200 && status <= 299
@@ -126,7 +126,7 @@ func (r *request) expects(status int) bool {
 	return slices.Contains(r.expect, status)
 }
 
-// place is the URL as it may be logged: without credentials, and without a query, which often holds some.
+// place returns the method and the URL for the log: without credentials, and without the query, which often contains some.
 func (r *request) place() string {
 	if r.shown != "" {
 		return r.method + " " + r.shownPlace()
@@ -135,7 +135,8 @@ func (r *request) place() string {
 	return r.method + " " + shown.String()
 }
 
-// shownPlace takes credentials and query off a URL that is none until its secrets are filled in.
+// shownPlace returns shown without credentials and query. shown is not a valid URL before its secrets are filled in, so it is
+// cut as text.
 func (r *request) shownPlace() string {
 	text := r.shown
 	if end := strings.IndexAny(text, "?#"); end >= 0 {

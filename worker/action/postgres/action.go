@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Action executes postgres.query.
+// Action executes postgres.query steps.
 type Action struct {
 	databases map[string]*database
 	keepOwn   bool
@@ -24,7 +24,7 @@ type Action struct {
 	life      atomic.Pointer[life]
 }
 
-// New makes an Action. Its connections are made when they are first needed.
+// New returns an Action. It connects when a connection is first needed.
 func New(c Config) (*Action, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -42,16 +42,16 @@ func New(c Config) (*Action, error) {
 	return a, nil
 }
 
-// Use has tasks on the run's own database settle through a session of the worker. Call it at each registration, before
-// the worker claims anything. Until then nothing is settled: tasks happen at least once.
+// Use makes tasks on the run's own database settle through a session of the worker. Call it at each registration, before the
+// worker claims runs. Until then tasks do not settle, and happen at least once.
 func (a *Action) Use(s Settler, worker uuid.UUID) {
 	a.life.Store(&life{settler: s, worker: worker, known: map[string]bool{}})
 }
 
-// Close ends all connections that no task uses, and waits for nothing else: those in use are closed with their task.
+// Close closes all idle connections. It does not wait: a connection in use is closed at the end of its task.
 func (a *Action) Close() { a.budget.close() }
 
-// lend is the connection that a step of postgres.query names.
+// lend returns the database that a postgres.query step names. It refuses Own if KeepOwn is set.
 func (a *Action) lend(name string) (*database, error) {
 	if a.keepOwn && name == Own {
 		return nil, &failure{kind: dagrun.KindConfig, reason: "this worker keeps its own connection, " + Own + ", from postgres.query (own_sql: false): name another one"}
@@ -59,7 +59,7 @@ func (a *Action) lend(name string) (*database, error) {
 	return a.find(name)
 }
 
-// find is a connection by its name.
+// find returns the database of a name.
 func (a *Action) find(name string) (*database, error) {
 	if d := a.databases[name]; d != nil {
 		return d, nil
@@ -75,7 +75,7 @@ func (a *Action) find(name string) (*database, error) {
 	return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has " + strings.Join(names, ", ")}
 }
 
-// Execute runs the statements of a task.
+// Execute implements worker.Executor: it runs the statements of a task.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	q, err := parse(task.Resolved.With)
 	if err != nil {
@@ -101,13 +101,13 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 		return result(ctx, task, err)
 	}
 	if q.format != "" {
-		_, _ = task.Stdout.Write(collected.finished()) // a log takes what it can
+		_, _ = task.Stdout.Write(collected.finished()) // an error is ignored: the log takes what it can
 	}
 	fmt.Fprintf(task.Stderr, "%s: %d rows in %v\n", d.name, max(collected.affected, int64(collected.count)), took)
 	return dagrun.Result{Outputs: outputs}
 }
 
-// declared are the outputs that a step names.
+// declared returns the outputs that the step declares.
 func declared(task *worker.Task) []dagspec.Output {
 	if task.Body == nil {
 		return nil

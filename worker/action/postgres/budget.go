@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// errClosed is what tasks get once the Action is closed.
+// errClosed is the error of tasks after the Action was closed.
 var errClosed = errors.New("the worker has closed its connections")
 
-// budget hands out connections: so many at once, over all databases, first come first served.
+// budget hands out connections: a limited number over all databases, first come, first served.
 type budget struct {
 	config Config
 
 	mu      sync.Mutex
-	open    int        // in use, idle, or about to be opened
-	idle    []*session // the one that was used last comes last
-	waiting []*waiter  // in order; only while open is at its limit and nothing is idle
+	open    int        // number of connections that are in use, idle, or about to be opened
+	idle    []*session // the most recently used is last
+	waiting []*waiter  // in order; only while open is at its limit and no connection is idle
 	closed  bool
 
 	stop chan struct{}
 	done chan struct{}
 }
 
-// waiter waits for a slot, or for a connection that can be used as it is.
+// waiter is a task that waits for a slot, or for an idle connection.
 type waiter struct {
 	database *database
-	granted  chan *session // buffered; nil: a slot without a connection
+	granted  chan *session // has room for one; nil: a slot without a connection
 }
 
 func newBudget(c Config) *budget {
@@ -37,7 +37,7 @@ func newBudget(c Config) *budget {
 	return b
 }
 
-// take waits its turn and returns a connection that answers.
+// take waits for the task's turn, and returns a connection that answers.
 func (b *budget) take(ctx context.Context, d *database) (*session, error) {
 	s, err := b.slot(ctx, d)
 	if err != nil {
@@ -57,7 +57,8 @@ func (b *budget) take(ctx context.Context, d *database) (*session, error) {
 	return s, nil
 }
 
-// slot is the right to have one connection open; with it may come one, of whichever database, that must be used or closed.
+// slot returns the right to have one connection open. A connection may come with it, to any of the databases: the caller must
+// use it or close it.
 func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	b.mu.Lock()
 	if s, ok, err := b.now(d); ok || err != nil {
@@ -79,7 +80,7 @@ func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	}
 }
 
-// now is a slot that there is without waiting. The caller holds mu.
+// now returns a slot that is available without waiting. The caller holds mu.
 func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	if b.closed {
 		return nil, false, errClosed
@@ -94,14 +95,14 @@ func (b *budget) now(d *database) (s *session, ok bool, err error) {
 		b.open++
 		return nil, true, nil
 	}
-	if len(b.idle) > 0 { // another database's: whoever waits needs it more than nobody
+	if len(b.idle) > 0 { // to another database; this task needs its slot now
 		s, b.idle = b.idle[0], slices.Delete(b.idle, 0, 1)
 		return s, true, nil
 	}
 	return nil, false, nil
 }
 
-// withdraw ends a wait. What was granted in the same moment goes on to the next.
+// withdraw ends a wait. A connection that was granted at the same moment is given back.
 func (b *budget) withdraw(w *waiter) {
 	b.mu.Lock()
 	if i := slices.Index(b.waiting, w); i >= 0 {
@@ -115,7 +116,7 @@ func (b *budget) withdraw(w *waiter) {
 	}
 }
 
-// give takes a connection back.
+// give takes a connection back. nil gives back a slot without a connection.
 func (b *budget) give(s *session) {
 	if s == nil || !s.reset() || time.Since(s.born) >= b.config.Lifetime {
 		if s != nil {
@@ -131,7 +132,7 @@ func (b *budget) give(s *session) {
 	}
 }
 
-// keep hands a connection to whoever waits longest, or lays it aside. false: there is no use for it.
+// keep grants a connection to the first waiter, or makes it idle. It returns false if the connection must be closed.
 func (b *budget) keep(s *session) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *budget) keep(s *session) bool {
 	case b.closed:
 		return false
 	case len(b.waiting) > 0 && b.waiting[0].database != s.database:
-		return false // closed first, then its slot is granted
+		return false // the connection is closed first, and then its slot is granted
 	case len(b.waiting) > 0:
 		b.next(s)
 		return true
@@ -156,7 +157,7 @@ func (b *budget) keep(s *session) bool {
 	return true
 }
 
-// free gives a slot without a connection back.
+// free gives back a slot without a connection.
 func (b *budget) free() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,14 +168,14 @@ func (b *budget) free() {
 	b.open--
 }
 
-// next grants to whoever waits longest. The caller holds mu.
+// next grants to the first waiter. The caller holds mu.
 func (b *budget) next(s *session) {
 	w := b.waiting[0]
 	b.waiting = slices.Delete(b.waiting, 0, 1)
 	w.granted <- s
 }
 
-// tidy closes what has been idle for long enough.
+// tidy closes connections that have been idle or open for too long.
 func (b *budget) tidy() {
 	defer close(b.done)
 	tick := time.NewTicker(max(time.Millisecond, min(b.config.IdleTime, b.config.Lifetime)/4))
@@ -191,7 +192,7 @@ func (b *budget) tidy() {
 	}
 }
 
-// drop closes idle connections.
+// drop closes the idle connections that are old.
 func (b *budget) drop(old func(*session) bool) {
 	b.mu.Lock()
 	var dropped, kept []*session
@@ -210,7 +211,7 @@ func (b *budget) drop(old func(*session) bool) {
 	}
 }
 
-// close ends all waiting and everything idle. What is in use is closed when it is given back.
+// close ends all waits and closes idle connections. A connection in use is closed when it is given back.
 func (b *budget) close() {
 	b.mu.Lock()
 	if b.closed {

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 )
 
-// held has n tasks hold a connection each, until the returned function lets them go on.
+// held makes n tasks hold one connection each, until the returned function releases them.
 func (y *yard) held(a *postgres.Action, n int, connections ...string) (release func()) {
 	y.tb.Helper()
 	y.exec("SELECT pg_advisory_lock(1)")
@@ -37,7 +37,7 @@ func (y *yard) waiting() int {
 	return get[int](y, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 }
 
-// connections are those of tasks.
+// connections returns the connections of tasks.
 func (y *yard) connections() int {
 	return get[int](y, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'tasks%'")
 }

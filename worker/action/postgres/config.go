@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Own is the name of the connection to the run's own database, which is also meant by steps that name none.
+// Own is the name of the connection to the run's own database. Steps that name no connection use it.
 const Own = "oarlock"
 
 // Defaults of Config.
@@ -25,27 +25,27 @@ const (
 	DefaultIdleTime = 60 * time.Second
 )
 
-// Config says what tasks may reach, and with how many connections.
+// Config lists the databases that tasks may reach, and limits the connections.
 type Config struct {
 	Connections map[string]Connection
-	KeepOwn     bool // Own is for functions alone: steps of postgres.query may not name it
+	KeepOwn     bool // steps of postgres.query may not use Own; functions may
 
-	MaxOpen  int           // connections of all names together; 0: DefaultMaxOpen
-	MaxIdle  int           // of each name; 0: DefaultMaxIdle
-	Lifetime time.Duration // a connection is used no longer than that; 0: DefaultLifetime
-	IdleTime time.Duration // and closed when it was not used for so long; 0: DefaultIdleTime
+	MaxOpen  int           // connections to all databases together; 0: DefaultMaxOpen
+	MaxIdle  int           // idle connections to each database; 0: DefaultMaxIdle
+	Lifetime time.Duration // a connection older than this is not used again; 0: DefaultLifetime
+	IdleTime time.Duration // a connection idle for this long is closed; 0: DefaultIdleTime
 }
 
-// Connection is a database that steps reach by a name.
+// Connection is a database that steps name.
 type Connection struct {
-	URL              string        // a URL or keyword=value string, by libpq's rules
-	StatementTimeout time.Duration // of steps that name none; 0: the step's own timeout
-	LockTimeout      time.Duration // of steps that name none; 0: as the server has it
+	URL              string        // a URL or a keyword=value string, by libpq's rules
+	StatementTimeout time.Duration // for steps that set none; 0: the step's own timeout
+	LockTimeout      time.Duration // for steps that set none; 0: the server's default
 
-	// Config stands instead of a URL: one that pgx.ParseConfig made, and that a program changed. It is copied.
+	// Config takes the place of URL. It comes from pgx.ParseConfig, and the program may have changed it. It is copied.
 	Config *pgx.ConnConfig
 
-	// BeforeConnect may change each connection before it is made, as a pool's does. nil: as it is.
+	// BeforeConnect may change the configuration of each connection before it is made, like that of a pool. nil: no change.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
@@ -62,7 +62,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// database is a Connection that was read.
+// database is a Connection with its parsed configuration.
 type database struct {
 	Connection
 
@@ -70,7 +70,7 @@ type database struct {
 	config *pgx.ConnConfig
 }
 
-// cancelPatience is how long a server may take to end a statement that it was asked to cancel.
+// cancelPatience is how long the server may take to end a statement after a cancel request.
 const cancelPatience = 5 * time.Second
 
 func open(name string, c Connection) (*database, error) {
@@ -78,17 +78,17 @@ func open(name string, c Connection) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection %s: %w", name, err)
 	}
-	// No named statements: there is nothing to forget when a connection is reset, and poolers do not mind.
+	// Without named statements, a reset has nothing to deallocate, and poolers need no support for them.
 	config.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
-	// The driver would just hang up, and the server go on to the end of its statement.
+	// By default the driver would only close the connection, and the server would go on to the end of its statement.
 	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 	}
-	c.URL, c.Config = "", nil // nobody needs them from here on
+	c.URL, c.Config = "", nil // not needed from here on, and may contain a password
 	return &database{Connection: c, name: name, config: config}, nil
 }
 
-// read is what connections are made of.
+// read returns the configuration of connections.
 func (c *Connection) read() (*pgx.ConnConfig, error) {
 	switch {
 	case c.Config != nil && c.URL != "":

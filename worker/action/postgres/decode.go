@@ -12,10 +12,10 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// types knows which types are arrays, and of what. It is not changed.
+// types has the types of Postgres, by which decode recognises arrays and their elements. Nothing changes it.
 var types = pgtype.NewMap()
 
-// decode makes JSON of a value as the server prints it. What JSON has no form for is a text.
+// decode turns a value in the server's text format into JSON. A value of a type that JSON lacks becomes a string.
 func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	if value == nil {
 		return json.RawMessage("null"), nil
@@ -24,7 +24,7 @@ func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	case pgtype.BoolOID:
 		return json.RawMessage(map[bool]string{true: "true", false: "false"}[string(value) == "t"]), nil
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.OIDOID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID:
-		if json.Valid(value) { // not NaN and Infinity
+		if json.Valid(value) { // NaN and Infinity are not valid JSON, and become strings
 			return bytes.Clone(value), nil
 		}
 	case pgtype.JSONOID, pgtype.JSONBOID:
@@ -40,7 +40,7 @@ func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	return compactJSON(string(value))
 }
 
-// compacted is a JSON value without spaces. A NUL in it could not be stored.
+// compacted returns a JSON value without spaces. It refuses a value with \u0000, which could not be stored.
 func compacted(value []byte) (json.RawMessage, error) {
 	if hasNUL(value) {
 		return nil, errors.New(`it holds \u0000, which no output can hold`)
@@ -50,7 +50,7 @@ func compacted(value []byte) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// hasNUL finds \u0000 in JSON, but not \\u0000.
+// hasNUL reports whether JSON contains \u0000. An escaped backslash before u0000 does not count.
 func hasNUL(value []byte) bool {
 	for rest := value; ; {
 		i := bytes.IndexByte(rest, '\\')
@@ -64,11 +64,11 @@ func hasNUL(value []byte) bool {
 	}
 }
 
-// instant is a timestamp in the form of RFC 3339, as Postgres writes it in JSON.
+// instant returns a timestamp in the format of RFC 3339, as Postgres writes timestamps in JSON.
 func instant(text string) string {
 	day, rest, ok := strings.Cut(text, " ")
 	if !ok || rest == "BC" {
-		return text // infinity
+		return text // also infinity and -infinity
 	}
 	clock, era, _ := strings.Cut(rest, " ")
 	if i := strings.LastIndexAny(clock, "+-"); i >= 0 && len(clock)-i == len("+00") {
@@ -80,7 +80,7 @@ func instant(text string) string {
 	return day + "T" + clock
 }
 
-// list is an array, with an array in it for each further dimension.
+// list returns an array as a JSON list, nested for each further dimension.
 func list(oid, element uint32, value []byte) (json.RawMessage, error) {
 	var a pgtype.Array[pgtype.Text]
 	if err := types.Scan(oid, pgtype.TextFormatCode, value, &a); err != nil {
@@ -94,7 +94,7 @@ func list(oid, element uint32, value []byte) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// dimension writes one dimension of an array, and returns the elements that it did not need.
+// dimension writes one dimension of an array, and returns the elements that it did not write.
 func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.Text, oid uint32) (rest []pgtype.Text, err error) {
 	b.WriteByte('[')
 	for i := range dims[0].Length {
@@ -122,7 +122,7 @@ func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.
 	return elements, nil
 }
 
-// declared is an output that the step names: the column of the first row with that name.
+// declared returns a declared output: the column of that name in the first row.
 func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 	for i, c := range r.columns {
 		if c.Name != o.Name {

@@ -15,16 +15,16 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// failure is how an attempt fails, in words that people may see.
+// failure is the failure of an attempt. Its reason is fit to be shown to users.
 type failure struct {
 	kind      dagrun.FailureKind
 	reason    string
-	permanent bool // another attempt might do it twice
+	permanent bool // do not retry: another attempt might have the effect a second time
 }
 
 func (f *failure) Error() string { return f.reason }
 
-// connectError is a connection that could not be made.
+// connectError means that a connection could not be made.
 type connectError struct {
 	name string
 	err  error
@@ -33,7 +33,7 @@ type connectError struct {
 func (e *connectError) Error() string { return "connection " + e.name + ": " + plain(e.err) }
 func (e *connectError) Unwrap() error { return e.err }
 
-// plain says why without saying where: a URL is nobody's business.
+// plain returns why a connection failed, without URL, host or address.
 func plain(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fmt.Sprintf("%s (%s)", pg.Message, pg.Code)
@@ -50,12 +50,12 @@ func plain(err error) string {
 	return "no connection to the server"
 }
 
-// unbegunError is an attempt that got no connection: nothing of it happened.
+// unbegunError means that an attempt got no connection, so that it had no effect.
 type unbegunError struct{ error }
 
 func (e *unbegunError) Unwrap() error { return e.error }
 
-// statementError says which statement failed.
+// statementError is the error of one of the statements.
 type statementError struct {
 	place     string
 	statement statement
@@ -65,7 +65,7 @@ type statementError struct {
 func (e *statementError) Error() string { return e.err.Error() }
 func (e *statementError) Unwrap() error { return e.err }
 
-// result is how an attempt ends by an error.
+// result returns the result of an attempt that failed with an error.
 func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	r := dagrun.Result{Kind: dagrun.KindSQL, Reason: reason(err)}
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -84,7 +84,7 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	return r
 }
 
-// reason is what the server said, and where in the SQL.
+// reason returns the server's message, with the place in the SQL.
 func reason(err error) string {
 	at, isStatement := errors.AsType[*statementError](err)
 	var text string
@@ -111,7 +111,7 @@ func reason(err error) string {
 	return text
 }
 
-// position is a place in a statement, which the server counts in characters from 1.
+// position returns a position in a statement as line and column. The server counts characters from 1.
 func position(sql string, at int) string {
 	before := []rune(sql)
 	before = before[:min(at-1, len(before))]
@@ -124,10 +124,10 @@ func position(sql string, at int) string {
 	return fmt.Sprintf("line %d, column %d", line, column)
 }
 
-// distinct is how long a value must be to be looked for anywhere: a shorter one is part of ordinary words.
+// distinct is the length from which a value is replaced wherever it occurs. A shorter one may be part of ordinary words.
 const distinct = 4
 
-// hidden takes the values of params out of what the server says about them.
+// hidden replaces the values of params in the server's message by their numbers.
 func (s statement) hidden(text string) string {
 	for i, p := range s.params {
 		value, err := encode(0, p)
@@ -143,7 +143,7 @@ func (s statement) hidden(text string) string {
 	return text
 }
 
-// explain writes to the log what the server said besides. Its details are left out: they quote rows.
+// explain writes the error with the server's hint and context to the log. It leaves out the detail, which quotes rows.
 func explain(task *worker.Task, err error) {
 	fmt.Fprintf(task.Stderr, "%s\n", reason(err))
 	at, isStatement := errors.AsType[*statementError](err)

@@ -89,7 +89,7 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 		defer cancel()
 		go func() {
 			<-(<-hangs).Fired()
-			cancel() // it is to end; the server waits for the other half, and holds the run
+			cancel() // the task is asked to end while the server still waits for the rest of the message and holds the run
 		}()
 		res := a.Execute(ctx, task)
 		results <- res
@@ -123,7 +123,7 @@ func TestOwn_WhatWasSettledIsNotRunAgainByTheNextDriver(t *testing.T) {
 	first := y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
 		res := a.Execute(ctx, task)
 		close(committed)
-		<-release // it dies here: nothing is recorded
+		<-release // the worker dies here: nothing is recorded
 		return res
 	}))
 	id := y.run(insert)

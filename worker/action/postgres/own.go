@@ -17,12 +17,12 @@ import (
 
 var isOwn = sql.Named("postgres/own")
 
-// outsideMode is for statements outside of a transaction: a pooler may have each of their round trips served by another backend.
+// outsideMode is for statements outside of a transaction. A pooler may serve each of their round trips by another backend.
 const outsideMode = pgx.QueryExecModeCacheDescribe
 
 const askTimeout = 5 * time.Second
 
-// Settler makes the result of a task durable in the task's own transaction: a *queue.Session.
+// Settler stores the result of a task in the task's own transaction. A *queue.Session is one.
 type Settler interface {
 	SettleTx(ctx context.Context, tx pgx.Tx, s queue.Settlement) error
 }
@@ -33,12 +33,12 @@ type life struct {
 	worker  uuid.UUID
 
 	mu    sync.Mutex
-	known map[string]bool // by connection: whether it leads to where the worker is registered
+	known map[string]bool // by connection: whether it leads to the database in which the worker is registered
 }
 
-// owns says whether tasks on a connection may settle, which is where the row of this very worker is. It asks outside of
-// the task's transaction, which an error would end, and once for each connection. What stands in the way is an answer,
-// and is noted in the log of the task that asked.
+// owns reports whether tasks on a connection may settle: they may where the row of this worker is. It asks once for each
+// connection, outside of the task's transaction, which an error would abort. If a right is missing, the answer is false, and owns
+// notes the reason in the log of the task that asked.
 func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, error) {
 	name := s.database.name
 	if own, known := l.recall(name); known {
@@ -50,13 +50,13 @@ func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, e
 	err := s.conn.QueryRow(ctx, isOwn, outsideMode, l.worker).Scan(&there, &standby, &may)
 	pg, refused := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case refused && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883"): // no such table, schema, function
+	case refused && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883"): // there is no such table, schema or function
 	case refused && pg.Code == "42501", err == nil && there && !may:
 		note(fmt.Sprintf("connection %s: its role may not settle tasks in schema oarlock; if that is the run's own database, tasks happen at least once there, not exactly once", name))
 	case err != nil:
 		return false, err
 	case standby:
-		return false, nil // today: a standby may be promoted
+		return false, nil // not remembered, because a standby may be promoted
 	}
 	own := err == nil && there && may
 	l.mu.Lock()

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// wholly are types that take a list or a map as JSON. To any other type a list is an array.
+// wholly are the types for which a list or a map is sent as JSON. For any other type a list is sent as an array.
 var wholly = []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID, pgtype.UnknownOID}
 
-// encode writes a value as the server reads it for a type; nil is NULL. Texts and numbers are sent as they were written.
+// encode returns a value in the server's text format for a type; nil is NULL. Texts and numbers are sent as they were written.
 func encode(oid uint32, value any) ([]byte, error) {
 	switch value := value.(type) {
 	case nil:
@@ -33,7 +33,7 @@ func encode(oid uint32, value any) ([]byte, error) {
 	return compactJSON(value)
 }
 
-// array writes a list in the form {…} that arrays of all types are read in.
+// array writes a list in the format {…} of Postgres arrays.
 func array(b *bytes.Buffer, list []any, ofJSON bool) error {
 	b.WriteByte('{')
 	for i, value := range list {
@@ -73,7 +73,7 @@ func element(b *bytes.Buffer, value any, ofJSON bool) error {
 	return nil
 }
 
-// compactJSON is JSON that leaves <, > and & alone.
+// compactJSON returns JSON in which <, > and & are not escaped.
 func compactJSON(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -12,14 +12,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// Bounds of a query. Rows that go to outputs are few, those that go to the log may be more.
+// Bounds of a query. Rows in outputs must be few; rows in the log may be more.
 const (
 	maxStatements    = 100
-	defaultMaxRows   = 1000      // in the output rows
-	defaultLogRows   = 1_000_000 // in the log
+	defaultMaxRows   = 1000      // rows in the output rows
+	defaultLogRows   = 1_000_000 // rows in the log
 	maxOutputBytes   = 1 << 20   // of all outputs of a task
 	defaultLogBytes  = 16 << 20  // of rows in the log; held in memory until COMMIT
-	maxLogBytes      = 64 << 20  // what the log of an attempt may hold
+	maxLogBytes      = 64 << 20  // the limit of an attempt's log
 	timeoutAllowance = 5 * time.Second
 )
 
@@ -27,15 +27,15 @@ const (
 type query struct {
 	connection string
 	statements []statement
-	format     string // "": rows are an output
+	format     string // "": the rows are an output
 	maxRows    int
 	maxBytes   int
 	options    options
 }
 
-// options of a transaction.
+// options are those of a transaction.
 type options struct {
-	statement, lock time.Duration // timeouts; 0: as the server has them
+	statement, lock time.Duration // timeouts; 0: the server's defaults
 	tx              pgx.TxOptions
 }
 
@@ -45,7 +45,7 @@ type statement struct {
 	params []any
 }
 
-// parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault.
+// parse parses a `with` after its references were filled in. An error is the fault of the DAG.
 func parse(with map[string]any) (*query, error) {
 	q := &query{connection: Own}
 	if name, ok := with["connection"].(string); ok {
@@ -82,7 +82,7 @@ func (q *query) setStatements(with map[string]any) error {
 	return nil
 }
 
-// listed is an entry of a list: a text, or a text with its params.
+// listed returns an entry of a list: a text, or a text with params.
 func listed(entry any) (s statement) {
 	switch entry := entry.(type) {
 	case string:
@@ -94,7 +94,7 @@ func listed(entry any) (s statement) {
 	return s
 }
 
-// place names a statement where there are several.
+// place names the i-th statement; "" if it is the only one.
 func (q *query) place(i int) string {
 	if len(q.statements) == 1 {
 		return ""
@@ -139,8 +139,8 @@ func (q *query) setOptions(with map[string]any) (err error) {
 	return nil
 }
 
-// complete fills in what the step does not say. A server's timeout that stands in for a step's own comes a little after
-// it, so that the attempt ends as timed out.
+// complete fills in options that the step leaves out. Without a statement timeout, it derives one from the step's timeout, a
+// little longer, so that the attempt ends as timed out first.
 func (o options) complete(c *database, step *dagspec.Step) options {
 	o.statement, o.lock = cmp.Or(o.statement, c.StatementTimeout), cmp.Or(o.lock, c.LockTimeout)
 	if o.statement == 0 && step != nil && step.Timeout != nil && *step.Timeout > 0 {

@@ -124,7 +124,7 @@ func TestExecute_RowsPastALimitFailAndCommitNothing(t *testing.T) {
 		"more than 40 bytes":         {"sql": many, "max_bytes": 40},
 		"more than 41 bytes":         {"sql": many, "max_bytes": 41, "format": "jsonl"},
 		"more than 1000 rows":        {"sql": "SELECT generate_series(1, 100000000)"},
-		"more than 1048576 bytes":    {"sql": "SELECT repeat('x', 600000)"}, // twice: as first, too
+		"more than 1048576 bytes":    {"sql": "SELECT repeat('x', 600000)"}, // the text counts twice, since it is also in first
 		"two columns are called n":   {"sql": "SELECT 1 AS n, 2 AS n"},
 		"it holds \\u0000":           {"sql": `SELECT '"\u0000"'::json AS j`},
 		"returns no column of that":  {"sql": "SELECT 1 AS other"},
@@ -179,7 +179,7 @@ func TestExecute_RefusesTransactionControl(t *testing.T) {
 			t.Errorf("%v: %+v", list, res)
 		}
 	}
-	// What the first words do not show is noticed afterwards.
+	// Statements that check cannot recognise by their first words are noticed afterwards.
 	if res, _ := y.do(a, with{"sql": "/* /* a comment */ in a comment */ COMMIT AND CHAIN"}); res.Kind != dagrun.KindSQL || !res.Permanent || !strings.Contains(res.Reason, "ended the transaction") {
 		t.Errorf("hidden: %+v", res)
 	}
@@ -334,7 +334,7 @@ func TestExecute_SecretsStayOutOfReasonsAndLogs(t *testing.T) {
 				t.Errorf("%s: %q is in %q or in %q", name, secret, res.Reason, c.log.String())
 			}
 		}
-		if strings.Contains(res.Reason, "top-secret") { // the log masks by itself
+		if strings.Contains(res.Reason, "top-secret") { // the log has its own masking
 			t.Errorf("%s: %q", name, res.Reason)
 		}
 	}

@@ -23,13 +23,14 @@ var (
 const (
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
-	tryTimeout   = 10 * time.Second // of one try, connecting included
-	patience     = 10 * time.Second // when the task is to end meanwhile
-	lastPatience = time.Second      // when there is no time
+	tryTimeout   = 10 * time.Second // of one try, with its connect
+	patience     = 10 * time.Second // after the task was asked to end
+	lastPatience = time.Second      // after the task was told to end at once
 )
 
-// readBack finds out what became of a COMMIT whose reply was lost: nil, it is done. It asks until it knows, for a while
-// also after the task was told to end: to say "failed" of what is done would be to do it twice.
+// readBack finds out whether a COMMIT with a lost reply was done; nil: it was. It tries until it knows, and for a while even
+// after the task was asked to end: if it reported a failure of a COMMIT that was done, a retry would have the effect a second
+// time.
 func (t *transaction) readBack(ctx context.Context, lost error) error {
 	fmt.Fprintf(t.task.Stderr, "the reply of COMMIT was lost (%s): reading back\n", plain(lost))
 	ctx, cancel := linger(ctx, t.task.Now)
@@ -48,7 +49,7 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	return nil
 }
 
-// linger is a context that ends a while after ctx, and soon when there is no time for that.
+// linger returns a context that ends a while after ctx, or soon after ctx once now is closed.
 func linger(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -66,8 +67,8 @@ func linger(ctx context.Context, now <-chan struct{}) (context.Context, context.
 	return longer, func() { stop(); cancel() }
 }
 
-// ask reads back once, on a new connection in the place of the one that broke. The answer is final: the backend that had
-// the COMMIT is gone, or else the lock on the task waited for it.
+// ask reads back once, on a new connection in place of the broken one. The answer is final: either the backend of the COMMIT has
+// ended, or the lock on the task's row has waited for it.
 func (t *transaction) ask(ctx context.Context) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -84,7 +85,7 @@ func (t *transaction) ask(ctx context.Context) (done bool, err error) {
 		"run": s.Claim.Run, "step": s.Task.Step, "item": s.Task.Item, "alt": s.Task.Alt, "attempt": s.Attempt,
 	}).Scan(&attempt, &done)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && attempt != s.Attempt {
-		return false, backoff.Permanent(queue.ErrLeaseLost) // somebody else has gone on with the run
+		return false, backoff.Permanent(queue.ErrLeaseLost) // another driver has gone on with the run
 	}
 	return done, err
 }

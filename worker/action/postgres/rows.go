@@ -13,18 +13,18 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// rows are what the last statement of a query returned, in the form that the step asked for.
+// rows collects the rows of a query's last statement, in the format of the step.
 type rows struct {
 	query    *query
 	columns  []pgconn.FieldDescription
-	repeated string // a name that two columns have
+	repeated string // name that two columns share; "": none
 	count    int
 	affected int64
 	text     bytes.Buffer
-	first    [][]byte // the first row as it came; nil: there is none
+	first    [][]byte // values of the first row; nil: there is none
 }
 
-// begin takes the columns in, before the statement does anything.
+// begin takes the columns, before the statement is executed.
 func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	r.columns = append(r.columns, columns...)
 	seen := map[string]bool{}
@@ -47,7 +47,7 @@ func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	return nil
 }
 
-// add takes a row in.
+// add takes a row.
 func (r *rows) add(values [][]byte) error {
 	if r.count++; r.count > r.query.maxRows {
 		return tooMuch("more than %d rows: ask for less, or raise with.max_rows", r.query.maxRows)
@@ -76,7 +76,7 @@ func (r *rows) advice() string {
 	return ", or raise with.max_bytes"
 }
 
-// keep copies the first row: the driver uses its buffer again.
+// keep copies the first row, because the driver reuses its buffer.
 func (r *rows) keep(values [][]byte) {
 	r.first = make([][]byte, len(values))
 	for i, v := range values {
@@ -84,7 +84,7 @@ func (r *rows) keep(values [][]byte) {
 	}
 }
 
-// write adds a row to the text. A list of JSON is closed at the end.
+// write adds a row to the text. finished adds the end of a JSON list.
 func (r *rows) write(values [][]byte) error {
 	switch r.query.format {
 	case "csv":
@@ -99,7 +99,7 @@ func (r *rows) write(values [][]byte) error {
 	return r.object(&r.text, values)
 }
 
-// line is a row of CSV; NULL is empty.
+// line writes a row as CSV. NULL is an empty field.
 func (r *rows) line(values [][]byte) error {
 	record := make([]string, len(values))
 	for i, v := range values {
@@ -113,7 +113,7 @@ func (r *rows) line(values [][]byte) error {
 	return w.Error()
 }
 
-// object is a row of JSON, with its columns in order.
+// object writes a row as a JSON object, with the columns in order.
 func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	for i, v := range values {
 		b.WriteByte("{,"[min(i, 1)])
@@ -136,7 +136,7 @@ func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	return nil
 }
 
-// finished is the text with what ends it.
+// finished ends the text and returns it.
 func (r *rows) finished() []byte {
 	switch f := r.query.format; {
 	case (f == "" || f == "json") && r.count == 0:
@@ -152,8 +152,8 @@ func (r *rows) finished() []byte {
 	return r.text.Bytes()
 }
 
-// outputs are what the task puts out: the rows, unless they go to the log, their number, the first one, and of that one
-// the columns that the step declares.
+// outputs returns the outputs of the task: the rows (unless they go to the log), their number, the first row, and the declared
+// outputs, which are columns of the first row.
 func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	out := map[string]json.RawMessage{}
 	if r.query.format == "" {
@@ -184,7 +184,7 @@ func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	return dagrun.JSON(text), err
 }
 
-// tooMuch is the failure of a query whose rows cannot be put out.
+// tooMuch returns the failure of a query with rows that cannot be outputs.
 func tooMuch(format string, args ...any) error {
 	return &failure{kind: dagrun.KindOutput, reason: fmt.Sprintf(format, args...)}
 }

@@ -16,19 +16,19 @@ import (
 
 var resetSession = sql.Named("postgres/reset")
 
-// Bounds of what no task waits for.
+// Bounds of work for which no task waits.
 const (
 	pingTimeout  = 3 * time.Second
 	resetTimeout = 3 * time.Second
 	closeTimeout = time.Second
 )
 
-// session is a connection of one task at a time.
+// session is a connection, used by one task at a time.
 type session struct {
 	database   *database
 	conn       *pgx.Conn
 	born, used time.Time
-	notices    atomic.Pointer[io.Writer] // where what the server says goes
+	notices    atomic.Pointer[io.Writer] // log for notices of the server; nil: none
 }
 
 func (d *database) connect(ctx context.Context) (*session, error) {
@@ -45,14 +45,14 @@ func (s *session) dial(ctx context.Context) (err error) {
 	return nil
 }
 
-// heard writes a notice to the log of the task. The driver reads it while the task waits for its statement.
+// heard writes a notice to the log of the task. The driver calls it while the task waits for its statement.
 func (s *session) heard(n *pgconn.Notice) {
 	if w := s.notices.Load(); w != nil {
 		fmt.Fprintf(*w, "%s: %s\n", n.Severity, n.Message)
 	}
 }
 
-// listen has notices go to the log of a task; nil: nowhere.
+// listen sets the log for notices; nil: notices are dropped.
 func (s *session) listen(w io.Writer) {
 	if w == nil {
 		s.notices.Store(nil)
@@ -61,14 +61,14 @@ func (s *session) listen(w io.Writer) {
 	s.notices.Store(&w)
 }
 
-// answers says whether a connection that idled is still one.
+// answers reports whether the server still answers on an idle connection.
 func (s *session) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return s.conn.Ping(ctx) == nil
 }
 
-// status of the connection's transaction, as the server last said.
+// status returns the state of the connection's transaction, as the server last reported it.
 func (s *session) status() byte { return s.conn.PgConn().TxStatus() }
 
 const (
@@ -77,7 +77,7 @@ const (
 	isAborted = 'E'
 )
 
-// reset makes the connection as new; false: it is of no more use.
+// reset resets the state of the session. It returns false if the connection cannot be used again.
 func (s *session) reset() bool {
 	s.listen(nil)
 	if s.conn.IsClosed() || s.status() != idle {
@@ -89,7 +89,7 @@ func (s *session) reset() bool {
 	return err == nil
 }
 
-// again replaces a connection that broke.
+// again replaces a broken connection.
 func (s *session) again(ctx context.Context) error {
 	s.close()
 	return s.dial(ctx)

@@ -22,7 +22,7 @@ import (
 
 const patience = 20 * time.Second
 
-// yard is a database with a table, and a login that is a worker and may write to it, nothing else.
+// yard is a database with a table, and a login with the rights of a worker that may also write to the table.
 type yard struct {
 	tb     testing.TB
 	db     *pgtest.DB
@@ -52,7 +52,7 @@ func (y *yard) open(url string) *queue.Store {
 	return store
 }
 
-// login is the URL of a new user with some roles, who may write to the ledger.
+// login returns the URL of a new login with some roles that may write to the ledger.
 func (y *yard) login(name string, roles ...string) string {
 	y.tb.Helper()
 	u, err := url.Parse(y.db.User(y.tb, name, roles...))
@@ -145,14 +145,14 @@ func (y *yard) do(a *postgres.Action, w with, outputs ...dagspec.Output) (dagrun
 	return a.Execute(y.tb.Context(), c.task), c
 }
 
-// reader is what a worker reads by, for versions of the queue that have no cache.
+// reader gives a worker the reads of versions of the queue without a cache.
 type reader struct{ *queue.Session }
 
 func (reader) Cached(context.Context, queue.RunID, string, string, bool) (dagrun.JSON, bool, error) {
 	return "", false, nil
 }
 
-// writer is what a worker writes by, for versions of the queue that condemn nothing.
+// writer gives a worker the writes of versions of the queue that condemn nothing.
 type writer struct{ *queue.Session }
 
 func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ error) error {
@@ -164,7 +164,7 @@ type execute func(ctx context.Context, task *worker.Task) dagrun.Result
 
 func (f execute) Execute(ctx context.Context, task *worker.Task) dagrun.Result { return f(ctx, task) }
 
-// hand is one worker, and what it settles through.
+// hand is one worker, with its settler.
 type hand struct {
 	*worker.Worker
 	ids    chan uuid.UUID
@@ -219,7 +219,7 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 	return h
 }
 
-// logs writes what tasks say to one buffer.
+// logs writes the logs of all tasks to one buffer.
 type logs struct{ y *yard }
 
 func (l logs) Open(worker.LogName) worker.Log { return attemptLog(l) }

@@ -14,14 +14,14 @@ import (
 )
 
 var (
-	// ahead is what may stand before the first word of a statement: space, comments that hold no others, semicolons.
+	// ahead matches what may stand before the first word of a statement: spaces, comments without nested ones, semicolons.
 	ahead = regexp.MustCompile(`^(?:[\s;\v]+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
 	words = regexp.MustCompile(`[A-Za-z_]+`)
 	stdio = regexp.MustCompile(`(?i)\b(?:stdin|stdout)\b`)
 )
 
-// check refuses, before anything was sent, what would end the one transaction, or wait for a client that has nothing to
-// say. It looks at the first words alone; what it does not see is noticed once the statement has ended.
+// check refuses statements that would end the transaction, or wait for data from a client. It runs before anything is sent, and
+// looks only at the first words; execute notices what check misses.
 func (s statement) check() error {
 	text := ahead.ReplaceAllString(s.sql, "")
 	if text == "" {
@@ -41,7 +41,7 @@ func begins(text string, with ...string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return text == w || strings.HasPrefix(text, w+" ") })
 }
 
-// run executes the statements of a query in order. The rows of the last one are collected.
+// run executes the statements of a query in order, and collects the rows of the last one.
 func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
 	collected := &rows{query: q}
 	for i, s := range q.statements {
@@ -56,8 +56,8 @@ func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
 	return collected, nil
 }
 
-// execute sends one statement, by the protocol that takes no more than one. All values are sent as text, in the form that
-// the server reads for the type that it wants there.
+// execute sends one statement, by the protocol that takes no more than one. It sends all values in the text format of the type
+// that the server expects.
 func (t *transaction) execute(ctx context.Context, s statement, to *rows) error {
 	conn := t.session.conn.PgConn()
 	described, err := conn.Prepare(ctx, "", s.sql, nil)
@@ -82,7 +82,7 @@ func (t *transaction) execute(ctx context.Context, s statement, to *rows) error 
 	return err
 }
 
-// read takes in all rows; one that is too much has the server stop. A nil rows forgets them.
+// read reads all rows. If a row is too much, it stops the statement. A nil rows discards them.
 func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag pgconn.CommandTag, err error) {
 	for result.NextRow() {
 		if r == nil || err != nil {
@@ -102,13 +102,13 @@ func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag p
 	return tag, closing
 }
 
-// endsTransaction knows statements that ended the transaction by what the server calls them: COMMIT AND CHAIN leaves the
-// status as it was.
+// endsTransaction reports whether a statement ended the transaction, by its command tag. The status of the connection does not
+// show COMMIT AND CHAIN.
 func endsTransaction(tag pgconn.CommandTag) bool {
 	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String()) // sql-shown: command tags of the server
 }
 
-// values are the params as the server reads them.
+// values returns the params in the server's format.
 func (s statement) values(types []uint32) ([][]byte, error) {
 	if len(s.params) != len(types) {
 		return nil, fmt.Errorf("the statement has %d parameters, but params has %d values", len(types), len(s.params))

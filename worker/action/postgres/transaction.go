@@ -21,32 +21,32 @@ var (
 	errNoOutcome = errors.New("the transaction has no outcome yet")
 )
 
-// Bounds of a transaction's end.
+// Bounds of the end of a transaction.
 const (
 	rollbackTimeout = 5 * time.Second
-	commitTimeout   = 30 * time.Second // or the statements' own timeout, where that is longer: deferred checks run then
+	commitTimeout   = 30 * time.Second // or the statement timeout if that is longer, because deferred checks run then
 	settleLock      = 5 * time.Second  // how long settling waits for a flush of the same run
-	maxNameBytes    = 63               // what Postgres keeps of an application_name
+	maxNameBytes    = 63               // longest application_name that Postgres keeps
 )
 
-// transaction is the one of a task.
+// transaction is the transaction of a task.
 type transaction struct {
 	task    *worker.Task
 	session *session
-	life    *life // nil: nothing is settled
+	life    *life // nil: the task does not settle
 	tx      pgx.Tx
 	options options
-	backend backend // once it is about to settle
+	backend backend // set when the transaction is about to settle
 }
 
-// backend is the server process of a transaction, as another connection can find it.
+// backend identifies the server process of a transaction for another connection.
 type backend struct {
 	pid     int32
 	started time.Time
 }
 
-// transact runs do in one transaction on a database, and makes it durable: on the run's own, together with what do says
-// the task puts out. It is rolled back on any error and on a panic.
+// transact runs do in a transaction on a database, and commits. On the run's own database it first stores the outcome of the
+// task, with the outputs that do returns. It rolls back on any error and on a panic.
 func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o options, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	s, err := a.budget.take(ctx, d)
 	if err != nil {
@@ -70,8 +70,8 @@ func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o
 	return t.commit(ctx, outputs)
 }
 
-// settles decides whether the transaction is to carry the task's outcome. One that only reads has nothing to settle: it
-// may be run again. What settles is a body, not a publish.
+// settles decides whether the transaction stores the task's outcome. A read-only one does not: it may run again. Nor does a
+// publish.
 func (t *transaction) settles(ctx context.Context, l *life) error {
 	if l == nil || t.task.Publish || t.options.tx.AccessMode == pgx.ReadOnly {
 		return nil
@@ -92,7 +92,7 @@ func (t *transaction) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// milliseconds as a setting; nil is what the server would have without it.
+// milliseconds returns a duration as a setting; nil, for the server's default, if it is 0.
 func milliseconds(d time.Duration) any {
 	if d == 0 {
 		return nil
@@ -100,7 +100,7 @@ func milliseconds(d time.Duration) any {
 	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
 }
 
-// nameOf is how a task shows in pg_stat_activity: run, step, item, attempt.
+// nameOf returns the application_name of a task in pg_stat_activity: run, step, item, attempt.
 func nameOf(task *worker.Task) string {
 	step := task.Step
 	if task.Item != "" {
@@ -110,17 +110,17 @@ func nameOf(task *worker.Task) string {
 	return run + step[:min(len(step), maxNameBytes-len(run)-len(attempt))] + attempt
 }
 
-// rollback ends what was not committed. After COMMIT there is nothing to do.
+// rollback rolls back if the transaction was not committed.
 func (t *transaction) rollback() {
 	if t.tx == nil || t.session.conn.IsClosed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
-	_ = t.tx.Rollback(ctx) // a connection that cannot is closed
+	_ = t.tx.Rollback(ctx) // a connection that cannot roll back is closed
 }
 
-// commit makes the transaction durable, with the outcome of its task where it carries that.
+// commit commits the transaction, and first stores the outcome of the task if the transaction settles.
 func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	if err := t.whole(); err != nil {
 		return err
@@ -143,14 +143,14 @@ func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	return t.readBack(ctx, err)
 }
 
-// end commits. A COMMIT without an answer holds up whoever takes the run over, so it is not waited for without end.
+// end commits. Its wait is bounded, because a COMMIT without an answer blocks a worker that takes the run over.
 func (t *transaction) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(commitTimeout, t.options.statement))
 	defer cancel()
 	return t.tx.Commit(ctx)
 }
 
-// whole says whether the transaction is still the one that was begun.
+// whole returns an error if the transaction can no longer be committed as a whole.
 func (t *transaction) whole() error {
 	switch {
 	case t.session.conn.IsClosed():
@@ -165,7 +165,8 @@ func (t *transaction) whole() error {
 	return nil
 }
 
-// settle is the last thing before COMMIT: from here on the transaction holds up whoever takes the run over.
+// settle stores the outcome of the task. It is the last step before COMMIT, because from here on the transaction blocks a worker
+// that takes the run over.
 func (t *transaction) settle(ctx context.Context, outputs dagrun.JSON) error {
 	row := t.tx.QueryRow(ctx, readySettle, "oarlock/"+t.life.worker.String(), milliseconds(settleLock))
 	if err := row.Scan(&t.backend.pid, &t.backend.started); err != nil {

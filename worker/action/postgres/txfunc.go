@@ -11,12 +11,12 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// TxFunc is a Go function that is an action, and gets a transaction on the run's own database. What it does there becomes
-// durable together with its outcome, exactly once. With an error, a snooze or a panic, which mean what they mean in a
-// worker.Func, the transaction is rolled back. It must neither commit nor roll back itself; savepoints are its own.
+// TxFunc is an action as a Go function that gets a transaction on the run's own database. Its changes there become durable
+// together with the outcome of the task, exactly once. An error, a snooze and a panic mean the same as in a worker.Func, and roll
+// the transaction back. The function must not commit or roll back itself; it may use savepoints.
 type TxFunc func(ctx context.Context, tx pgx.Tx, task *worker.Task) (worker.Outputs, error)
 
-// Func makes an executor of a function. It uses the connection that is called Own, whose role must be able to settle.
+// Func returns the executor of a function. It uses the connection Own, with a role that must be able to settle.
 func (a *Action) Func(f TxFunc) worker.Executor { return &txAction{a, f} }
 
 type txAction struct {
@@ -24,7 +24,7 @@ type txAction struct {
 	call   TxFunc
 }
 
-// Execute calls the function as a worker.Func in a transaction.
+// Execute implements worker.Executor: it calls the function like a worker.Func, in a transaction.
 func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	d, err := x.action.find(Own)
 	if err != nil {
@@ -33,10 +33,10 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 	if task.Publish {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: "a publish cannot commit together with its outcome: use a worker.Func"}
 	}
-	var ours error // what went wrong outside of the function
+	var ours error // error outside of the function
 	var outputs dagrun.JSON
 	quiet := *task
-	quiet.Started = func() {} // transact says it, once there is a connection
+	quiet.Started = func() {} // transact calls Started once it has a connection
 	res := worker.Func(func(ctx context.Context, _ *worker.Task) (_ worker.Outputs, err error) {
 		outputs, err, ours = x.inTx(ctx, task, d)
 		return nil, errors.Join(err, ours)
@@ -46,12 +46,12 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 		return result(ctx, task, ours)
 	}
 	if res.Kind == dagrun.KindNone {
-		res.Outputs = outputs // as they were settled
+		res.Outputs = outputs // the outputs that were settled
 	}
 	return res
 }
 
-// inTx tells the function's own error from others.
+// inTx calls the function in a transaction. It returns the function's own error apart from other errors.
 func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (outputs dagrun.JSON, theirs, ours error) {
 	ours = x.action.transact(ctx, task, d, options{}, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
 		if t.life == nil {
@@ -82,7 +82,7 @@ func marshal(out worker.Outputs) (dagrun.JSON, error) {
 	return dagrun.JSON(text), nil
 }
 
-// held is a transaction that somebody else ends.
+// held is a transaction that the function cannot end itself.
 type held struct{ pgx.Tx }
 
 func (held) Commit(context.Context) error {

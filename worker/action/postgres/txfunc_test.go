@@ -119,7 +119,7 @@ func TestFunc_WantsTheRunsOwnDatabase(t *testing.T) {
 	}
 }
 
-// What is too large is found before it is settled: what is committed never fails.
+// Outputs that are too large are found before they are settled, so that a committed task never fails.
 func TestFunc_OutputsPastALimitCommitNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -138,7 +138,7 @@ func TestFunc_OutputsPastALimitCommitNothing(t *testing.T) {
 	}
 }
 
-// The bound of a run, too, is looked at before anything is settled, and never after.
+// The bound of a run is checked before anything is settled, too, and never afterwards.
 func TestFunc_OutputsPastTheRunsLimitCommitNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

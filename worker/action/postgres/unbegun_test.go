@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Only what got no connection is begun elsewhere: a connection that is missing after COMMIT says nothing of what happened.
+// Only a task that got no connection may begin on another worker: after COMMIT, a missing connection does not tell what happened.
 func TestResult_WithoutADescriptorIsUnstarted(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig("postgres://nobody@127.0.0.1:1/nowhere?sslmode=disable")
