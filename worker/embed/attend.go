@@ -11,11 +11,11 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/notify"
 )
 
-// closeTimeout bounds how long answers that are under way hold up the end.
+// closeTimeout bounds how long answers in progress delay the end.
 const closeTimeout = 2 * time.Second
 
-// attend begins what goes on beside the worker: answers about its health, signs of life for systemd, and an eye on the
-// guard. What it returns ends all that.
+// attend starts what runs beside the worker: health checks, notifications to systemd, and the watch over the guard. leave ends
+// them.
 func (r *Rig) attend(w *worker.Worker) (leave func() error, err error) {
 	r.metrics.Watch(w.Status)
 	var server *health.Server
@@ -49,5 +49,5 @@ func closeServer(server *health.Server) error {
 	if err := server.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return nil // whoever holds on loses the answer
+	return nil // clients that are still connected lose their answer
 }

@@ -19,43 +19,43 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// Config says what a worker is, and what it may do. Only Database is required.
+// Config is the configuration of a worker. Only Database is required.
 type Config struct {
 	Database queue.Config
 
-	Name    string            // as people see it; "": the host's name
+	Name    string            // shown to users; "": the host's name
 	Version string            // of the program
-	Queues  []string          // that it serves; none: all
-	Labels  map[string]string // that selectors of DAGs are compared with
-	Only    queue.RunID       // not 0: it serves this run and the children it waits for, and nothing else
+	Queues  []string          // queues that it serves; none: all
+	Labels  map[string]string // labels that the selectors of DAGs are matched against
+	Only    queue.RunID       // not 0: the worker serves only this run and the children that the run waits for
 	Slots   int               // 0: DefaultSlots
 
 	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
 	DrainTimeout time.Duration // 0: worker.DefaultDrain
 
-	Commands   *exec.Config // nil: it runs no commands; Dir "" is made below Folder
+	Commands   *exec.Config // nil: the worker runs no commands; Dir "": a folder below Folder
 	HTTP       http.Policy
-	SQL        postgres.Config // its connection postgres.Own is made of Database if it is missing
+	SQL        postgres.Config // the connection postgres.Own is made from Database if it is missing
 	Secrets    worker.SecretPolicy
-	Logs       logship.Config // its limits; Dir "" is made below Folder
-	LocalFiles bool           // DAGs are put from files of this host: tasks learn their folder
-	Source     string         // with Only: the file that run was made of; "": where its DAG was put from last
+	Logs       logship.Config // limits of logs; Dir "": a folder below Folder
+	LocalFiles bool           // DAGs are put from files of this host, so tasks get the file's folder
+	Source     string         // with Only: file from which that run was made; "": the file from which its DAG was put last
 
 	Folder string // for working folders and spooled logs; "": one for this user below os.TempDir
-	Memory string // folder for what this host remembers of installations, which its workers share; "": one below Folder
+	Memory string // folder, shared by the workers of this host, that records which installations they served; "": a folder below Folder
 
-	Metrics metrics.Config // Registerer nil: a registry of its own
-	Listen  string         // host:port where /livez, /readyz and /metrics answer; "": nowhere, see Rig.Metrics
+	Metrics metrics.Config // Registerer nil: the worker has a registry of its own
+	Listen  string         // host:port of /livez, /readyz and /metrics; "": no server, see Rig.Metrics
 
-	Link        *supervise.Link // to the guard that started this process; nil: there is none
-	KeepProcess bool            // do not end it when a body outlives the lease: such a body may then run twice at once
+	Link        *supervise.Link // link to the guard that started this process; nil: there is none
+	KeepProcess bool            // do not exit when a body outlives the lease; such a body may then run twice at once
 	Log         *slog.Logger    // nil: silent
 }
 
-// DefaultSlots of a worker that names none.
+// DefaultSlots is the number of slots of a Config that sets none.
 const DefaultSlots = 8
 
-// complete fills in what is left out.
+// complete checks the configuration and fills in defaults.
 func (c Config) complete() (Config, error) {
 	if c.Database.URL == "" && c.Database.Pool == nil {
 		return c, errors.New("a worker needs a database: set Database.URL or Database.Pool")
@@ -84,8 +84,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// ownConnection is to where the queue is, in the same way. A pool's own way may differ from the text it was parsed of: a
-// program sets passwords, TLS and hooks in it.
+// ownConnection returns a connection to the queue's database. It copies the configuration of a pool, which may differ from the
+// text that was parsed: a program sets passwords, TLS and hooks in it.
 func (c *Config) ownConnection() postgres.Connection {
 	own := postgres.Connection{URL: c.Database.URL}
 	if c.Database.Pool != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/exec"
 )
 
-// A worker that has done all it can do keeps as many connections as it says: doctor and docs/operations.md count on it.
+// A worker that has used all its features keeps as many connections as it says: doctor and docs/operations.md rely on that.
 func TestConnections_AreAsManyAsAWorkerKeeps(t *testing.T) {
 	t.Parallel()
 	for name, pollOnly := range map[string]bool{"listens": false, "polls only": true} {
@@ -32,7 +32,7 @@ func TestConnections_AreAsManyAsAWorkerKeeps(t *testing.T) {
 			}
 			want, most := queue.Connections(pollOnly), 0
 			count := sessionsOf(t, b, login)
-			for end := time.Now().Add(time.Minute); most < want-1; { // a second one of the pool is there only if it was wanted
+			for end := time.Now().Add(time.Minute); most < want-1; { // the pool opens a second connection only when it is needed
 				if most = max(most, count()); time.Now().After(end) {
 					t.Fatalf("a worker has %d connections, and says %d", most, want)
 				}

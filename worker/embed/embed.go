@@ -23,24 +23,24 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// Rig is a worker with all that belongs to it.
+// Rig is a worker with everything that it needs.
 type Rig struct {
 	config    Config
 	executors map[string]worker.Executor
 	web       *http.Action
 	sql       *postgres.Action
-	commands  *exec.Executor // nil: none
+	commands  *exec.Executor // nil: the worker runs no commands
 	metrics   *metrics.Set
-	store     *queue.Store                  // nil until the database is there
-	session   atomic.Pointer[queue.Session] // of the present life
-	dead      []uuid.UUID                   // workers that nothing is left of, and that hold runs still
+	store     *queue.Store                  // nil until the database is reached
+	session   atomic.Pointer[queue.Session] // of the present registration
+	dead      []uuid.UUID                   // dead workers that may still hold runs: their processes are gone
 	stopping  *stopping
 	losses    *losses
-	status    func() worker.Status // nil until there is a worker
-	await     func(what string)    // tells the worker what its registration waits for; nil until there is one
+	status    func() worker.Status // nil until the worker is made
+	await     func(what string)    // tells the worker what its registration waits for; nil until the worker is made
 }
 
-// New checks the configuration and prepares what needs no database; Run does the rest.
+// New checks the configuration and prepares everything that needs no database. Run does the rest.
 func New(c Config) (*Rig, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -59,21 +59,21 @@ func New(c Config) (*Rig, error) {
 	return r, nil
 }
 
-// Handle has a function of this program execute the steps whose action is name. It is to be called before Run.
+// Handle sets the function that executes the steps with action name. Call it before Run.
 func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
 
-// HandleTx is Handle for a function that gets a transaction on the run's database, which commits together with the
-// outcome of the task: exactly once.
+// HandleTx is like Handle, for a function that gets a transaction on the run's database. The transaction commits together with
+// the outcome of the task, exactly once.
 func (r *Rig) HandleTx(name string, f postgres.TxFunc) { r.Execute(name, r.sql.Func(f)) }
 
-// Execute is Handle for what is more than a function.
+// Execute is like Handle, for an executor.
 func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+name] = x }
 
-// Metrics shows the worker's metrics, for a server of the program's own.
+// Metrics returns a handler that serves the worker's metrics, for a server of the program.
 func (r *Rig) Metrics() nethttp.Handler { return r.metrics.Handler() }
 
-// Run works until Stop, or until ctx ends, which is as StopNow. It waits for a database that is not there yet. It can be
-// called once.
+// Run works until Stop or StopNow is called or ctx ends, which is like StopNow. It waits for a database that is not reachable
+// yet. It may be called once.
 func (r *Rig) Run(ctx context.Context) (err error) {
 	if err := r.prepare(); err != nil {
 		return err
@@ -91,12 +91,12 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 	}
 	err = w.Run(ctx)
 	if errors.Is(err, errStopped) {
-		err = nil // before the database was there
+		err = nil // the worker was stopped before the database was reached
 	}
 	return errors.Join(err, leave(), r.guardGone())
 }
 
-// prepare makes what Run needs, but for the database.
+// prepare makes everything that Run needs, except for the database.
 func (r *Rig) prepare() (err error) {
 	if err := OwnFolder(r.config.Folder); err != nil {
 		return err
@@ -157,8 +157,8 @@ func (r *Rig) workerConfig() worker.Config {
 	return wc
 }
 
-// cancelChild ends a run that a task of another one waits for. Every driver of that one asks for it; said twice, cancel
-// would mean without handlers.
+// cancelChild cancels a run that a task of another run waits for. Every driver of the parent run asks for the cancel, and a
+// second cancel would skip the handlers, so an ordinary cancel is sent only once.
 func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error {
 	if !now {
 		if asked, err := r.isCanceled(ctx, run); err != nil || asked {
@@ -167,12 +167,12 @@ func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error 
 	}
 	_, err := r.store.Control(ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
 	if _, refused := errors.AsType[*queue.Error](err); refused {
-		return nil // it is over, or gone
+		return nil // the run is over, or gone
 	}
 	return err
 }
 
-// isCanceled tells whether somebody has asked for the end of a run already, or it is gone.
+// isCanceled reports whether a run has a cancel already, or is gone.
 func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
 	controls, err := r.store.Controls(ctx, run)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -183,11 +183,11 @@ func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
 	}), err
 }
 
-// overdueCode is the exit code of a process whose lease is over while a function of it runs.
+// overdueCode is the exit code of a process in which a function outlives the lease.
 const overdueCode = 75
 
-// overdue ends the process: the lease is over, others take over its runs, and a function does not end. Where there is a
-// guard, that does the same.
+// overdue ends the process: the lease is over, other workers take over its runs, and a function does not end. A guard, if there
+// is one, does the same.
 func (r *Rig) overdue(bodies int) {
 	if r.config.KeepProcess {
 		r.config.Log.Error("the lease is over, and bodies still run: they may run twice", "bodies", bodies)
@@ -200,7 +200,7 @@ func (r *Rig) overdue(bodies int) {
 func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		return "localhost" // only people read it
+		return "localhost" // the name is only shown to users
 	}
 	return host
 }

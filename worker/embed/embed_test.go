@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // what a test package keeps for all tests
+	goleak.VerifyTestMain(m, // goroutines that a test package keeps for all tests
 		goleak.IgnoreAnyFunction("github.com/oarlock-dev/oarlock/internal/pglocal.(*Server).watch"))
 }
 
@@ -38,7 +38,7 @@ func (b *bench) run(t *testing.T, dag string) queue.RunID {
 	return run
 }
 
-// text is what a step has logged.
+// text returns the log of a step.
 func (b *bench) text(t *testing.T, run queue.RunID, step string) string {
 	t.Helper()
 	chunks, err := b.ReadLogs(t.Context(), queue.LogQuery{Run: run, Step: step})
@@ -104,7 +104,7 @@ steps:
 	}
 }
 
-// Lines are numbered by where they begin, whatever pieces a task writes them in.
+// Lines are numbered by their beginnings, regardless of the pieces in which a task writes them.
 func TestRig_NumbersTheLinesOfLogs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,7 +180,7 @@ func TestRig_WarnsOfQueuesThatNobodyMade(t *testing.T) {
 		return len(p), nil
 	}), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	b.start(t, embed.Config{Queues: []string{"default", "gold"}, Log: log}, nil)
-	b.run(t, "d") // it serves the queue that there is
+	b.run(t, "d") // the worker serves the queue that exists
 	select {
 	case got := <-said:
 		if !strings.Contains(got, `msg="no queue gold yet: `) || !strings.Contains(got, "`oarlock queues set gold`") || len(said) > 0 {
@@ -202,7 +202,7 @@ func TestRig_StopsWithoutADatabase(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
 	select {
-	case <-said: // that the database is not there
+	case <-said: // the log says that the database is not there
 	case err := <-ended:
 		t.Fatalf("it did not wait: %v", err)
 	}
@@ -224,7 +224,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// What a step does to the run's own database and what is recorded of it become durable together.
+// The changes of a step in the run's own database become durable together with the record of the step.
 func TestRig_CommitsSQLWithItsOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -250,7 +250,7 @@ steps:
 	}
 }
 
-// A program sets up its pool in code: what the pool was parsed of leads nowhere.
+// A program sets up its pool in code: the text from which the pool was parsed does not lead to a server.
 func TestRig_ConnectsSQLTasksAsItsPoolDoes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -320,7 +320,7 @@ func get(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// attribute is a logger that hands on an attribute when it first comes.
+// attribute is a logger that passes on an attribute when it first occurs.
 type attribute struct {
 	name  string
 	found chan<- string

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// OwnFolder makes a folder for this user alone, or makes sure that it is one: in a place where everybody may write, it
-// could be somebody else's.
+// OwnFolder makes a folder that only this user can access. If the folder exists, it checks owner and permissions: in a place that
+// all users may write to, the folder might belong to another user.
 func OwnFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("folder of a worker: %w", err)

@@ -6,11 +6,11 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/exec"
 )
 
-// ownDescriptors are those that a worker needs for itself: its connections to the database, its guard, health checks, spooled logs, and
-// what the runtime has open. Connections of postgres.query come besides.
+// ownDescriptors is the number of descriptors that a worker needs for itself: database connections, guard, health checks, spooled
+// logs, and the Go runtime. Connections of postgres.query are not included.
 const ownDescriptors = 40
 
-// Shortages are limits of this host that are too low for the slots of a worker. Folder must be there.
+// Shortages returns the limits of this host that are too low for the worker's slots. Folder must exist.
 func (c Config) Shortages() []exec.Shortage {
 	if c.Commands == nil {
 		return nil
@@ -18,7 +18,8 @@ func (c Config) Shortages() []exec.Shortage {
 	return exec.Shortages(orElse(c.Slots, DefaultSlots), ownDescriptors, c.Folder, c.Commands.RunDir)
 }
 
-// heedShortages says which limits are too low, and lowers the slots to what they let be used. Where a worker is of no use it is an error.
+// heedShortages logs limits that are too low, and lowers the slots to what the limits allow. It returns an error if the worker
+// would be of no use.
 func (r *Rig) heedShortages(short []exec.Shortage) error {
 	for _, s := range short {
 		if s.Fatal() {

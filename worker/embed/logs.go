@@ -9,10 +9,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/logship"
 )
 
-// logs are a shipper as drivers see it.
+// logs adapts a shipper to the interface of drivers.
 type logs struct{ shipper *logship.Shipper }
 
-// newLogs ships the logs of one life of the worker.
+// newLogs returns the shipper for one registration of the worker.
 func (r *Rig) newLogs(sink worker.Writer, now func() time.Time) worker.Logs {
 	c := r.config.Logs
 	c.Sink, c.Now, c.Followed = sink, now, r.followed
@@ -37,7 +37,7 @@ func (l logs) Hurry() { l.shipper.Hurry() }
 
 type log struct{ *logship.Log }
 
-// Close waits a bounded time for what is on its way, whatever becomes of ctx: what it returns accounts for every byte.
+// Close waits a bounded time for the rest of the log, regardless of ctx. Its result accounts for every byte.
 func (l log) Close(_ context.Context, reason string) (last []queue.Chunk, lastLine string) {
 	return l.Log.Close(reason), l.LastLine()
 }

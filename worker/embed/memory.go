@@ -13,11 +13,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxMemories is how many installations a host remembers: those that it served last.
+// maxMemories is how many installations a host remembers, the most recently served ones.
 const maxMemories = 100
 
-// memory keeps a file for each installation that this host served, with its addresses. It is no more than a help. Where it fails,
-// a person is asked after a failover that no worker lived through.
+// memory keeps one file for each installation that this host served, with the addresses of its database. It is only a help.
+// Without it, a user must confirm the new server after a failover during which no worker was running.
 type memory struct {
 	dir string
 	log *slog.Logger
@@ -28,7 +28,7 @@ type remembered struct {
 	Addresses []string `json:"addresses"` // host:port/database
 }
 
-// Recall returns the addresses by which an installation was served last.
+// Recall returns the addresses by which an installation was last served.
 func (m *memory) Recall(installation string) []string {
 	var r remembered
 	path, err := m.path(installation)
@@ -44,7 +44,7 @@ func (m *memory) Recall(installation string) []string {
 	return r.Addresses
 }
 
-// Remember notes them for workers that begin afresh.
+// Remember stores the addresses of an installation for workers that start later.
 func (m *memory) Remember(installation string, addresses []string) {
 	if err := m.write(installation, addresses); err != nil {
 		m.log.Warn("this host cannot note which installation it serves: after a failover that no worker lives through, `oarlock migrate adopt --moved` is needed",
@@ -53,11 +53,11 @@ func (m *memory) Remember(installation string, addresses []string) {
 }
 
 func (m *memory) path(installation string) (string, error) {
-	id, err := uuid.Parse(installation) // it comes from a row, and is to name no other file
+	id, err := uuid.Parse(installation) // the text comes from a row, and must not lead to another file
 	return filepath.Join(m.dir, id.String()+".json"), err
 }
 
-// write replaces the file as a whole: other workers of this host read and write it, too.
+// write replaces the whole file at once, because other workers of this host read and write it, too.
 func (m *memory) write(installation string, addresses []string) error {
 	path, err := m.path(installation)
 	if err != nil {
@@ -70,7 +70,7 @@ func (m *memory) write(installation string, addresses []string) error {
 	if err != nil {
 		return err
 	}
-	draft, err := os.CreateTemp(m.dir, ".draft-*") // for this user alone
+	draft, err := os.CreateTemp(m.dir, ".draft-*") // accessible to this user only
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func TestMemory_IsNoMoreThanAHelp(t *testing.T) {
 	if got := m.Recall("../../etc/passwd"); got != nil {
 		t.Errorf("of no id it remembers %v", got)
 	}
-	m = remembering(filepath.Join(dir, id+".json")) // where no folder can be
+	m = remembering(filepath.Join(dir, id+".json")) // no folder can be made there
 	m.Remember(id, []string{"a"})
 	if got := m.Recall(id); got != nil {
 		t.Errorf("without a folder it remembers %v", got)

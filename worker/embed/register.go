@@ -13,8 +13,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// register begins a life of the worker. It replaces what is known to be dead: workers that the guard cleared away, and
-// former lives of this one.
+// register registers the worker. The registration replaces workers that are known to be dead: those that the guard has cleared
+// away, and former registrations of this worker.
 func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
 	if err := r.open(ctx); err != nil {
 		return worker.Session{}, err
@@ -35,7 +35,7 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	return worker.SessionOf(session), nil
 }
 
-// warnOfQueues logs which queues the worker is told to serve and nobody has made: a name may be misspelt, or come first.
+// warnOfQueues logs which of the worker's queues do not exist. The name may be misspelt, or the queue may be made later.
 func (r *Rig) warnOfQueues(ctx context.Context) {
 	if len(r.config.Queues) == 0 {
 		return
@@ -51,11 +51,11 @@ func (r *Rig) warnOfQueues(ctx context.Context) {
 	}
 }
 
-// try says why the database would not take records now.
+// try returns the error of a trial write to the database.
 func (r *Rig) try(ctx context.Context) error { return r.store.TryRecords(ctx) }
 
-// enter registers. A server that was just promoted refuses a worker without a memory of it. It no longer does once a worker
-// that lived through the promotion has connected, so the worker waits for that.
+// enter registers the worker at the store. A server that was just promoted refuses a worker without a memory of it, until a
+// worker that was running during the promotion has connected. enter waits for that.
 func (r *Rig) enter(ctx context.Context, self queue.Worker) (session *queue.Session, err error) {
 	for end := time.Now().Add(vouchPatience); ; {
 		if session, err = r.store.Register(ctx, self); !queue.Unvouched(err) || !time.Now().Before(end) {
@@ -72,11 +72,11 @@ func (r *Rig) enter(ctx context.Context, self queue.Worker) (session *queue.Sess
 }
 
 const (
-	vouchPatience = 5 * time.Second // a worker at work tries to connect every second
+	vouchPatience = 5 * time.Second // a running worker tries to connect every second
 	vouchPause    = 250 * time.Millisecond
 )
 
-// open connects, once.
+// open opens the store, if it is not open yet.
 func (r *Rig) open(ctx context.Context) (err error) {
 	if r.store != nil {
 		return nil
@@ -95,7 +95,7 @@ func (r *Rig) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// untilThere asks a database until it answers, or the worker is to stop. What it refuses is final.
+// untilThere calls ask until it succeeds, the database refuses, or the worker is to stop.
 func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T, error)) (T, error) {
 	trying, cancel := r.untilStopped(ctx, 0)
 	defer cancel()
@@ -118,7 +118,7 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 	}))
 }
 
-// absence says for the log why a worker is not registered, and what its status says it waits for.
+// absence returns why a worker is not registered: a message for the log, and the text of its status.
 func absence(err error) (msg, awaits string) {
 	short, isShort := errors.AsType[*queue.ShortError](err)
 	switch {
@@ -126,7 +126,7 @@ func absence(err error) (msg, awaits string) {
 		return crowdedOut, fmt.Sprintf("waiting for connections of the database: it gives %d of %d", short.Lent, short.Needs)
 	case errors.Is(err, queue.ErrWaiting):
 		return queue.ErrWaiting.Error(), queue.ErrWaiting.Error()
-	case queue.Crowded(err): // it gives not even the first
+	case queue.Crowded(err): // there is not even one connection
 		return crowdedOut, "waiting for connections of the database: it gives none"
 	}
 	return "the database is not there yet", ""
@@ -135,8 +135,8 @@ func absence(err error) (msg, awaits string) {
 const crowdedOut = "waiting for connections of the database: nothing is claimed"
 
 const (
-	maxWait    = 5 * time.Second // between two tries, give or take a half: each may occupy all connections that a pooler still has
-	graceToAsk = 5 * time.Second // once it is to stop: a registration given up half-way leaves a row that nobody renews
+	maxWait    = 5 * time.Second // between two tries, plus or minus half: each try may occupy all connections that a pooler has left
+	graceToAsk = 5 * time.Second // after a request to stop: a registration given up half-way would leave a row that is never renewed
 )
 
 func patience() *backoff.ExponentialBackOff {
@@ -145,11 +145,11 @@ func patience() *backoff.ExponentialBackOff {
 	return b
 }
 
-// sweepTimeout bounds how long what was killed may take to be gone.
+// sweepTimeout bounds the wait for killed processes.
 const sweepTimeout = 10 * time.Second
 
-// ended makes sure that nothing of a life is left, so that the next one may replace it. Where that fails, so does the
-// worker: the guard then sees to it, or the lease decides.
+// ended makes sure that nothing of a registration is left, so that the next one may replace it. If that fails, the worker fails:
+// then the guard ends the processes, or the lease decides.
 func (r *Rig) ended(id uuid.UUID, released bool) error {
 	r.session.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
@@ -161,16 +161,16 @@ func (r *Rig) ended(id uuid.UUID, released bool) error {
 	if err := errors.Join(kept, r.config.Link.Sweep(ctx)); err != nil {
 		return err
 	}
-	_ = r.config.Link.Extend(0) // to a guard that is gone: see watchGuard
+	_ = r.config.Link.Extend(0) // fails if the guard is gone: see watchGuard
 	if !released {
 		r.dead = append(r.dead, id)
 		return nil
 	}
-	_ = r.config.Link.Forget(id.String()) // kept on the list it costs its successor one statement
+	_ = r.config.Link.Forget(id.String()) // if it fails, the successor needs one more statement
 	return nil
 }
 
-// cleared are the workers whose processes the guard saw gone.
+// cleared returns the workers of which the guard has ended all processes.
 func (r *Rig) cleared() (ids []uuid.UUID) {
 	for _, text := range r.config.Link.Replaces() {
 		if id, err := uuid.Parse(text); err == nil {

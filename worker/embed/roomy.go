@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	room      = 64 << 20 // what is allocated at the least between two collections
-	standard  = 100      // GOGC where nobody says anything
+	room      = 64 << 20 // least allocation between two collections
+	standard  = 100      // Go's default GOGC
 	mostRoomy = 800
 )
 
-// Roomy has the process collect a small heap less often, unless GOGC or GOMEMLIMIT says how it is to be. Go's collector runs
-// whenever the heap has doubled. A worker's is a few dozen megabytes, most of it garbage within milliseconds: at full speed it
-// would be collected dozens of times a second, for a sixth of its processor time. It is for programs, not for libraries: the
-// setting is the process'.
+// Roomy makes the process collect a small heap less often, unless GOGC or GOMEMLIMIT is set. Go's collector runs whenever the
+// heap has doubled. The heap of a worker has a few dozen megabytes, most of them garbage within milliseconds: at full speed it
+// would be collected dozens of times a second, for a sixth of the worker's processor time. Programs call Roomy, libraries must
+// not, because the setting applies to the whole process.
 //
-// No fixed percentage does as well. BenchmarkChains/function takes 5.1 s of processor time and 130 MB with this; 5.6 s and
-// 107 MB at 200, 5.5 s and 195 MB at 400, 5.2 s and 245 MB and more at 800, and 6.6 s and 92 MB at Go's 100. And what is
-// fixed applies to a large heap, too: at 400, one of 500 MB would grow to 2.5 GB.
+// No fixed percentage does as well. BenchmarkChains/function takes 5.1 s of processor time and 130 MB with Roomy; 5.6 s and 107
+// MB at 200, 5.5 s and 195 MB at 400, 5.2 s and 245 MB and more at 800, and 6.6 s and 92 MB at Go's 100. A fixed percentage also
+// applies to a large heap: at 400, one of 500 MB would grow to 2.5 GB.
 func Roomy() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -30,7 +30,7 @@ func Roomy() {
 	p.adjust()
 }
 
-// pace is set anew after each collection: its finalizer runs then, and makes itself the next one's.
+// pace adjusts GOGC after each collection: the finalizer of a cycle runs then, and makes the next cycle.
 type pace struct {
 	live    []metrics.Sample
 	percent int
@@ -45,13 +45,13 @@ func (p *pace) adjust() {
 	runtime.SetFinalizer(&cycle{pace: p}, func(c *cycle) { c.pace.adjust() })
 }
 
-// cycle is garbage at once.
+// cycle is an object without references, which the next collection frees.
 type cycle struct {
 	pace *pace
-	_    [32]byte // not one of the tiny objects, which are collected late
+	_    [32]byte // makes it larger than Go's tiny objects, which are collected late
 }
 
-// percent is how much a heap of which so much is live may grow.
+// percent returns by how many percent a heap with so many live bytes may grow.
 func percent(live uint64) int {
 	if live == 0 {
 		return mostRoomy

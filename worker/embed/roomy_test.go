@@ -18,7 +18,7 @@ func TestRoomy_LeavesLargeHeapsAlone(t *testing.T) {
 
 var keep []byte
 
-// Collections become rarer while the heap is small, and as frequent as ever when it is not.
+// Collections are rarer while the heap is small, and as frequent as usual when it is large.
 func TestRoomy_FollowsTheHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
@@ -35,7 +35,7 @@ func TestRoomy_FollowsTheHeap(t *testing.T) {
 
 var garbage []byte
 
-// collections is how many of them it takes to allocate four times room.
+// collections returns the number of collections while four times room is allocated.
 func collections(t *testing.T) uint32 {
 	t.Helper()
 	var before, after runtime.MemStats

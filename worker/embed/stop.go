@@ -10,15 +10,15 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// errStopped is why waiting for a database ends in order.
+// errStopped is the cause with which waiting for a database ends when the worker is to stop.
 var errStopped = errors.New("the worker is to stop")
 
-// stopping remembers what was asked while there is nobody yet to be told.
+// stopping stores a request to stop until there is a worker to pass it to.
 type stopping struct {
 	mu     sync.Mutex
 	now    bool
-	asked  chan struct{} // closed: by Stop or StopNow
-	atOnce chan struct{} // closed: by StopNow
+	asked  chan struct{} // closed by Stop or StopNow
+	atOnce chan struct{} // closed by StopNow
 	worker *worker.Worker
 }
 
@@ -26,11 +26,11 @@ func newStopping() *stopping {
 	return &stopping{asked: make(chan struct{}), atOnce: make(chan struct{})}
 }
 
-// Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is
-// done.
+// Stop makes the worker claim nothing more, finish what it can within the drain timeout, and hand on the rest. Run returns when
+// that is done.
 func (r *Rig) Stop() { r.stopping.ask(false) }
 
-// StopNow is Stop without the while.
+// StopNow is like Stop, but does not let running tasks finish.
 func (r *Rig) StopNow() { r.stopping.ask(true) }
 
 func (s *stopping) ask(now bool) {
@@ -48,7 +48,7 @@ func (s *stopping) ask(now bool) {
 	s.pass()
 }
 
-// tell names the worker that is to be told.
+// tell sets the worker, and passes an earlier request to stop on to it.
 func (s *stopping) tell(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *stopping) pass() {
 	}
 }
 
-// untilStopped ends a context a while after the worker was told to stop, or once it is to stop at once.
+// untilStopped returns a context that ends some time after a request to stop, or at once after StopNow.
 func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -97,11 +97,12 @@ func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Co
 	}
 }
 
-// hangUpTime is within which a guard that closes its link kills this process. After that the guard is known to be gone.
+// hangUpTime is how long a guard may take to kill this process after it closed its link. If the process still lives then, the
+// guard has died.
 const hangUpTime = time.Second
 
-// watchGuard stops the worker at once when its guard died: nobody would end its tasks if it died as well. A guard also closes the link
-// just before it kills this process. That is no death of the guard, and the guard tells of it itself.
+// watchGuard stops the worker at once when its guard died: if the worker died, too, its tasks would not be ended. A guard also
+// closes the link just before it kills this process. In that case watchGuard logs nothing, since the guard logs that itself.
 func (r *Rig) watchGuard(ctx context.Context, gone <-chan struct{}) {
 	select {
 	case <-gone:
@@ -113,12 +114,12 @@ func (r *Rig) watchGuard(ctx context.Context, gone <-chan struct{}) {
 	defer kill.Stop()
 	select {
 	case <-kill.C:
-	case <-ctx.Done(): // all has ended already
+	case <-ctx.Done(): // everything has ended already
 	}
 	r.config.Log.Error("the guard of this worker is gone: its tasks are ended and its runs handed on")
 }
 
-// guardGone is what Run returns where the guard died.
+// guardGone returns supervise.ErrGone if the guard has died.
 func (r *Rig) guardGone() error {
 	select {
 	case <-r.config.Link.Gone():
@@ -128,8 +129,8 @@ func (r *Rig) guardGone() error {
 	}
 }
 
-// sink tells the guard about the lease.
+// sink passes the deadline of the lease to the guard.
 type sink struct{ *supervise.Link }
 
-// Extend needs no error: a guard that does not hear it is gone, and watchGuard knows.
+// Extend ignores the error: the guard is gone then, and watchGuard notices that.
 func (s sink) Extend(deadline time.Duration) { _ = s.Link.Extend(deadline) }

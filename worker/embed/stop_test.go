@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// lines are what is written to a log.
+// lines collects the lines of a log.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
