@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// lastLineBytes bounds what is kept of a line: it is shown beside the task it ended.
+// lastLineBytes is how much of the last line is kept. The line is shown beside the task that it ended.
 const lastLineBytes = 500
 
-// lastLine remembers the last line with anything on it.
+// lastLine remembers the last line that is not blank.
 type lastLine struct {
-	line    []byte // the last that was ended, without what is beyond its bound
+	line    []byte // the last complete line, cut at lastLineBytes
 	current []byte
 }
 
 func (l *lastLine) write(p []byte) {
-	// Only the last few lines can matter; a flood must not be looked at byte by byte.
+	// Each line is copied as a whole up to its bound, because a flood of output must not be examined byte by byte.
 	for len(p) > 0 {
 		line, rest, ended := bytes.Cut(p, []byte{'\n'})
 		l.current = append(l.current, line[:min(len(line), max(0, lastLineBytes-len(l.current)))]...)
@@ -29,7 +29,7 @@ func (l *lastLine) write(p []byte) {
 	}
 }
 
-// text is the line, fit for a text column.
+// text returns the line in a form that a text column can hold.
 func (l *lastLine) text() string {
 	line := l.line
 	if len(bytes.TrimSpace(l.current)) > 0 {

@@ -7,27 +7,27 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// line is what the loop knows of a log.
+// line is the loop's own state of a log.
 type line struct {
 	log     *Log
 	spool   *spool
 	next    int // number of the next piece
 	count   queue.LineCounter
-	sending int   // pieces under way, at the front
-	dropped int64 // bytes, as far as the chunks say so
+	sending int   // number of pieces in the present call, at the front
+	dropped int64 // bytes, as counted in chunks
 	closing *closing
 }
 
 type closing struct {
 	request
-	deadline time.Time // is put off while something is stored, up to limit
+	deadline time.Time // when to give up; moved forward while chunks are stored, up to limit
 	limit    time.Time
 }
 
-// budget is what a call of the sink still takes.
+// budget is the room that is left in a call of the sink.
 type budget struct{ chunks, bytes int }
 
-// free says whether the log can be ended without the loop, and makes it the caller's alone.
+// free reports whether the caller can end the log without the loop. If so, the log belongs to the caller alone from then on.
 func (n *line) free() bool {
 	l := n.log
 	l.mu.Lock()
@@ -36,7 +36,7 @@ func (n *line) free() bool {
 		return false
 	}
 	for _, p := range l.pieces {
-		if p.spooled || p.taken && !p.sent { // on disk, or on its way there
+		if p.spooled || p.taken && !p.sent { // on disk, or being written to disk
 			return false
 		}
 	}
@@ -50,7 +50,7 @@ func (n *line) isOver() bool {
 	return n.log.over
 }
 
-// due says when the log has something to send. It never has while something of it is under way.
+// due returns when the log has something to send. It has nothing to send while some of it is in the present call.
 func (n *line) due(now time.Time, interval time.Duration) (time.Time, bool) {
 	l := n.log
 	l.mu.Lock()
@@ -66,8 +66,8 @@ func (n *line) due(now time.Time, interval time.Duration) (time.Time, bool) {
 	return l.pieces[0].since.Add(interval), true
 }
 
-// tail is the index of the first of those pieces that may go with the final marker: no more than a chunk's bytes. The log
-// is locked.
+// tail returns the index of the first piece that may be stored with the final marker: the pieces from there on have at most
+// ChunkBytes. The caller holds the lock of the log.
 func (n *line) tail() int {
 	pieces := n.log.pieces
 	first, bytes := len(pieces), 0
@@ -78,14 +78,14 @@ func (n *line) tail() int {
 	return first
 }
 
-// ready says whether a log that is to end need not wait any longer.
+// ready reports whether a log that is to end can be ended now.
 func (n *line) ready() bool {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
 	return n.sending == 0 && n.tail() == 0
 }
 
-// collect numbers the next pieces and makes chunks of them.
+// collect numbers the next pieces and returns their chunks.
 func (n *line) collect(b *budget) []queue.Chunk {
 	pieces := n.take(b)
 	chunks := make([]queue.Chunk, 0, len(pieces))
@@ -95,7 +95,7 @@ func (n *line) collect(b *budget) []queue.Chunk {
 	return chunks
 }
 
-// take numbers pieces: nothing of them changes from now on.
+// take numbers the next pieces. They do not change from then on.
 func (n *line) take(b *budget) []*piece {
 	l := n.log
 	l.mu.Lock()
@@ -130,7 +130,8 @@ func (n *line) number(p *piece) {
 	}
 }
 
-// chunk is a numbered piece as it is stored. What the disk has lost is empty for good, as its number is given.
+// chunk returns the chunk of a numbered piece. If its bytes cannot be read back from disk, the chunk is empty for good, because
+// its number is already given.
 func (n *line) chunk(p *piece) queue.Chunk {
 	if p.data == nil {
 		p.data = make([]byte, p.size)
@@ -149,7 +150,8 @@ func (n *line) chunk(p *piece) queue.Chunk {
 	return c
 }
 
-// stored takes off what was under way, and says how much memory that frees. Of a run that is lost nothing was stored.
+// stored removes the pieces of the call that ended, and returns how much memory that frees. If the run is lost, they were not
+// stored.
 func (n *line) stored(lost bool) int64 {
 	l := n.log
 	l.mu.Lock()
@@ -169,7 +171,7 @@ func (n *line) stored(lost bool) int64 {
 	return freed
 }
 
-// failed takes back what was under way: it goes again, as it is.
+// failed puts the pieces of the call that failed back. They are sent again unchanged.
 func (n *line) failed() {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
@@ -181,7 +183,7 @@ func (n *line) forget(p *piece) int64 {
 	return n.spool.forget(p)
 }
 
-// abandon drops what waits: nothing of this run will be stored.
+// abandon drops all pieces, because nothing of the run can be stored any more.
 func (n *line) abandon() int64 {
 	l := n.log
 	l.mu.Lock()
@@ -199,8 +201,8 @@ func (n *line) abandon() int64 {
 	return freed
 }
 
-// finish makes chunks of what is left: what was sent without an answer, by the same numbers; the tail; and the marker.
-// What stands between them was not sent in time and is dropped.
+// finish returns the last chunks: the pieces that were sent without an answer, with the same numbers; the tail; and the marker.
+// It drops the pieces in between, which were not sent in time.
 func (n *line) finish(reason string) []queue.Chunk {
 	l := n.log
 	l.mu.Lock()
@@ -231,7 +233,7 @@ func (n *line) finish(reason string) []queue.Chunk {
 	return append(chunks, n.marker(reason, gap+dropped))
 }
 
-// keep counts a piece that is stored, lose one that will not be. One that the disk has lost was counted then.
+// keep counts a stored piece, and lose a dropped one. A piece that was lost on disk has been counted already.
 func (n *line) keep(p *piece) {
 	if !p.gone() {
 		n.log.shipper.count.stored.Add(counted(p))
@@ -244,10 +246,10 @@ func (n *line) lose(p *piece) {
 	}
 }
 
-// gone says whether the disk has lost a piece.
+// gone reports whether the bytes of a piece were lost on disk.
 func (p *piece) gone() bool { return p.data != nil && len(p.data) < p.size }
 
-// counted is how many bytes of the body a piece holds.
+// counted returns how many bytes of the body's output a piece has.
 func counted(p *piece) int64 {
 	if p.stream == queue.StreamOarlock {
 		return 0
@@ -255,7 +257,7 @@ func counted(p *piece) int64 {
 	return int64(p.size)
 }
 
-// marker ends the log. It says so where something is missing.
+// marker returns the final chunk. Its text says how much of the log is missing, if any.
 func (n *line) marker(reason string, dropped int64) queue.Chunk {
 	n.dropped += dropped
 	c := n.log.at
@@ -267,7 +269,7 @@ func (n *line) marker(reason string, dropped int64) queue.Chunk {
 	return c
 }
 
-// unload moves large pieces that were not sent yet to disk.
+// unload moves large pieces that were not sent yet to disk. It returns how much memory that frees.
 func (n *line) unload() (freed int64, err error) {
 	for _, p := range n.large() {
 		if err = n.spool.write(p); err != nil {
@@ -278,7 +280,7 @@ func (n *line) unload() (freed int64, err error) {
 	return freed, nil
 }
 
-// large lists the pieces worth writing to disk, and takes them.
+// large returns the pieces that are worth writing to disk. They do not change from then on.
 func (n *line) large() []*piece {
 	l := n.log
 	l.mu.Lock()

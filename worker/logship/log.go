@@ -13,49 +13,50 @@ import (
 // Log is the log of one attempt.
 type Log struct {
 	shipper *Shipper
-	at      queue.Chunk // of which attempt
+	at      queue.Chunk // Run, Task, Attempt and Day of its chunks
 	streams [2]stream
 
 	mu      sync.Mutex
 	secrets []string
 	maskers [2]masker
-	pieces  []*piece // not sent, or without an answer; the loop takes them off the front
+	pieces  []*piece // pieces that were not stored yet; the loop removes them from the front
 	waiting int64    // bytes in pieces
-	dropped int64    // since the last piece
-	total   int64    // bytes taken, of those that count
-	full    bool     // past its limit
-	closed  bool     // nothing more is taken
-	adopted bool     // by the loop
-	over    bool     // and its last chunks are made: the loop has no business with it any more
+	dropped int64    // bytes lost since the last piece
+	total   int64    // bytes taken, of those that count towards the limit
+	full    bool     // the limit was reached
+	closed  bool     // Close was called
+	adopted bool     // the loop looks after the log
+	over    bool     // the last chunks are made: the loop must not touch the log any more
 	last    lastLine
 
-	line *line // the loop's
+	line *line // owned by the loop
 }
 
-// piece is what becomes a chunk.
+// piece is the bytes of one chunk.
 type piece struct {
 	stream  queue.Stream
 	data    []byte // nil: on disk
 	size    int
 	at      time.Time
-	since   time.Time // on the local clock, when its first byte came
+	since   time.Time // when its first byte came, on the local clock
 	dropped int64     // bytes lost before it
 	seq     int
-	lines   int64 // of its chunk, once counted
+	lines   int64 // Lines of its chunk, once counted
 	counted bool
-	taken   bool // does not change any more
-	sent    bool // has a number, and may have been stored
+	taken   bool // it does not change any more
+	sent    bool // it has a number, and may have been stored
 	spooled bool // its bytes are on disk, at offset
 	offset  int64
 }
 
-// Stdout takes what the body writes to its standard output. It never fails: a body must not end for its log.
+// Stdout returns the writer for the body's standard output. Its writes never fail, because a body must not end because of its
+// log.
 func (l *Log) Stdout() io.Writer { return &l.streams[0] }
 
-// Stderr takes what the body writes to its standard error.
+// Stderr returns the writer for the body's standard error.
 func (l *Log) Stderr() io.Writer { return &l.streams[1] }
 
-// Mask takes more secrets out of what is written from now on.
+// Mask adds secrets that are masked from now on.
 func (l *Log) Mask(secrets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +72,7 @@ type stream struct {
 	id  queue.Stream
 }
 
-// Write masks and takes p.
+// Write masks and takes p. It never fails.
 func (s *stream) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), ChunkBytes)
@@ -81,17 +82,17 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Note adds a line of ours.
+// Note adds a line of Oarlock's own.
 func (l *Log) Note(text string) { l.add(queue.StreamOarlock, []byte(text+"\n")) }
 
-// LastLine is the last line with anything on it that was written to standard error, fit for a text column.
+// LastLine returns the last line of standard error that is not blank, in a form that a text column can hold.
 func (l *Log) LastLine() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last.text()
 }
 
-// write masks what came and takes it; at the end of the stream also what the masker held back.
+// write masks and takes bytes. At the end of the stream it also takes the bytes that the masker has held back.
 func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	l.mu.Lock()
 	if l.closed {
@@ -119,14 +120,14 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	}
 }
 
-// limit counts n bytes, and says how many of them are too many.
+// limit counts n bytes, and returns how many of them are beyond the limit.
 func (l *Log) limit(n int64) int64 {
 	over := max(0, l.total+n-l.shipper.config.AttemptBytes)
 	l.total += n - over
 	return over
 }
 
-// add puts bytes at the end of the log, or counts them as dropped.
+// add appends bytes to the log, or counts them as dropped.
 func (l *Log) add(id queue.Stream, data []byte) {
 	if len(data) == 0 {
 		return
@@ -142,7 +143,7 @@ func (l *Log) add(id queue.Stream, data []byte) {
 	}
 }
 
-// append says what it used of the memory reserved, and how the loop is to hear of it, if at all.
+// append returns how much of the reserved memory it used, and the channel by which the loop must be signaled; nil: not at all.
 func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +183,8 @@ func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, s
 	return used, signal
 }
 
-// open is the piece that takes the next bytes of a stream: the last one, or where streams alternate fast, one before it.
+// open returns the piece that takes the next bytes of a stream; nil if a new one is needed. It is the last piece, or an earlier
+// one if the log has piecesInOrder pieces, which happens when the streams alternate fast.
 func (l *Log) open(id queue.Stream) *piece {
 	for i := len(l.pieces) - 1; i >= 0 && l.dropped == 0; i-- {
 		p := l.pieces[i]
@@ -205,8 +207,8 @@ func (l *Log) begin(id queue.Stream) *piece {
 	return p
 }
 
-// Close ends the log. It returns, after a while if need be, the chunks that are left to be stored, the final marker last:
-// in the commit of the record that says how the attempt ended. Chunks among them may be stored already; they are the same.
+// Close ends the log. It may wait, and returns the chunks that are left to be stored, the final marker last. The caller stores
+// them in the commit of the record of the attempt's end. Some of them may be stored already; they are identical.
 func (l *Log) Close(reason string) []queue.Chunk {
 	for _, id := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
 		l.write(id, nil, true)
@@ -221,14 +223,14 @@ func (l *Log) Close(reason string) []queue.Chunk {
 	select {
 	case l.shipper.requests <- r:
 		return <-r.reply
-	case <-l.shipper.stopped: // nobody owns the rest any more
+	case <-l.shipper.stopped: // the loop has ended, so it does not own the rest any more
 		l.shipper.ending.Lock()
 		defer l.shipper.ending.Unlock()
 		return l.line.finish(reason)
 	}
 }
 
-// end says whether the log was open until now.
+// end closes the log, and reports whether it was open.
 func (l *Log) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

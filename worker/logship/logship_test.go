@@ -19,7 +19,7 @@ var errAway = errors.New("the database is away")
 
 func away(context.Context) error { return errAway }
 
-// hang is a call that nobody answers.
+// hang is a call that gets no answer.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return queue.ErrUnknown
@@ -49,7 +49,7 @@ func TestLog_HandsAShortOneOverWhole(t *testing.T) {
 	})
 }
 
-// The log of an attempt whose publish another driver does begins where the first left it.
+// If another driver does the publish of an attempt, the attempt's log goes on where the first driver left it.
 func TestLog_GoesOnFromItsNumber(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestClose_CountsWhatWasNotStoredInTime(t *testing.T) {
 	}
 }
 
-// A call whose answer is lost may have stored its chunks, and may store them later: they are handed over again.
+// If the answer of a call is lost, the call may have stored its chunks, or may store them later: Close returns them again.
 func TestClose_HandsOverAgainWhatWasSentWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
 		sink := newStore()
 		var lost *Log
 		sink.after = func(context.Context) error {
-			write(t, lost.Stdout(), []byte("z")) // while its chunks are under way
+			write(t, lost.Stdout(), []byte("z")) // while its chunks are in a call
 			return &queue.AppendError{Lost: []queue.RunID{1}}
 		}
 		s := New(Config{Sink: sink})
@@ -316,8 +316,8 @@ func TestShipper_ClosedFirstStillAccountsForEveryByte(t *testing.T) {
 	})
 }
 
-// Whatever the sink does and however much is written: numbers have no gap, the same number never has another content,
-// stored and dropped are what was written, and the marker is last.
+// For any behaviour of the sink and any output: numbers have no gap, a number always has the same content, the bytes stored and
+// dropped are the bytes written, and the marker is last.
 func TestShipper_AccountsForEveryByteWhateverTheSinkDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range int64(60) {
@@ -363,7 +363,7 @@ func TestShipper_AccountsForEveryByteWhateverTheSinkDoes(t *testing.T) {
 	}
 }
 
-// oneLog writes a log, to one stream or both, and checks it. It says how much it wrote.
+// oneLog writes a log, to one stream or both, and checks it. It returns the number of bytes.
 func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand.Rand) int {
 	t.Helper()
 	l := s.Open(attempt(run), nil)

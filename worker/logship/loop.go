@@ -9,22 +9,22 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// loop sends what is written to the logs of a shipper. It looks at each of them only when something is due, not whenever
-// one of them is opened, written to or closed.
+// loop sends the logs of a shipper. It examines a log only when something is due, not whenever a log is opened, written to or
+// closed.
 type loop struct {
 	*Shipper
 	lines    map[*line]bool
-	closings map[*line]bool // those of them that are to end, once the loop has sent enough
+	closings map[*line]bool // logs that wait for their end, until the loop has sent enough of them
 	outcomes chan outcome
 	busy     bool
 	timer    *time.Timer
-	alarm    time.Time // when the timer goes off
+	alarm    time.Time // when the timer fires
 
-	pause   time.Duration // after a failure; 0: the last call went well
+	pause   time.Duration // pause after a failure; 0: the last call succeeded
 	retryAt time.Time
 }
 
-// outcome of one call of the sink.
+// outcome is the result of one call of the sink.
 type outcome struct {
 	lines []*line
 	err   error
@@ -61,7 +61,7 @@ func (l *loop) run() {
 	}
 }
 
-// lookWithin has the timer go off before long.
+// lookWithin makes the timer fire within d.
 func (l *loop) lookWithin(d time.Duration) {
 	if at := time.Now().Add(d); at.Before(l.alarm) {
 		l.alarm = at
@@ -69,7 +69,7 @@ func (l *loop) lookWithin(d time.Duration) {
 	}
 }
 
-// learn takes over the logs that something was written to.
+// learn takes over the logs that have got their first bytes.
 func (l *loop) learn() {
 	l.adopting.Lock()
 	defer l.adopting.Unlock()
@@ -79,7 +79,7 @@ func (l *loop) learn() {
 	l.adopted = l.adopted[:0]
 }
 
-// accept takes note of a log that is to end.
+// accept registers a log that is to end.
 func (l *loop) accept(r request) {
 	n := r.log.line
 	l.learn()
@@ -88,7 +88,7 @@ func (l *loop) accept(r request) {
 	n.closing = &closing{r, now.Add(l.patience()), now.Add(CloseLimit)}
 }
 
-// patience is how long a log that ends waits while nothing is stored.
+// patience returns how long a log that is to end waits while nothing is stored.
 func (l *loop) patience() time.Duration {
 	if l.hurried.Load() {
 		return HurriedPatience
@@ -96,14 +96,14 @@ func (l *loop) patience() time.Duration {
 	return ClosePatience
 }
 
-// hurry takes patience from those that wait already.
+// hurry shortens the wait of the logs that are to end.
 func (l *loop) hurry(now time.Time) {
 	for n := range l.closings {
 		n.closing.deadline = earlier(n.closing.deadline, now.Add(HurriedPatience))
 	}
 }
 
-// advance does all that can be done without waiting.
+// advance does all work that needs no waiting.
 func (l *loop) advance(ctx context.Context) {
 	now := time.Now()
 	l.learn()
@@ -126,7 +126,7 @@ func (l *loop) advance(ctx context.Context) {
 	l.timer.Reset(sleep)
 }
 
-// close hands over what is left of a log.
+// close ends a log, and returns its last chunks to the caller of Log.Close.
 func (l *loop) close(n *line) {
 	delete(l.lines, n)
 	delete(l.closings, n)
@@ -134,14 +134,14 @@ func (l *loop) close(n *line) {
 	n.closing = nil
 }
 
-// sleep is how long there is nothing to do, if nothing happens.
+// sleep returns the time until there is something to do, if no event comes before.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	for n := range l.closings {
 		next = earlier(next, n.closing.deadline)
 	}
 	if l.busy {
-		return max(next.Sub(now), time.Millisecond) // its end is heard of
+		return max(next.Sub(now), time.Millisecond) // the end of the call is an event
 	}
 	for n := range l.lines {
 		if at, ok := n.due(now, l.interval(n)); ok {
@@ -172,7 +172,7 @@ func (l *loop) interval(n *line) time.Duration {
 	return FlushInterval
 }
 
-// send starts a call of the sink with what is due, of logs that are to end first.
+// send starts a call of the sink with the pieces that are due. Logs that are to end come first.
 func (l *loop) send(ctx context.Context, now time.Time) {
 	b := batch{room: budget{chunks: batchChunks, bytes: batchBytes}}
 	for n := range l.closings {
@@ -194,14 +194,14 @@ func (l *loop) send(ctx context.Context, now time.Time) {
 	}()
 }
 
-// batch is a call of the sink that is made up.
+// batch collects the chunks of one call of the sink.
 type batch struct {
 	room   budget
 	chunks []queue.Chunk
 	lines  []*line
 }
 
-// gather takes what is due of a log, as far as there is room, and forgets a log that is over.
+// gather adds the due pieces of a log to a batch, as far as there is room. It drops a log that is over.
 func (l *loop) gather(b *batch, n *line, now time.Time) {
 	at, ok := n.due(now, l.interval(n))
 	if !ok || at.After(now) {
@@ -215,7 +215,7 @@ func (l *loop) gather(b *batch, n *line, now time.Time) {
 	}
 }
 
-// settle takes note of what became of a call.
+// settle handles the result of a call.
 func (l *loop) settle(o outcome) {
 	l.busy = false
 	lost := lostRuns(o.err)
@@ -232,7 +232,7 @@ func (l *loop) settle(o outcome) {
 	l.progress.Store(int64(now.Sub(l.start)))
 	l.crowded.Store(false)
 	l.exhausted.Store(false)
-	for n := range l.closings { // of whichever log that was: they all have their turn
+	for n := range l.closings { // a chunk of any log counts, because all logs get their turn
 		n.closing.deadline = earlier(now.Add(l.patience()), n.closing.limit)
 	}
 	for _, n := range o.lines {
@@ -245,7 +245,7 @@ func (l *loop) settle(o outcome) {
 	}
 }
 
-// unload moves pieces from memory to disk, and says so when that is over.
+// unload moves pieces from memory to disk. If the disk takes no more while the sink fails, it marks the shipper as exhausted.
 func (l *loop) unload() {
 	for n := range l.lines {
 		freed, err := n.unload()
@@ -259,7 +259,7 @@ func (l *loop) unload() {
 	}
 }
 
-// end answers those who wait, once nothing is under way any more.
+// end ends all logs that wait for their end, after the present call has ended.
 func (l *loop) end() {
 	if l.busy {
 		l.settle(<-l.outcomes)

@@ -12,16 +12,16 @@ import (
 
 const (
 	minSecretBytes = 4
-	minLineBytes   = 8 // of one line of a secret with several: shorter ones are words of everyday
+	minLineBytes   = 8 // of one line of a secret with several lines; shorter lines are ordinary words
 	stars          = "***"
 )
 
-// patterns are what is to be masked, by their first byte.
+// patterns are the texts to mask, by their first byte.
 type patterns struct {
 	byFirst [256][][]byte
 }
 
-// newPatterns lists the shapes in which secrets turn up; nil where there is nothing to mask, as for most attempts.
+// newPatterns returns the patterns of secrets; nil if there are no secrets, as for most attempts.
 func newPatterns(secrets []string) *patterns {
 	if len(secrets) == 0 {
 		return nil
@@ -46,8 +46,8 @@ func patternsOf(shapes []string) *patterns {
 	return p
 }
 
-// Shapes are the forms in which a secret is masked: as it is, line by line, and as URLs, JSON, base64 and hex show it. Those of fewer
-// than four bytes are for callers to leave out.
+// Shapes returns the forms in which a secret is masked: as it is, line by line, and in the encodings of URLs, JSON, base64 and
+// hex. The caller must leave out forms of fewer than four bytes.
 func Shapes(secret string) []string {
 	trimmed := strings.TrimSpace(secret)
 	list := []string{secret, trimmed}
@@ -69,20 +69,20 @@ func Shapes(secret string) []string {
 	return slices.Compact(list)
 }
 
-// MaskBeginning masks shapes of secrets in the beginning of a text, without the end that could be the beginning of one.
+// MaskBeginning masks secrets in the beginning of a longer text. It cuts off an end that may be the beginning of a secret.
 func MaskBeginning(text string, shapes []string) string {
 	m := masker{patterns: patternsOf(shapes)}
 	return string(m.mask([]byte(text), false))
 }
 
-// masker masks one stream. What could be the beginning of a secret is held back until it is decided.
+// masker masks one stream. It holds back bytes that may be the beginning of a secret, until the next bytes decide.
 type masker struct {
 	patterns *patterns
 	held     []byte
-	inside   int // bytes at the front of held that belong to what was masked already
+	inside   int // bytes at the front of held that belong to a secret that was already masked
 }
 
-// mask takes what comes next and gives what is decided; at the end of the stream, everything.
+// mask takes the next bytes, and returns the bytes that are decided; at the end of the stream, all.
 func (m *masker) mask(p []byte, end bool) []byte {
 	if m.patterns == nil {
 		return p
@@ -109,7 +109,8 @@ func (m *masker) mask(p []byte, end bool) []byte {
 	return out
 }
 
-// at says how long the longest secret is that text begins with, and whether more of it could still be one.
+// at returns the length of the longest secret at the beginning of text. open reports that more bytes could make text the
+// beginning of a longer one.
 func (m *masker) at(text []byte) (length int, open bool) {
 	for _, pattern := range m.patterns.byFirst[text[0]] {
 		switch {

@@ -108,7 +108,7 @@ func TestMask_ReachesAcrossWritesChunksAndTheLastLine(t *testing.T) {
 	})
 }
 
-// A publish goes on with the log of its body, and may have secrets that the body had not.
+// A publish continues the log of its body, and may have other secrets than the body.
 func TestMask_TakesMoreSecretsOnTheWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

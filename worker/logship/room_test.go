@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// A sink that is slow but takes something again and again gets all of a log, for as long as anybody may wait.
+// A sink that is slow but keeps storing gets all of a log, however long that takes.
 func TestClose_WaitsWhileMoreIsStored(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestClose_WaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// Whoever has no room waits as long as others get some, and nobody loses anything.
+// A log without room waits as long as others get room, and no log loses bytes.
 func TestWrite_WaitsWhileMoreIsStored(t *testing.T) {
 	t.Parallel()
 	const writers, each = 16, 2 * sendBytes
@@ -128,7 +128,7 @@ func TestSpool_CarriesLogsThroughAnOutage(t *testing.T) {
 	})
 }
 
-// A flood that the sink takes within a while goes through memory; a sink that does not answer holds nobody up for long.
+// A flood that the sink soon takes goes through memory. A sink that does not answer does not delay a writer for long.
 func TestSpool_IsForWhatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// store is a sink that keeps what it gets as the database does, and finds fault with what no shipper may send.
+// store is a sink that stores chunks like the database, and reports chunks that no shipper may send.
 type store struct {
 	mu     sync.Mutex
 	rows   map[queue.RunID][]queue.Chunk
@@ -25,7 +25,7 @@ type store struct {
 	busy   atomic.Bool
 	faults []string
 
-	// before is asked before a call stores anything, after when it has; errors of theirs are the call's.
+	// before is called before a call stores anything, and after when it has. Their errors become the error of the call.
 	before, after func(ctx context.Context) error
 }
 
@@ -73,7 +73,7 @@ func (s *store) enter(chunks []queue.Chunk) {
 	}
 }
 
-// put stores chunks: by a number that is there already, the same; by a new one, the next.
+// put stores chunks. A chunk with a known number must be the same as before, and a new number must be the next one.
 func (s *store) put(chunks []queue.Chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *store) check(ok bool, format string, args ...any) {
 	}
 }
 
-// text is what is stored of a stream.
+// text returns the stored bytes of a stream.
 func (s *store) text(run queue.RunID, stream queue.Stream) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *store) count() int {
 	return len(s.calls)
 }
 
-// end checks the log of a run that was closed: it has its marker, and every byte is accounted for. content is what was
-// written, if to one stream alone.
+// end checks the log of a run that was closed: it must have its marker, and account for every byte. content is the
+// written bytes if they went to one stream only.
 func (s *store) end(t *testing.T, run queue.RunID, written int, content []byte) {
 	t.Helper()
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func attempt(run queue.RunID) queue.Chunk {
 	return queue.Chunk{Run: run, Attempt: 1, Day: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}
 }
 
-// pattern is n bytes that differ wherever one looks.
+// pattern returns n bytes in which no part repeats.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	x := uint32(2463534242)

@@ -15,10 +15,10 @@ const (
 	ChunkBytes      = 32 << 10
 	FlushInterval   = 250 * time.Millisecond
 	WatchedInterval = 20 * time.Millisecond
-	ClosePatience   = 2 * time.Second        // of a log that ends, as long as nothing is stored
-	CloseLimit      = time.Minute            // whatever is stored
-	HurriedPatience = 250 * time.Millisecond // as ClosePatience, after Hurry
-	WritePatience   = time.Second            // of a write, as long as nothing is stored
+	ClosePatience   = 2 * time.Second        // of Close, while nothing is stored
+	CloseLimit      = time.Minute            // of Close, even if chunks are stored
+	HurriedPatience = 250 * time.Millisecond // takes the place of ClosePatience after Hurry
+	WritePatience   = time.Second            // of a write, while nothing is stored
 	SpoolPatience   = WritePatience / 4
 
 	DefaultMemoryBytes  = 16 << 20
@@ -27,29 +27,29 @@ const (
 
 	batchChunks   = queue.MaxAppendChunks
 	batchBytes    = queue.MaxAppendBytes
-	sendBytes     = 512 << 10 // of one attempt in one call: what a Close may have to hand over a second time
+	sendBytes     = 512 << 10 // of one attempt in one call; Close may have to return as much a second time
 	appendTimeout = 30 * time.Second
 	retryMin      = 50 * time.Millisecond
 	retryMax      = 5 * time.Second
-	largeWrite    = 4 << 10 // what writes as much at once will most likely fill a piece
-	piecesInOrder = 64      // of an attempt; past it, pieces of two streams are no longer kept in the order they came
-	pieceCost     = 128     // what a piece takes in memory besides its bytes
+	largeWrite    = 4 << 10 // a write of this size will most likely fill a piece
+	piecesInOrder = 64      // with more pieces than this, an attempt's two streams are not kept in the order of their bytes
+	pieceCost     = 128     // memory that a piece needs besides its bytes
 )
 
-// Sink stores chunks. Any error but a *queue.AppendError means that the same chunks have to be sent again.
+// Sink stores chunks. After an error other than a *queue.AppendError, the shipper sends the same chunks again.
 type Sink interface {
 	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
 }
 
-// Config of a Shipper. Zero values stand for the defaults.
+// Config is the configuration of a Shipper. Zero values are replaced by defaults.
 type Config struct {
 	Sink         Sink
-	Followed     func(queue.RunID) bool // whether somebody follows a run; nil: nobody ever
-	Now          func() time.Time       // the time of chunks; nil: time.Now
-	Dir          string                 // where to spool; "": nowhere
+	Followed     func(queue.RunID) bool // reports whether a reader follows a run; nil: no run is followed
+	Now          func() time.Time       // returns the time of chunks; nil: time.Now
+	Dir          string                 // folder of the spool; "": no spool
 	MemoryBytes  int64                  // of all attempts together
 	SpoolBytes   int64                  // of all attempts together
-	AttemptBytes int64                  // of each
+	AttemptBytes int64                  // of each attempt
 }
 
 // Shipper sends the logs of all attempts of a worker.
@@ -58,22 +58,22 @@ type Shipper struct {
 	start     time.Time
 	memory    atomic.Int64 // bytes of pieces in memory
 	count     counters
-	progress  atomic.Int64 // when the sink last took something, in nanoseconds since start
-	crowded   atomic.Bool  // somebody has waited for room for long: what the sink does not take goes to disk
-	exhausted atomic.Bool  // the sink fails and the spool takes nothing more: waiting for room is in vain
-	hurried   atomic.Bool  // logs that end wait for next to nothing
+	progress  atomic.Int64 // when the sink last stored something, in nanoseconds since start
+	crowded   atomic.Bool  // a writer has waited long for room: pieces that wait for the sink go to disk
+	exhausted atomic.Bool  // the sink fails and the spool takes no more: writers must not wait for room
+	hurried   atomic.Bool  // logs end with HurriedPatience
 	room      broadcast
-	kick      chan struct{} // something is there to be sent
-	soon      chan struct{} // something will be, before long
+	kick      chan struct{} // something is due
+	soon      chan struct{} // something will be due before long
 	requests  chan request
 	stop      chan struct{}
 	stopped   chan struct{}
 	once      sync.Once
-	ending    sync.Mutex // logs that are closed after the shipper: one at a time
+	ending    sync.Mutex // serialises logs that are closed after the shipper has ended
 	spool     *spool
 
 	adopting sync.Mutex
-	adopted  []*line // that the loop is to look after, and does not know yet
+	adopted  []*line // logs that the loop does not know yet
 }
 
 // request asks the loop to end a log.
@@ -83,7 +83,7 @@ type request struct {
 	reply  chan []queue.Chunk
 }
 
-// New starts a shipper; Close ends it.
+// New starts a shipper. The caller closes it.
 func New(c Config) *Shipper {
 	if c.Followed == nil {
 		c.Followed = func(queue.RunID) bool { return false }
@@ -107,20 +107,21 @@ func New(c Config) *Shipper {
 	return s
 }
 
-// Close ends the shipper. Logs that are still open lose what was not sent.
+// Close ends the shipper. Logs that are still open lose the bytes that were not sent.
 func (s *Shipper) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.stopped
 }
 
-// Hurry has logs end soon from now on where nothing is stored.
+// Hurry makes Log.Close wait only for HurriedPatience while nothing is stored.
 func (s *Shipper) Hurry() {
 	if !s.hurried.Swap(true) {
 		rouse(s.kick)
 	}
 }
 
-// Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, from which Seq on, and how many Lines began before. Secrets are masked in it.
+// Open returns the log of an attempt, or continues it. at has the attempt's Run, Task, Attempt and Day, the Seq of the next
+// chunk, and the number of Lines that began before it. secrets are masked in the log.
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	l := &Log{shipper: s, at: at}
 	l.Mask(secrets)
@@ -129,14 +130,14 @@ func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	return l
 }
 
-// adopt has the loop look after a log that something was written to: most are over before it has to.
+// adopt makes the loop look after a log that got its first bytes. Most logs are over before the loop has to do anything.
 func (s *Shipper) adopt(n *line) {
 	s.adopting.Lock()
 	s.adopted = append(s.adopted, n)
 	s.adopting.Unlock()
 }
 
-// rouse has the loop look, at once or before long.
+// rouse signals the loop.
 func rouse(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -144,7 +145,7 @@ func rouse(signal chan struct{}) {
 	}
 }
 
-// reserve takes room for n bytes, waiting a while for it if there is hope.
+// reserve reserves memory for n bytes. It waits for room, and returns false if it gives up.
 func (s *Shipper) reserve(n int64) bool {
 	if s.take(n) {
 		return true
@@ -180,7 +181,7 @@ func (s *Shipper) reserve(n int64) bool {
 	}
 }
 
-// stalled is for how long the sink has taken nothing.
+// stalled returns for how long the sink has stored nothing.
 func (s *Shipper) stalled() time.Duration {
 	return time.Since(s.start) - time.Duration(s.progress.Load())
 }
@@ -198,7 +199,7 @@ func (s *Shipper) release(n int64) {
 	s.room.tell()
 }
 
-// lostRuns are those whose chunks the sink will never take.
+// lostRuns returns the runs of which the sink will never store a chunk.
 func lostRuns(err error) []queue.RunID {
 	if left, ok := errors.AsType[*queue.AppendError](err); ok {
 		return append(append([]queue.RunID{}, left.Lost...), left.Conflicts...)
@@ -206,7 +207,7 @@ func lostRuns(err error) []queue.RunID {
 	return nil
 }
 
-// broadcast wakes all who wait.
+// broadcast wakes all goroutines that wait.
 type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -6,18 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// spoolWorth is the size from which a piece is moved to disk: what a smaller one takes in memory is mostly its own cost.
+// spoolWorth is the least size of a piece that is moved to disk. Moving a smaller piece would free little memory, because most of
+// its memory is pieceCost.
 const spoolWorth = 4 << 10
 
-// spool keeps pieces in a file without a name, which is gone with its process. The loop alone uses it.
+// spool keeps pieces in a nameless file, which disappears with the process. Only the loop uses it.
 type spool struct {
 	dir  string
 	most int64
 	file *os.File
 	end  int64 // of the file
-	live int   // pieces in it
+	live int   // number of pieces in the file
 
-	written *atomic.Int64 // bytes, ever
+	written *atomic.Int64 // total of bytes written
 }
 
 // write moves the bytes of a piece to disk.
@@ -61,14 +62,15 @@ func (s *spool) read(offset int64, data []byte) error {
 	return nil
 }
 
-// forget gives a piece up, and says how much memory that frees. A file nothing is left in starts anew.
+// forget removes a piece, and returns how much memory that frees. When the file has no piece left, it is written from the
+// beginning again.
 func (s *spool) forget(p *piece) int64 {
 	if !p.spooled {
 		return int64(p.size) + pieceCost
 	}
 	if s.live--; s.live == 0 {
 		s.end = 0
-		_ = s.file.Truncate(0) // where that fails, it is written over
+		_ = s.file.Truncate(0) // if it fails, the old bytes are overwritten
 	}
 	return pieceCost
 }

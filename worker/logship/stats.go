@@ -2,18 +2,18 @@ package logship
 
 import "sync/atomic"
 
-// Stats count bytes that bodies wrote since the shipper was made. Of a log that was closed everything is Stored or Dropped.
+// Stats count bytes of output since the shipper was made. All bytes of a closed log are either Stored or Dropped.
 type Stats struct {
-	Stored  int64 // by the sink, or handed over when their log was closed
-	Dropped int64 // lost, as the chunks say too
+	Stored  int64 // stored by the sink, or returned by Log.Close
+	Dropped int64 // lost, and counted in chunks as lost
 	Spooled int64 // moved to disk for a while
-	Waiting int64 // what memory holds at the moment, with what that costs besides the bytes
+	Waiting int64 // memory in use for pieces, pieceCost included
 }
 
-// counters are what Stats are made of.
+// counters are the numbers behind Stats.
 type counters struct{ stored, dropped, spooled atomic.Int64 }
 
-// Stats show the shipper at this moment.
+// Stats returns the present numbers.
 func (s *Shipper) Stats() Stats {
 	return Stats{
 		Stored: s.count.stored.Load(), Dropped: s.count.dropped.Load(), Spooled: s.count.spooled.Load(), Waiting: s.memory.Load(),
