@@ -21,8 +21,8 @@ var (
 	alertedState  = regexp.MustCompile(`alertname: (\w+),?\s+exp_alerts: (\[\]|\[\{)`)
 )
 
-// An alert on a metric or a label that is not there would never fire. All it names are there before anything happened, or the
-// first event were no rise.
+// An alert on a missing metric or label would never fire. All that alerts name must exist before the first event, because
+// otherwise the first event would not be seen as a rise.
 func TestAlerts_NameWhatIsThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/alerts.yaml")
@@ -45,7 +45,7 @@ func TestAlerts_NameWhatIsThereFromTheStart(t *testing.T) {
 			for value := range strings.SplitSeq(l[3], "|") {
 				pair := l[1] + "=" + value
 				if byDAG := strings.Replace(name, "oarlock_dag_", "oarlock_", 1); byDAG != name {
-					name = byDAG // has the same words, once a DAG is known
+					name = byDAG // has the same labels, once a DAG is known
 				}
 				if !slices.Contains(there[name], pair) || !slices.Contains(counted[name], pair) {
 					t.Errorf("%s has no %s from the start", name, pair)
@@ -60,7 +60,7 @@ func TestAlerts_NameWhatIsThereFromTheStart(t *testing.T) {
 	}
 }
 
-// seriesOf are the labels of each metric, as name=value.
+// seriesOf returns the labels of each metric, as name=value.
 func seriesOf(t *testing.T, registry *prometheus.Registry) map[string][]string {
 	t.Helper()
 	families, err := registry.Gather()
@@ -79,7 +79,8 @@ func seriesOf(t *testing.T, registry *prometheus.Registry) map[string][]string {
 	return series
 }
 
-// Prometheus' own tool says whether they fire. Where it is not at hand, each alert still has both kinds of states.
+// Prometheus' own tool tests whether the alerts fire. Without the tool, the test still requires that each alert has both kinds of
+// states.
 func TestAlerts_FireWhenTheyShould(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../deploy/alerts.yaml")
@@ -131,7 +132,7 @@ func TestAlerts_AreThoseThatTheDocsShow(t *testing.T) {
 	}
 }
 
-// What former driver processes lost shows in the metrics of their successor.
+// The losses of former driver processes are in the metrics of their successor.
 func TestSet_CarriesLossesOn(t *testing.T) {
 	t.Parallel()
 	s := full(t, metrics.Config{}) // one lease and one fence lost

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	answerEvery   = 5 * time.Second        // how old an answer may be
-	answerTimeout = 500 * time.Millisecond // how long one scrape waits for the database
+	answerEvery   = 5 * time.Second        // maximum age of an answer
+	answerTimeout = 500 * time.Millisecond // how long a scrape waits for the database
 	scrapeTimeout = 10 * time.Second
 )
 
-// answer keeps what the database said to one question, for all scrapes. It keeps a failure, too: while the database is away
-// only one scrape in a while waits for it.
+// answer keeps the database's latest answer to one question, for all scrapes. It keeps a failure, too: while the database is
+// away, only one scrape in answerEvery waits for it.
 type answer[T any] struct {
-	asking chan struct{} // holds one token: whoever asks
+	asking chan struct{} // holds one token, for the scrape that may ask the database
 
 	mu     sync.Mutex
-	at     time.Time // when it was asked last; zero: never
+	at     time.Time // time of the last question; zero: never
 	value  T
 	known  bool
 	errors int64
@@ -30,7 +30,8 @@ func newAnswer[T any]() *answer[T] {
 	return a
 }
 
-// ask is the last answer, a new one if that is old. While another asks, nobody waits.
+// ask returns the latest answer, and asks anew if it is old. While another scrape asks, ask returns the old answer without
+// waiting.
 func (a *answer[T]) ask(question func(context.Context) (T, error)) (now T, known bool, errors int64) {
 	select {
 	case <-a.asking:

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/metrics"
 )
 
-// events are what happens often.
+// events are the frequent events.
 func events(s *metrics.Set) map[string]func() {
 	flushed, looked, try := s.Queue().Flushed, s.Queue().Looked, queue.FlushTry{Batches: 10, Records: 30, Bytes: 9000, Took: time.Millisecond}
 	poll := worker.PollEnd{Wanted: 8, Got: queue.Polled{Claims: make([]*queue.Claim, 8)}, Took: time.Millisecond}
@@ -28,7 +28,7 @@ func events(s *metrics.Set) map[string]func() {
 	}
 }
 
-// Counting is done where every microsecond counts: it leaves nothing behind for the collector.
+// Counting happens where every microsecond matters, so it must not allocate.
 func TestSet_CountsWithoutAllocating(t *testing.T) {
 	for _, perDAG := range []bool{false, true} {
 		for name, event := range events(newSet(t, metrics.Config{PerDAG: perDAG})) {

@@ -14,18 +14,18 @@ import (
 var (
 	_ worker.Meter = (*Set)(nil)
 
-	// Round trips: 0.25 ms to 8 s.
+	// tripBuckets are for round trips to the database: 0.25 ms to 8 s.
 	tripBuckets = prometheus.ExponentialBuckets(0.00025, 2, 16)
-	// What people write and wait for: 5 ms to a day.
+	// workBuckets are for runs and bodies: 5 ms to a day.
 	workBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
-	// Of a lease of the usual 5 minutes, and of shorter and longer ones.
+	// marginBuckets are for a lease of the usual 5 minutes, and for shorter and longer ones.
 	marginBuckets = []float64{0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024}
-	// From at once to the outage of a night.
+	// lateBuckets are for delays up to an outage of a night.
 	lateBuckets = []float64{0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 4 * 3600, 24 * 3600}
 	sizeBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 )
 
-// counted is what is counted as it happens.
+// counted holds the metrics that are counted when events happen.
 type counted struct {
 	started     prometheus.Counter
 	waited      prometheus.Histogram
@@ -104,7 +104,7 @@ func newCounted() counted {
 
 		replacements: newChoice("driver_replacements_total", "Driver processes that the guard replaced before this one, by why.", "why", replacementWhys),
 	}
-	for _, body := range commandBodies { // there from the start, so that the first failure is seen as a rise
+	for _, body := range commandBodies { // present from the start, so that the first failure is seen as a rise
 		for _, outcome := range alertedOutcomes {
 			c.attempts.WithLabelValues(c.bodies.bound(body), outcome)
 		}
@@ -125,7 +125,7 @@ func (c *counted) collectors() []prometheus.Collector {
 	}
 }
 
-// RunStarted is worker.Meter's, as are the next five.
+// RunStarted implements worker.Meter, as do the next five methods.
 func (s *Set) RunStarted(_ string, waited time.Duration) {
 	s.counted.started.Inc()
 	s.counted.waited.Observe(waited.Seconds())
@@ -176,7 +176,7 @@ func (s *Set) Renewed(margin, took time.Duration, err error) {
 	}
 }
 
-// Queue is the meter of the store that the worker registers with.
+// Queue returns the meter for the store with which the worker registers.
 func (s *Set) Queue() queue.Meter {
 	c := &s.counted
 	return queue.Meter{

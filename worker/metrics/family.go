@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// namespace begins every name.
+// namespace is the prefix of every name.
 const namespace = "oarlock"
 
 func counter(name, help string) prometheus.Counter {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// choice is a counter by one label of fixed values. All of them are there from the start, as 0, so that the first event is
+// choice is a counter with one label of fixed values. All values are present from the start, with 0, so that the first event is
 // seen as a rise.
 type choice struct {
 	vec    *prometheus.CounterVec
@@ -32,7 +32,7 @@ func (c choice) add(value string, n float64) {
 	c.vec.WithLabelValues(other).Add(n)
 }
 
-// names lets the first so many values of a label through.
+// names bounds the values of a label: the first most values stay, later ones become other.
 type names struct {
 	mu    sync.RWMutex
 	known map[string]bool
@@ -59,7 +59,7 @@ func (n *names) bound(name string) string {
 	return name
 }
 
-// oneOf is a value of a fixed list, or "other".
+// oneOf returns value if it is in list, else other.
 func oneOf(list []string, value string) string {
 	if slices.Contains(list, value) {
 		return value

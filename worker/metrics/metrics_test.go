@@ -39,7 +39,7 @@ func newSet(t *testing.T, c metrics.Config) *metrics.Set {
 	return s
 }
 
-// full is a set that was told of everything once.
+// full returns a set with each event once.
 func full(t *testing.T, c metrics.Config) *metrics.Set {
 	t.Helper()
 	s := newSet(t, c)
@@ -145,7 +145,7 @@ func TestSet_RegistersWithWhatTheProgramGives(t *testing.T) {
 	}
 }
 
-// alien is what no label may take: names that other people choose, at will.
+// alien is a value that must not become a label: a name that a user chose.
 func alien(s *metrics.Set, n int) {
 	for i := range n {
 		name := fmt.Sprintf("alien_%d", i)
@@ -233,7 +233,7 @@ func TestSet_AsksForTheQueueOnceForAll(t *testing.T) {
 	first := make(chan string)
 	go func() { first <- scrape(t, s) }()
 	<-asking
-	scrape(t, s) // waits for nobody
+	scrape(t, s) // does not wait for the scrape in progress
 	close(answer)
 	<-first
 	if len(asking) > 0 {

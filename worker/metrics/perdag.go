@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// perDAG counts by the names of DAGs, which other people choose.
+// perDAG counts by names of DAGs, which are data: users choose them.
 type perDAG struct {
 	dags   *names
 	drives *prometheus.CounterVec

@@ -12,31 +12,31 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Config of a Set.
+// Config is the configuration of a Set.
 type Config struct {
-	Registerer prometheus.Registerer // where to register; nil: a registry of its own, with Go's and the process' metrics
-	PerDAG     bool                  // also count by DAG, up to 200 of them
+	Registerer prometheus.Registerer // nil: the set has a registry of its own, with the metrics of Go and of the process
+	PerDAG     bool                  // also count by DAG, for up to 200 DAGs
 	Version    string                // of the program
 }
 
-// Limits of labels whose values are not known when the program starts; what comes after is "other".
+// Limits of labels with values that are not known when the program starts. Further values become other.
 const (
 	maxDAGs   = 200
 	maxBodies = 200
 )
 
-// other stands for all values of a label past its limit.
+// other is the label of all values beyond a limit.
 const other = "other"
 
 // Set is the metrics of one worker. It is safe for concurrent use.
 type Set struct {
-	gatherer prometheus.Gatherer // nil: the registerer that was given cannot be read
+	gatherer prometheus.Gatherer // nil: the given registerer cannot be read
 	counted  counted
 	perDAG   *perDAG // nil: off
 	watched  *watched
 }
 
-// New registers a set.
+// New returns a set and registers its metrics.
 func New(c Config) (*Set, error) {
 	s := &Set{counted: newCounted(), watched: newWatched(c.Version)}
 	if c.PerDAG {
@@ -68,13 +68,13 @@ func (s *Set) collectors() []prometheus.Collector {
 	return all
 }
 
-// maxScrapes that go on at once; more are refused with 503.
+// maxScrapes is how many scrapes may be in progress at once. Further ones are refused with 503.
 const maxScrapes = 4
 
-// errUnreadable is about a prometheus.Registerer that is no prometheus.Gatherer.
+// errUnreadable is for a prometheus.Registerer that is not a prometheus.Gatherer.
 var errUnreadable = errors.New("the registerer that was given shows its metrics elsewhere")
 
-// Handler shows what is in the registry.
+// Handler returns a handler that serves the metrics of the registry.
 func (s *Set) Handler() http.Handler {
 	if s.gatherer == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -86,7 +86,7 @@ func (s *Set) Handler() http.Handler {
 	})
 }
 
-// The fixed words of labels.
+// The fixed values of labels.
 var (
 	taskStates = words(
 		dagrun.TaskSucceeded, dagrun.TaskFailed, dagrun.TaskSkipped, dagrun.TaskUpstreamFailed, dagrun.TaskCanceled, dagrun.TaskReplaced,
@@ -102,7 +102,8 @@ var (
 		string(dagrun.KindOutput), string(dagrun.KindConfig), string(dagrun.KindPublish), string(dagrun.KindHTTP), string(dagrun.KindSQL),
 		string(dagrun.KindPanic), string(dagrun.KindRejected), string(dagrun.KindChild),
 	}
-	// Bodies that nearly every worker executes, and what of them deploy/alerts.yaml watches.
+	// commandBodies are the bodies that nearly every worker executes; alertedOutcomes are those of their outcomes that
+	// deploy/alerts.yaml watches.
 	commandBodies   = []string{"run", "command"}
 	alertedOutcomes = []string{string(dagrun.KindSpawn), worker.AttemptUnstarted}
 
@@ -110,11 +111,11 @@ var (
 	containments = []string{"cgroup", "subreaper", "group", "none"}
 	results      = []string{resultOK, resultError}
 	fireOutcomes = []string{"fired", "skipped", "dropped", "refused"}
-	// As package supervise has them, which this one does not know.
+	// replacementWhys are the reasons of package supervise, which this package does not import.
 	replacementWhys = []string{"overdue", "unattached", "unstarted", "died"}
 )
 
-// Results of what either works or does not.
+// Values of the label result.
 const (
 	resultOK    = "ok"
 	resultError = "error"

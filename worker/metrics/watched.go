@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/logship"
 )
 
-// watched is what is read when somebody looks.
+// watched holds the sources of numbers that are read at each scrape.
 type watched struct {
 	version string
 	gauges  map[string]gauge
@@ -22,15 +22,15 @@ type watched struct {
 	overdue *answer[time.Duration]
 
 	mu     sync.Mutex
-	before Carried              // of former driver processes
-	status func() worker.Status // nil: nothing to watch
-	logs   func() logship.Stats // nil: none (any more)
-	past   logship.Stats        // of logs watched before
+	before Carried              // counts of former driver processes
+	status func() worker.Status // nil: no worker is watched
+	logs   func() logship.Stats // nil: no logs are watched
+	past   logship.Stats        // of logs that were watched before
 	scale  func(context.Context) (queue.Scale, error)
 	prune  func(context.Context) (time.Duration, error)
 }
 
-// gauge is one number, or one per value of a label.
+// gauge is a metric that is read at each scrape.
 type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -78,15 +78,15 @@ func newWatched(version string) *watched {
 	return w
 }
 
-// Carried is what is known of former driver processes of the same guard.
+// Carried is the counts of former driver processes of the same guard.
 type Carried struct {
 	Leases, Fences int64            // lost
-	GivenUp        int64            // lives whose records the database did not take, or whose runs it let not be read
-	Replacements   map[string]int64 // of driver processes, by why
+	GivenUp        int64            // registrations given up because the database took no records, or let no runs be read
+	Replacements   map[string]int64 // of driver processes, by reason
 }
 
-// Carry has the metrics of losses begin where former driver processes left off: one that was killed takes its counts along, and
-// what it was killed for would show nowhere.
+// Carry makes the metrics of losses begin with the counts of former driver processes. A driver process that is killed loses its
+// counts, and the loss for which it was killed would show nowhere.
 func (s *Set) Carry(c Carried) {
 	s.watched.mu.Lock()
 	s.watched.before = c
@@ -97,15 +97,15 @@ func (s *Set) Carry(c Carried) {
 	}
 }
 
-// Watch shows what a worker is at: its Status.
+// Watch sets the source of the worker's status.
 func (s *Set) Watch(status func() worker.Status) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.status = status
 }
 
-// WatchLogs shows what becomes of logs: the Stats of a logship.Shipper. Called again, for the shipper of a worker's next
-// life, it goes on counting from where the last one ended.
+// WatchLogs sets the source of the stats of logs, a logship.Shipper. When it is called again, for the shipper of the worker's
+// next registration, the numbers go on from the last ones.
 func (s *Set) WatchLogs(stats func() logship.Stats) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
@@ -114,21 +114,21 @@ func (s *Set) WatchLogs(stats func() logship.Stats) {
 	s.watched.logs = stats
 }
 
-// WatchQueue shows how much waits: what queue.Store.Scale says of all queues.
+// WatchQueue sets the source of the scale of all queues, queue.Store.Scale.
 func (s *Set) WatchQueue(scale func(context.Context) (queue.Scale, error)) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.scale = scale
 }
 
-// WatchPrune shows whether somebody prunes: what queue.Store.PruneOverdue says.
+// WatchPrune sets the source of how overdue pruning is, queue.Store.PruneOverdue.
 func (s *Set) WatchPrune(overdue func(context.Context) (time.Duration, error)) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.prune = overdue
 }
 
-// logStats are those of all logs so far.
+// logStats returns the stats of all logs so far.
 func (w *watched) logStats() logship.Stats {
 	sum := w.past
 	if w.logs != nil {
@@ -138,14 +138,14 @@ func (w *watched) logStats() logship.Stats {
 	return sum
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (w *watched) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range w.gauges {
 		out <- g.desc
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (w *watched) Collect(out chan<- prometheus.Metric) {
 	w.mu.Lock()
 	status, scale, prune, hasLogs, logs, before := w.status, w.scale, w.prune, w.logs != nil, w.logStats(), w.before
@@ -167,7 +167,7 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// shower shows numbers to whoever looks.
+// shower sends numbers to a scrape.
 type shower struct {
 	*watched
 	out chan<- prometheus.Metric
@@ -212,7 +212,7 @@ func (s shower) logs(now logship.Stats) {
 	s.one("log_waiting_bytes", float64(now.Waiting))
 }
 
-// queue leaves out what is not known.
+// queue leaves out numbers that are not known.
 func (s shower) queue(now queue.Scale, known bool, errors int64) {
 	s.one("queue_errors_total", float64(errors))
 	if !known {

@@ -122,7 +122,7 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 			t.Fatalf("the runs do not end:\n%s", page)
 		}
 	}
-	page = scrape(t, set) // what is read first in a scrape may be older than what is read last
+	page = scrape(t, set) // numbers that a scrape reads first may be older than those that it reads last
 	shows(t, page,
 		`oarlock_runs_started_total 5`, `oarlock_tasks_total{state="succeeded"} 10`, `oarlock_attempts_total{body="run",outcome="succeeded"} 10`,
 		`oarlock_claimed_runs_sum 5`, `oarlock_dag_drives_total{dag="d",outcome="succeeded"} 5`,
