@@ -11,10 +11,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Answer is what the endpoints say, as JSON.
+// Answer is the JSON answer of the endpoints.
 type Answer struct {
 	OK          bool    `json:"ok"`
-	Why         string  `json:"why,omitempty"` // not OK
+	Why         string  `json:"why,omitempty"` // reason; only if OK is false
 	Phase       string  `json:"phase"`
 	Worker      string  `json:"worker,omitempty"`
 	LeaseMargin float64 `json:"lease_margin_seconds"`
@@ -23,7 +23,7 @@ type Answer struct {
 	Busy        int     `json:"busy"`
 }
 
-// Handler answers for a worker. metrics may be nil.
+// Handler serves the endpoints for a worker. metrics may be nil.
 func Handler(status func() worker.Status, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", say(status, Alive))
@@ -49,7 +49,7 @@ func say(status func() worker.Status, judge func(worker.Status) error) http.Hand
 		if !a.OK {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_, _ = w.Write(body) // who asked has gone
+		_, _ = w.Write(body) // the client may have gone, so an error is ignored
 	}
 }
 
@@ -74,7 +74,7 @@ func (a *Answer) line() string {
 	return strings.Join(strings.Fields(a.Why), " ") + "\n"
 }
 
-// wantsJSON says whether JSON is named among what the client accepts.
+// wantsJSON reports whether the client's Accept header names application/json.
 func wantsJSON(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(header, ",") {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// well is a worker to which nothing has happened.
+// well returns the status of a healthy worker.
 func well() worker.Status {
 	return worker.Status{
 		Phase: worker.Live, Since: time.Now(), Worker: uuid.Max, TTL: 30 * time.Second, RenewEvery: 5 * time.Second,

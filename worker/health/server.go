@@ -11,10 +11,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// DefaultAddr is where a server listens whose Config names no address.
+// DefaultAddr is the address of a server if Config names none.
 const DefaultAddr = "127.0.0.1:9465"
 
-// Limits of a connection. They are generous to whoever scrapes, and end whoever only holds on.
+// Limits of a connection. They are generous to a scraper, and cut off a client that only keeps a connection open.
 const (
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
@@ -23,22 +23,22 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// Config of a Server. Status is required.
+// Config is the configuration of a Server. Status is required.
 type Config struct {
-	Addr    string               // host:port; "": DefaultAddr; without a host: the loopback interface. 0.0.0.0 is everybody
-	Status  func() worker.Status // of the worker it answers for
+	Addr    string               // host:port; "": DefaultAddr; without a host: the loopback interface; 0.0.0.0: all interfaces
+	Status  func() worker.Status // returns the status of the worker
 	Metrics http.Handler         // nil: no /metrics
 }
 
-// Server answers on an address of its own.
+// Server serves the endpoints on its own address.
 type Server struct {
 	server   *http.Server
 	listener net.Listener
 	ended    chan struct{}
-	err      error // why it ended, once ended is closed; nil: it was closed
+	err      error // why it ended, valid once ended is closed; nil: it was closed
 }
 
-// New starts a server; Close ends it.
+// New starts a server. The caller closes it.
 func New(c Config) (*Server, error) {
 	if c.Status == nil {
 		return nil, errors.New("health: whose? Config.Status is missing")
@@ -59,7 +59,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// address is where to listen: nowhere but here, unless somebody says so.
+// address returns the address to listen on. Without a host it is on the loopback interface.
 func address(given string) (string, error) {
 	if given == "" {
 		return DefaultAddr, nil
@@ -74,7 +74,7 @@ func address(given string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// CheckAddr says what is wrong with an address to listen at. Whether it is free is another question.
+// CheckAddr returns what is wrong with an address; nil for nothing. It does not check whether the address is free.
 func CheckAddr(given string) error {
 	_, port, err := net.SplitHostPort(given)
 	if err == nil {
@@ -93,10 +93,10 @@ func (s *Server) serve() {
 	}
 }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close lets requests under way end until ctx does, then cuts them off. It says why the server ended, if that was before.
+// Close waits for requests in progress until ctx ends, and then cuts them off. If the server ended before, Close returns why.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {

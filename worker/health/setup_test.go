@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// store is in memory, with a DAG whose only task runs until it is stopped.
+// store is a store in memory, with a DAG of one task that runs until it is stopped.
 type store struct {
 	*storetest.Memory
 	began chan struct{}

@@ -9,15 +9,15 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// How long a loop may stay away before it counts as stuck. Each bound is well above what timeouts end by themselves.
+// Times after which a loop without progress counts as stuck. Each is well above the timeouts that end the loop's own work.
 const (
 	missedRenewals = 3                // rounds of the keeper of the lease
-	keeperSlack    = 5 * time.Second  // besides
+	keeperSlack    = 5 * time.Second  // in addition
 	journalBound   = 30 * time.Second // one try of a flush, which times out after ten seconds
-	endingBound    = time.Minute      // from when everything was told to end to when it has
+	endingBound    = time.Minute      // from when everything was asked to end until it has ended
 )
 
-// Alive is nil, or says why the worker should be restarted.
+// Alive returns why the worker should be restarted; nil if it should not.
 func Alive(s worker.Status) error { return alive(&s, time.Now()) }
 
 func alive(s *worker.Status, now time.Time) error {
@@ -41,7 +41,7 @@ func alive(s *worker.Status, now time.Time) error {
 	return nil
 }
 
-// Ready is nil, or says why the worker is not to be counted on for work.
+// Ready returns why no work should be expected of the worker; nil if it is ready.
 func Ready(s worker.Status) error { return ready(&s, time.Now(), boottime.Now()) }
 
 func ready(s *worker.Status, now time.Time, boot time.Duration) error {
@@ -49,7 +49,7 @@ func ready(s *worker.Status, now time.Time, boot time.Duration) error {
 		return err
 	}
 	switch {
-	case len(s.Unfit) > 0: // it may be why the worker is not registered
+	case len(s.Unfit) > 0: // first, because it may be the reason why the worker is not registered
 		return errors.New(s.Unfit[0])
 	case s.Phase == worker.Starting && s.Awaits != "":
 		return errors.New(s.Awaits)
@@ -67,7 +67,7 @@ func ready(s *worker.Status, now time.Time, boot time.Duration) error {
 	return nil
 }
 
-// margin is how long the lease holds; 0 without one.
+// margin returns how long the lease still holds; 0 without a lease.
 func margin(s *worker.Status) time.Duration {
 	if s.Phase != worker.Live && s.Phase != worker.Draining {
 		return 0
