@@ -1,6 +1,6 @@
-// Package notify tells systemd how a worker is: ready, what it is at, alive, stopping (see sd_notify(3)).
+// Package notify tells systemd the state of a worker: ready, status, alive, stopping (see sd_notify(3)).
 //
-// Under a guard the driver process does so, which is not the main process of the unit:
+// Under a guard the driver process does this, which is not the main process of the unit:
 //
 //	[Service]
 //	Type=notify
@@ -8,7 +8,7 @@
 //	WatchdogSec=60
 //	ExecStart=/usr/local/bin/oarlock worker
 //
-// WatchdogSec is to be longer than a guard may take to replace a driver process that died, 20 s: nobody notifies
-// meanwhile. The watchdog is fed as long as health.Alive finds nothing, so it fires for loops that are stuck, not for a
-// database that is away.
+// WatchdogSec must be longer than a guard may take to replace a driver process that died, 20 s, because no notifications are sent
+// meanwhile. The watchdog is fed as long as health.Alive returns nil. So it fires when a loop is stuck, but not when the database
+// is away.
 package notify

@@ -11,14 +11,14 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/health"
 )
 
-// How often a notifier looks at its worker, and how often it tells what changed without being news.
+// How often a notifier examines the worker, and how often it sends a status with small changes.
 const (
 	lookEvery   = 250 * time.Millisecond
 	statusEvery = 5 * time.Second
-	feedShare   = 3 // signs of life per watchdog interval
+	feedShare   = 3 // watchdog messages per watchdog interval
 )
 
-// Config of Run. Status is required.
+// Config is the configuration of Run. Status is required.
 type Config struct {
 	Environment
 	Status func() worker.Status
@@ -27,8 +27,8 @@ type Config struct {
 	look time.Duration // 0: lookEvery
 }
 
-// Run tells systemd how the worker is, until ctx ends. Without a socket it does nothing. An error is about the socket: what
-// goes wrong later is logged, and systemd draws its own conclusions.
+// Run tells systemd the state of the worker until ctx ends. Without a socket it does nothing. It returns an error if it cannot
+// open the socket; later errors are only logged, because systemd notices missing messages itself.
 func Run(ctx context.Context, c Config) error {
 	if c.Socket == "" {
 		return nil
@@ -61,7 +61,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 }
 
-// notifier knows what systemd was told.
+// notifier remembers what it has sent.
 type notifier struct {
 	Config
 	send func(lines ...string) error
@@ -75,7 +75,7 @@ type notifier struct {
 	failing  bool
 }
 
-// look sends what there is to say.
+// look sends the messages that are due.
 func (n *notifier) look(now time.Time) {
 	s := n.Status()
 	var lines []string
@@ -97,7 +97,7 @@ func (n *notifier) look(now time.Time) {
 	n.tell(lines)
 }
 
-// tell sends lines. What was not sent is said again.
+// tell sends lines. After an error, their content is sent again by the next look.
 func (n *notifier) tell(lines []string) {
 	if len(lines) == 0 {
 		return
@@ -116,14 +116,14 @@ func (n *notifier) tell(lines []string) {
 	}
 }
 
-// stop is the last word.
+// stop tells systemd that the worker is stopping, if that was not sent yet.
 func (n *notifier) stop() {
 	if !n.stopping {
 		n.tell([]string{"STOPPING=1"})
 	}
 }
 
-// describe is one line for people.
+// describe returns the status as one line of text.
 func describe(s *worker.Status, dead error) string {
 	if dead != nil && s.Phase != worker.Stopped {
 		return "stuck: " + strings.Join(strings.Fields(dead.Error()), " ")

@@ -65,7 +65,7 @@ func (m *manager) until(line string) (all []string) {
 	return nil
 }
 
-// patient is a worker whose status the test sets.
+// patient is a worker with a status that the test sets.
 type patient struct {
 	mu sync.Mutex
 	s  worker.Status

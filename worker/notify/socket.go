@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// sendTimeout bounds how long one message waits for room in systemd's socket.
+// sendTimeout bounds how long a message waits for room in systemd's socket.
 const sendTimeout = time.Second
 
-// Environment is what systemd asks of a service.
+// Environment is the settings that systemd passes to a service.
 type Environment struct {
-	Socket   string        // a path, or an abstract name that begins with @; "": nobody listens
-	Watchdog time.Duration // how often a sign of life is due; 0: never
+	Socket   string        // a path, or an abstract name that begins with @; "": no notifications
+	Watchdog time.Duration // interval of the watchdog; 0: there is none
 }
 
-// FromEnv reads what systemd asks of this process, or of its parent: a guard's driver process answers for both.
+// FromEnv returns the settings that systemd passed to this process or to its parent: a guard's driver process answers for both.
 func FromEnv() Environment {
 	e := Environment{Socket: os.Getenv("NOTIFY_SOCKET")}
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) && pid != strconv.Itoa(os.Getppid()) {
@@ -30,13 +30,13 @@ func FromEnv() Environment {
 	return e
 }
 
-// maxWatchdog: a longer one is none.
+// maxWatchdog is the longest watchdog interval that counts. A longer one means no watchdog.
 const maxWatchdog = 24 * time.Hour
 
-// socket is where systemd listens.
+// socket is a connection to systemd's socket.
 type socket struct{ conn *net.UnixConn }
 
-// open connects. Go writes a name that begins with @ as an abstract one.
+// open connects to a socket. In Go, a name that begins with @ is an abstract one.
 func open(name string) (*socket, error) {
 	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "@") {
 		return nil, fmt.Errorf("notify systemd: NOTIFY_SOCKET=%s is neither a path nor an abstract name", name)
@@ -48,7 +48,7 @@ func open(name string) (*socket, error) {
 	return &socket{conn}, nil
 }
 
-// Tell sends lines in one message, from whoever is no worker yet. Without a socket it does nothing.
+// Tell sends lines in one message, for a process without a running worker. Without a socket it does nothing.
 func Tell(name string, lines ...string) error {
 	if name == "" {
 		return nil
