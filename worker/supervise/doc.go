@@ -21,7 +21,7 @@
 //
 // Containment names the guarantee. "cgroup" and "subreaper": nothing outlives the driver process. "group" (systems other than
 // Linux): only the driver process itself is killed, and no worker id is replaced, so the lease in the database decides. "none":
-// there is no guard, as in a worker that is embedded in another program; it is a nil *Link, whose methods do nothing.
+// there is no guard, as in a worker that is embedded in another program; the *Link is nil, and its methods do nothing.
 //
 // Children that the process had before Run (a shell may start some and then exec) are left alone, but orphans of those children
 // are taken for a task's. As PID 1 of a container the guard reaps and owns every orphan there.

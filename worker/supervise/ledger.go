@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ledger is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may
-// hold runs in the database. Lock and list are one file, so that a user who deletes the lock deletes the list, too: no worker is
-// replaced because of a list without its lock.
+// ledger is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may hold
+// runs in the database. Lock and list are one file, so that deleting the lock deletes the list, too: no worker is replaced because
+// of a list without its lock.
 //
 // Each line is the whole list, and the last complete line counts. So a change is either there or not, even if the guard is killed
 // while it writes. The list need not survive a crash of the machine, because another boot makes it void.
