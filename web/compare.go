@@ -33,7 +33,7 @@ type comparison struct {
 	Open     bool // one of the runs has not ended, so outputs are not compared yet
 	More     int  // number of differing values that are not listed
 	Steps    []comparedStep
-	Hidden   int // number of steps that are not listed: those that differ least
+	Hidden   int // number of steps that are not listed; they differ least
 }
 
 // comparedRun is one of two runs.

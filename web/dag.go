@@ -241,7 +241,7 @@ type diffData struct {
 	Paths    [2]string // of the pages of both versions
 }
 
-// diffLine is a line of a unified diff. Class says whether the line was added, removed, or begins a hunk.
+// diffLine is a line of a unified diff. Class marks an added line, a removed line, or the beginning of a hunk.
 type diffLine struct{ Class, Text string }
 
 // dagDiff shows how two versions differ: as a list of changes, and as a diff of the source.

@@ -1,5 +1,5 @@
-// Package web serves pages about runs to browsers: the list of runs, each run with its steps and their logs, and the approvals
-// that wait.
+// Package web serves pages to browsers: about runs with their steps and logs, approvals, DAGs, schedules, queues and workers. It
+// serves the same as JSON to programs.
 //
 // The pages of Handler show and do what the login of its store may. The caller serves them on an address that only this machine
 // reaches, because there is no sign-in. NewSite is for other machines: users sign in, and the pages of the user's own login, or

@@ -199,7 +199,7 @@ func fireRowOf(f *queue.Fire, zone string) fireRow {
 	return row
 }
 
-// scheduleFacts lists the settings of a schedule, without those that are not set.
+// scheduleFacts lists the settings of a schedule that are set.
 func scheduleFacts(s *queue.Schedule) (facts [][2]string) {
 	add := func(name, value string) {
 		if value != "" {

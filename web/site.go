@@ -42,8 +42,7 @@ type Login struct {
 	Check  func(context.Context) error            // returns ErrWrongLogin once the database refuses the login; nil: no check
 }
 
-// SiteOptions are the settings of a Site. Exactly one of Connect, Passwords, Provider and Proxy is the way in which users sign
-// in.
+// SiteOptions are the settings of a Site. One of Connect, Passwords, Provider and Proxy is the way in which users sign in.
 type SiteOptions struct {
 	Options
 

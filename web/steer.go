@@ -47,7 +47,7 @@ type steerData struct {
 	Back    string // path of the run's page
 	dagLink string
 	May     bool
-	Problem *refusal   // error in what the user sent
+	Problem *refusal   // error in the user's fields
 	sent    url.Values // fields that the user sent, to be shown again
 
 	Modes    []retryChoice
