@@ -45,7 +45,7 @@ func (p *pace) adjust() {
 	runtime.SetFinalizer(&cycle{pace: p}, func(c *cycle) { c.pace.adjust() })
 }
 
-// cycle is an object without references, which the next collection frees.
+// cycle is an object that nothing refers to, so that the next collection frees it.
 type cycle struct {
 	pace *pace
 	_    [32]byte // makes it larger than Go's tiny objects, which are collected late
