@@ -142,7 +142,7 @@ func (g *guard) run() (int, error) {
 	}
 }
 
-// isLast reports whether no driver process follows one that ended with this code. The code of a driver process that was about to
+// isLast reports whether no driver process follows after an exit code. The code of a driver process that was about to
 // be killed does not count, since it may have ended by itself in the meantime.
 func (g *guard) isLast(code int) bool {
 	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
