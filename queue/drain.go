@@ -66,7 +66,7 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// closeRest closes what is left at the same time. Looks and sweeps under way are cut off.
+// closeRest closes what is left at the same time. Looks, chores and sweeps under way are cut off.
 func (s *Session) closeRest(ctx context.Context) error {
 	s.lookout.conn.end()
 	s.sweeper.conn.end()

@@ -23,7 +23,8 @@ type exchange struct {
 	mu         sync.Mutex     // of what follows
 	noticed    map[int]notice // by lane, for the next poll
 	sent       [][]uuid.UUID  // by statement, ids of claims that polls may have made whose replies were not read, for sweeps
-	unreadable []unreadClaim  // for looks
+	unreadable []unreadClaim  // for chores
+	chores     chores         // for the next DoChores
 	why        reasons        // for the next sweep
 }
 
@@ -153,6 +154,17 @@ func (x *exchange) takeUnreadable(atMost int) []unreadClaim {
 	x.unreadable = x.unreadable[n:]
 	return taken
 }
+
+// addChores leaves chores to the next DoChores.
+func (x *exchange) addChores(due chores) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := &x.chores
+	c.wakes, c.expires, c.logDays = c.wakes || due.wakes, c.expires || due.expires, c.logDays || due.logDays
+}
+
+// takeChores takes the chores for one DoChores.
+func (x *exchange) takeChores() chores { return taken(x, &x.chores) }
 
 // doubt has the claims of this worker compared with those in the database.
 func (x *exchange) doubt() {

@@ -47,6 +47,9 @@ func TestHost_AnOpenRetryHoldsUpNeitherLookNorPoll(t *testing.T) {
 	if _, err := s.Look(ctx, queue.Load{}); err != nil {
 		t.Errorf("a look: %v", err)
 	}
+	if n, err := s.DoChores(ctx); n != 1 || err != nil {
+		t.Errorf("chores queue %d, %v", n, err)
+	}
 	if p, err := s.Poll(ctx, queue.Want{Slots: 10, Free: 10}); err != nil || len(p.Claims) != 1 {
 		t.Errorf("claimed %v, %v", runsOf(p.Claims), err)
 	}

@@ -64,7 +64,24 @@ func newLink(config *pgx.ConnConfig) *link {
 // use calls do with the connection, making one if there is none. What breaks the session closes it. do has to return when
 // its context ends.
 func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
-	return l.hold(ctx, func(ctx context.Context) error {
+	return l.hold(ctx, l.connected(do))
+}
+
+// useOr is use, over the first of the spare links that is free where this one is in use. It waits for this one where none is.
+func (l *link) useOr(ctx context.Context, spare []*link, do func(context.Context, *pgx.Conn) error) error {
+	for _, one := range append([]*link{l}, spare...) {
+		select {
+		case <-one.turn:
+			return one.holding(ctx, one.connected(do))
+		default:
+		}
+	}
+	return l.use(ctx, do)
+}
+
+// connected is do with a connection that works, for hold.
+func (l *link) connected(do func(context.Context, *pgx.Conn) error) func(context.Context) error {
+	return func(ctx context.Context) error {
 		if err := l.connect(ctx); err != nil {
 			return err
 		}
@@ -73,7 +90,7 @@ func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 			l.drop()
 		}
 		return err
-	})
+	}
 }
 
 // hold calls do while nothing else uses the link, for as long as one use may take.
@@ -85,6 +102,11 @@ func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return l.holding(ctx, do)
+}
+
+// holding calls do with the token, and puts it back.
+func (l *link) holding(ctx context.Context, do func(context.Context) error) error {
 	defer l.lend() // last: whoever has come to wait by then is seen, and whoever comes later sees what is not in use
 	defer func() { l.turn <- struct{}{} }()
 	ctx, cancel := context.WithTimeout(ctx, l.limit)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,12 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what one look does for others. What is left is the next one's, or another worker's.
 const (
-	choreBatch   = 500 // runs woken or expired by one statement
-	logDaysAhead = 3
-	logDaysEvery = time.Hour
-
 	begunMax = 100 // runs that have begun and wait in the queue, and are counted
 
 	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
@@ -29,22 +23,16 @@ const (
 	timerSlack = 2 * time.Second
 )
 
-var (
-	lookAround   = sql.Named("queue/look")
-	makeLogDays  = sql.Named("queue/log_days")
-	wakeDue      = sql.Named("queue/wake_due")
-	expireQueued = sql.Named("queue/expire_queued")
-)
+var lookAround = sql.Named("queue/look")
 
-// Look looks at what a worker has to know of others, and queues what waited long enough. Call it each LookInterval, also when the
-// worker wants nothing: for as long as nobody looks, a worker that is silent counts as alive.
+// Look looks at what a worker has to know of others, and leaves to DoChores what is due for all. Call it each LookInterval, also when
+// the worker wants nothing: while it does not look, it counts silent workers as alive.
 func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 	var looked Looked
 	err := s.alone(ctx, s.lookout.looking, func() (err error) {
 		looked, err = s.lookout.look(ctx, load)
 		return err
 	})
-	s.store.meter.requeued(0, looked.Queued)
 	tell(s.store.meter.Looked, err)
 	if err != nil {
 		return looked, fmt.Errorf("look: %w", err)
@@ -52,12 +40,11 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 	return looked, nil
 }
 
-// lookout looks after what polls know nothing of, over a connection of its own. Its fields belong to the call that has the token
-// of looking.
+// lookout looks after what polls know nothing of. Its fields belong to the call that has the token of looking.
 type lookout struct {
 	worker *Worker
 	conn   *link
-	held   *claimSet
+	spare  []*link // for a look while a chore uses conn, or hangs
 	x      *exchange
 
 	overdue func(time.Duration) // is told for how long the first item of the agenda is due; 0: none is
@@ -67,13 +54,13 @@ type lookout struct {
 	last     time.Time     // the database's time of the last look
 	slept    time.Time     // no parked run was to be woken until then; zero: not known
 	waited   time.Time     // the same of queued runs and their deadlines
-	logDays  time.Duration // when partitions are to be made
+	logDays  time.Duration // when partitions are to be made next
 	now      func() time.Duration
 }
 
-func newLookout(s *Session, conn *link, x *exchange) *lookout {
+func newLookout(s *Session, l *links, x *exchange) *lookout {
 	return &lookout{
-		worker: &s.worker, conn: conn, held: s.held, x: x,
+		worker: &s.worker, conn: l.looks, spare: []*link{l.sweeps, l.reads}, x: x,
 		overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
@@ -109,12 +96,21 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 		l.x.silent(id, nil)
 	}
 	l.x.peers.Store(l.observer.others > 0)
-	queued, chores := l.doChores(ctx, seen)
+	l.leaveChores(seen)
 	return Looked{
-		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due.open != nil || seen.due.limited != nil || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
+		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due.open != nil || seen.due.limited != nil || l.worker.Only != 0, Sweep: l.x.sweepDue(),
 		Attend: seen.agenda != nil && l.worker.Only == 0,
 		Shared: seen.shared, Highest: seen.due.highest(), Begun: seen.begun,
-	}, errors.Join(chores, l.releaseUnreadable(ctx))
+	}, nil
+}
+
+// leaveChores leaves what is due for all workers to the next DoChores.
+func (l *lookout) leaveChores(seen *lookReply) {
+	due := chores{wakes: seen.wakes, expires: seen.expires}
+	if now := l.now(); now >= l.logDays {
+		due.logDays, l.logDays = true, now+logDaysInterval
+	}
+	l.x.addChores(due)
 }
 
 // lookAnew has the next look begin at the very start.
@@ -167,12 +163,13 @@ func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	var ids []uuid.UUID
 	var beats, ttls []int64
 	var lives []bool
+	timeout := callTimeout
 	if !l.last.IsZero() && !l.observer.failed { // else it may have much to read, since a time long ago
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, lookTimeout)
-		defer cancel()
+		timeout = lookTimeout
 	}
-	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := l.conn.useOr(ctx, l.spare, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookAround, l.args(load)).Scan(
 			&r.now, &r.due.open, &r.due.limited, &r.begun, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared)
 	})
@@ -180,29 +177,4 @@ func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 		r.peers = append(r.peers, peer{id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, live: lives[i]})
 	}
 	return &r, err
-}
-
-// doChores does what is due for everybody, and returns how many parked runs it queued.
-func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err error) {
-	err = l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		var expired, days int
-		if seen.wakes {
-			if err := conn.QueryRow(ctx, wakeDue, choreBatch).Scan(&woken); err != nil {
-				return fmt.Errorf("wake parked runs: %w", err)
-			}
-		}
-		if seen.expires {
-			if err := conn.QueryRow(ctx, expireQueued, choreBatch).Scan(&expired); err != nil {
-				return fmt.Errorf("end runs that waited too long: %w", err)
-			}
-		}
-		if now := l.now(); now >= l.logDays {
-			if err := conn.QueryRow(ctx, makeLogDays, logDaysAhead).Scan(&days); err != nil {
-				return fmt.Errorf("make room for logs: %w", err)
-			}
-			l.logDays = now + logDaysEvery
-		}
-		return nil
-	})
-	return woken, err
 }

@@ -113,7 +113,8 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 		store: s, installation: e.installation, worker: w, held: newClaimSet(), x: x,
 		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()), closeLimit: closeLimit,
 	}
-	session.claimer, session.lookout, session.sweeper = newClaimer(session, l.claims, x), newLookout(session, l.looks, x), newSweeper(session, l.sweeps, x)
+	session.claimer, session.lookout = newClaimer(session, l.claims, x), newLookout(session, l, x)
+	session.janitor, session.sweeper = newJanitor(session, l.looks, x), newSweeper(session, l.sweeps, x)
 	l.share()
 	l.claims.again = session.goOn
 	for _, other := range l.all() {

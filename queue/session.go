@@ -18,10 +18,11 @@ type Session struct {
 	installation string // that it registered in
 	worker       Worker
 	held         *claimSet
-	x            *exchange // of the next three
+	x            *exchange // of the next four
 
 	claimer *claimer // Poll
 	lookout *lookout // Look
+	janitor *janitor // DoChores
 	sweeper *sweeper // Sweep
 	journal *journal // writes what drives decide
 	lease   *link    // Renew, which waits for nothing else

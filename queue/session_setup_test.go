@@ -81,10 +81,14 @@ func poll(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	return p
 }
 
+// look is a look, and the chores that it found.
 func look(tb testing.TB, s *queue.Session) queue.Looked {
 	tb.Helper()
 	looked, err := s.Look(tb.Context(), queue.Load{})
 	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := s.DoChores(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	return looked

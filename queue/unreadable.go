@@ -16,7 +16,7 @@ import (
 const (
 	unreadablePause = time.Minute // before the next worker tries
 	unreadableTries = 5           // by whomever; then the run fails
-	unreadableBatch = 50          // that one look puts away
+	unreadableBatch = 50          // that one DoChores puts away
 )
 
 var putAwayRun = sql.Named("queue/put_away")
@@ -45,16 +45,16 @@ func (c *claimer) dropUnreadable(p *Polled) {
 	p.Claims = readable
 }
 
-// releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next look.
-func (l *lookout) releaseUnreadable(ctx context.Context) error {
+// releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next call.
+func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	var errs []error
-	for _, u := range l.x.takeUnreadable(unreadableBatch) {
-		err := l.putAway(ctx, u)
+	for _, u := range j.x.takeUnreadable(unreadableBatch) {
+		err := j.putAway(ctx, u)
 		if err == nil {
-			l.held.remove(u.claim)
+			j.held.remove(u.claim)
 			continue
 		}
-		l.x.addUnreadable(u.claim, u.why)
+		j.x.addUnreadable(u.claim, u.why)
 		if !isLockTimeout(err) {
 			errs = append(errs, fmt.Errorf("put run %d away, which cannot be read (%w): %w", u.claim.Run, u.why, err))
 		}
@@ -62,9 +62,9 @@ func (l *lookout) releaseUnreadable(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (l *lookout) putAway(ctx context.Context, u unreadClaim) error {
-	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", l.worker.Name, l.worker.Version, u.why)
-	return l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+func (j *janitor) putAway(ctx context.Context, u unreadClaim) error {
+	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", j.worker.Name, j.worker.Version, u.why)
+	return j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var ours bool
 		return conn.QueryRow(ctx, putAwayRun, pgx.StrictNamedArgs{
 			"run": u.claim.Run, "claim": u.claim.ID, "epoch": u.claim.Epoch, "reason": storableReason(reason),

@@ -76,7 +76,6 @@ type Looked struct {
 	Highest *int  // priority of which a run is due; nil: none is
 	Begun   int   // runs that have begun and are due, 100 at the most
 	Shared  []int // lanes of Load.Lanes that another live worker may serve, sorted
-	Queued  int   // runs that waited long enough and were put back into the queue
 
 	Now dagrun.Time // of the database when it looked; 0: it did not
 }

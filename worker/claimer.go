@@ -74,11 +74,15 @@ func (l *life) claim() {
 				gap = fastInterval
 			}
 		case <-next.C:
-			if fresh := l.lookout.freshFor(l.config.Boot()); rested && fresh > 0 {
+			fresh := l.lookout.freshFor(l.config.Boot())
+			if rested && fresh > 0 {
 				c.rests = true
 				due = time.Now().Add(fresh)
 				next.Reset(fresh)
 				continue
+			}
+			if fresh <= 0 {
+				l.gate.MayBeDue() // while no look says what is due, a slot that ends asks the queue
 			}
 			if c.drainSignals() {
 				l.hear(&pace)

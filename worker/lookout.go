@@ -13,9 +13,10 @@ const (
 	askedInterval   = 100 * time.Millisecond // of sweeps, where each asks for the next
 )
 
-// lookout is what the loops that look, sweep and attend go by, and what the first last saw.
+// lookout is what the loops that look, do chores, sweep and attend go by, and what the first last saw.
 type lookout struct {
 	crowded signal                // runs wait for slots: look soon
+	looked  signal                // a look has seen what is due: do chores
 	sweep   signal                // there is something to mend
 	attend  signal                // something is due on the agenda
 	shared  atomic.Pointer[[]int] // lanes that another worker may serve, of runs that wait for slots here, sorted; as of the last look, nil: it saw nothing
@@ -25,12 +26,13 @@ type lookout struct {
 	begun atomic.Int64 // runs that have begun and are due in the queue, as of the last look
 
 	unseen     Outage // of looks; their loop's alone
+	undone     Outage // of chores; their loop's alone
 	unswept    Outage // of sweeps; their loop's alone
 	unattended Outage // of the agenda; its loop's alone
 }
 
 func newLookout() lookout {
-	return lookout{crowded: newSignal(), sweep: newSignal(), attend: newSignal()}
+	return lookout{crowded: newSignal(), looked: newSignal(), sweep: newSignal(), attend: newSignal()}
 }
 
 // sharedLanesMax bounds the lanes that one look asks about.
@@ -58,12 +60,13 @@ func (l *life) look() {
 	if l.ctx.Err() != nil {
 		return
 	}
-	l.lookout.unseen.Tell(l.log, err, "could not look at other workers and at what is due, or do what was", "looks succeed again")
+	l.lookout.unseen.Tell(l.log, err, "could not look at other workers and at what is due", "looks succeed again")
 	if looked.Now == 0 { // it saw nothing
 		l.lookout.shared.Store(nil)
 		return
 	}
 	l.lookout.seen.Store(int64(asked))
+	l.lookout.looked.send()
 	l.compareClock(looked.Now, asked)
 	l.lookout.shared.Store(&looked.Shared)
 	l.lookout.begun.Store(int64(looked.Begun))
@@ -76,6 +79,22 @@ func (l *life) look() {
 	}
 	if looked.Attend {
 		l.lookout.attend.send()
+	}
+}
+
+// doChores does after each look what is due for all workers. It has a loop of its own: a chore may wait for a lock.
+func (l *life) doChores() {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-l.lookout.looked:
+		}
+		_, err := l.session.DoChores(l.ctx)
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.lookout.undone.Tell(l.log, err, "could not do what was due for all workers", "what is due for all workers is done again")
 	}
 }
 

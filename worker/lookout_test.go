@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +13,16 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// blind is a claimer whose looks, or sweeps, or both are never answered, and that hears of nothing.
+// blind is a claimer whose looks, from one on, or sweeps, or chores are never answered, and that hears of nothing.
 type blind struct {
 	worker.Claimer
-	looks, sweeps bool
+	looks, sweeps, chores bool
+	answered              int // looks that are before that
+	n                     *atomic.Int64
 }
 
 func (b blind) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
-	if b.looks {
+	if n := b.n.Add(1); b.looks && n > int64(b.answered) {
 		<-ctx.Done()
 		return queue.Looked{}, ctx.Err()
 	}
@@ -34,6 +37,14 @@ func (b blind) Sweep(ctx context.Context) (queue.Swept, error) {
 	return b.Claimer.Sweep(ctx)
 }
 
+func (b blind) DoChores(ctx context.Context) (int, error) {
+	if b.chores {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return b.Claimer.DoChores(ctx)
+}
+
 func (b blind) Hear(ctx context.Context) (queue.Heard, error) {
 	<-ctx.Done()
 	return queue.Heard{}, ctx.Err()
@@ -46,9 +57,11 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 		blind
 		within time.Duration
 	}{
-		"no sweep is answered": {blind{sweeps: true}, queue.LookInterval},
-		"no look is answered":  {blind{looks: true}, queue.PollInterval},
-		"neither is":           {blind{looks: true, sweeps: true}, queue.PollInterval},
+		"no sweep is answered":    {blind{sweeps: true}, queue.LookInterval},
+		"no chore is done":        {blind{chores: true}, queue.LookInterval},
+		"no look is answered":     {blind{looks: true}, queue.PollInterval},
+		"looks are answered once": {blind{looks: true, answered: 5}, queue.PollInterval},
+		"neither is":              {blind{looks: true, sweeps: true}, queue.PollInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +72,7 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 					register := config.Register
 					config.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 						s, err := register(ctx, w)
-						c.Claimer = s.Claimer
+						c.Claimer, c.n = s.Claimer, new(atomic.Int64)
 						s.Claimer = c.blind
 						return s, err
 					}
@@ -75,6 +88,29 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A full worker that no look tells what is due keeps the next slot for an urgent run all the same.
+func TestLookout_WithoutLooksUrgentRunsGetSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(100, "10s"), 1)
+		b.put(t, "name: urgent\npriority: 100\nsteps:\n  - {id: a, run: 1s}\n")
+		b.start(t, "w", func(config *worker.Config) {
+			config.Boot, config.Slots, config.Executors["process"] = boot, 1, sleeper{}
+			register := config.Register
+			config.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Claimer = blind{Claimer: s.Claimer, looks: true, answered: 5, n: new(atomic.Int64)}
+				return s, err
+			}
+		})
+		time.Sleep(time.Minute)
+		r := b.over(t, b.enqueue(t, "urgent"))
+		if waited := r.StartedAt.Sub(r.CreatedAt); waited > 12*time.Second {
+			t.Errorf("it waited for %v, and a slot ends every 10 s", waited)
+		}
+	})
 }
 
 // paced is a claimer whose sweeps say, one after the other: it failed, it was too soon twice, it failed, and then that it is done.

@@ -27,6 +27,7 @@ func SessionOf(s *queue.Session) Session {
 type Claimer interface {
 	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
 	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
+	DoChores(ctx context.Context) (queued int, err error)
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
 	Attend(ctx context.Context) (queue.Attended, error)

@@ -281,6 +281,7 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 	helpers.Go(l.listen)
 	helpers.Go(l.claim)
 	helpers.Go(l.lookAround)
+	helpers.Go(l.doChores)
 	helpers.Go(l.sweep)
 	helpers.Go(l.attend)
 	helpers.Go(l.share)

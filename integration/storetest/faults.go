@@ -48,6 +48,7 @@ const (
 	OpResult       Op = "Result"
 	OpPoll         Op = "Poll"
 	OpLook         Op = "Look"
+	OpDoChores     Op = "DoChores"
 	OpSweep        Op = "Sweep"
 	OpAttend       Op = "Attend"
 	OpLoad         Op = "Load"

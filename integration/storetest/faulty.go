@@ -77,6 +77,10 @@ func (s *faultySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	return do(ctx, s.faults, OpLook, func() (queue.Looked, error) { return s.Session.Look(ctx, load) })
 }
 
+func (s *faultySession) DoChores(ctx context.Context) (queued int, err error) {
+	return do(ctx, s.faults, OpDoChores, func() (int, error) { return s.Session.DoChores(ctx) })
+}
+
 func (s *faultySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	return do(ctx, s.faults, OpSweep, func() (queue.Swept, error) {
 		swept, err := s.Session.Sweep(ctx)

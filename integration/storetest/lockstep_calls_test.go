@@ -235,6 +235,9 @@ func (s *side) poll(c call) any {
 	if _, err := w.session.Look(s.ctx, queue.Load{}); err != nil { // only a look tells a session which lanes are behind limits
 		return err
 	}
+	if _, err := w.session.DoChores(s.ctx); err != nil {
+		return err
+	}
 	polled, err := w.session.Poll(s.ctx, wanted)
 	if err != nil {
 		return err
@@ -494,7 +497,11 @@ func (s *side) look(c call) any {
 	if err != nil {
 		return err
 	}
-	return []any{looked.Queued, len(looked.Shared) > 0}
+	queued, err := w.session.DoChores(s.ctx)
+	if err != nil {
+		return err
+	}
+	return []any{queued, len(looked.Shared) > 0}
 }
 
 func (s *side) sweep(c call) any {

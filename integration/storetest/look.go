@@ -10,8 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Look reports on other workers and on due runs. It queues the runs that are due to wake, and fails runs that waited too
-// long in the queue.
+// Look reports on other workers and on what is due.
 func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -26,17 +25,30 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	if w.State == queue.WorkerLive {
 		w.Busy, w.Waiting = load.Busy, load.Waiting
 	}
-	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)} // before wake, which tells workers of the runs it queues
+	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)}
 	s.watch()
 	looked.Sweep = len(s.silent) > 0
 	looked.Attend = w.Only == 0 && m.agendaDue()
-	looked.Queued = m.wake()
-	m.expire()
 	if w.Only == 0 {
 		looked.Shared = m.shared(s, load.Lanes)
 		looked.Highest, looked.Begun = m.due(w)
 	}
 	return looked, nil
+}
+
+// DoChores queues runs whose time has come, and ends queued runs that waited too long.
+func (s *MemorySession) DoChores(ctx context.Context) (queued int, err error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return 0, err
+	}
+	queued = m.wake()
+	m.expire()
+	return queued, nil
 }
 
 // due returns the highest priority of a due run, nil for none, and how many runs have begun and wait for a slot, at most

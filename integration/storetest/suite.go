@@ -159,12 +159,28 @@ func (s *setup) poll(w Session, want queue.Want) queue.Polled {
 	return polled
 }
 
-// look calls Look for a worker with runs that wait for slots in these lanes.
+// look calls Look for a worker with runs that wait for slots in these lanes, and does the chores that the look found.
 func (s *setup) look(w Session, lanes ...int) queue.Looked {
+	s.Helper()
+	looked, _ := s.lookAndDo(w, lanes...)
+	return looked
+}
+
+// lookAndDo is look, and also returns how many runs the chores queued.
+func (s *setup) lookAndDo(w Session, lanes ...int) (looked queue.Looked, queued int) {
 	s.Helper()
 	looked, err := w.Look(s.Context(), queue.Load{Lanes: lanes})
 	s.must(err)
-	return looked
+	queued, err = w.DoChores(s.Context())
+	s.must(err)
+	return looked, queued
+}
+
+// wakes reports whether a look finds a run whose time has come, and its chores queue it.
+func (s *setup) wakes(w Session) bool {
+	s.Helper()
+	_, queued := s.lookAndDo(w)
+	return queued > 0
 }
 
 func (s *setup) sweep(w Session) queue.Swept {

@@ -115,8 +115,8 @@ func pollClaimsAlone(s *setup) {
 	})
 	s.wantState(held, "running")
 	s.wantState(parked, "waiting")
-	if looked := s.look(b); looked.Queued != 1 {
-		s.Errorf("looked %+v, want that it queues run %d", looked, parked)
+	if looked, queued := s.lookAndDo(b); queued != 1 {
+		s.Errorf("looked %+v and queued %d, want run %d", looked, queued, parked)
 	}
 	s.wantState(held, "running") // no other worker observed its worker
 	s.wantClaims("after a look", s.claim(b, 1), parked)

@@ -209,7 +209,7 @@ func rousedByTimer(s *setup) {
 	c := s.claimOne(w)
 	at := s.now(w)
 	s.must(w.Commit(s.Context(), park(c, c.Inbox, at+dagrun.Time(s.TTL.Milliseconds()), row(0, 1, dagrun.TaskWaiting, at))))
-	s.until("a look wakes it", func() bool { return s.look(w).Queued > 0 })
+	s.until("a look wakes it", func() bool { return s.wakes(w) })
 	s.rouses(id)
 }
 
@@ -290,7 +290,7 @@ func stalledIsWoken(s *setup) {
 		gives(w, c, at+dagrun.Time(s.TTL.Milliseconds()))
 		s.wantState(id, "queued")
 		s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
-		s.until("a look wakes it", func() bool { return s.look(w).Queued > 0 })
+		s.until("a look wakes it", func() bool { return s.wakes(w) })
 		s.wantState(id, "queued")
 		s.rouses(id)
 	}

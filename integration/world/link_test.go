@@ -181,6 +181,11 @@ func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) 
 	return looked, err
 }
 
+// DoChores wakes and expires runs, whatever happens meanwhile to looks.
+func (l *link) DoChores(ctx context.Context) (queued int, err error) {
+	return call(ctx, l.process, "chores", "", func() (int, error) { return l.store.doChores(ctx, l) })
+}
+
 // Attend fires schedules. Two reasons at one moment may cause one call or two, so the fate of the call is drawn by the
 // moment.
 func (l *link) Attend(ctx context.Context) (queue.Attended, error) {

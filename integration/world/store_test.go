@@ -40,6 +40,13 @@ func (s *store) look(ctx context.Context, l *link, load queue.Load) (queue.Looke
 	return l.inner.Look(context.WithoutCancel(ctx), load)
 }
 
+func (s *store) doChores(ctx context.Context, l *link) (queued int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.DoChores(context.WithoutCancel(ctx))
+}
+
 func (s *store) sweep(ctx context.Context, l *link) (queue.Swept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

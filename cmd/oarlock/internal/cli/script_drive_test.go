@@ -70,6 +70,8 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 		if driven == 0 { // later a run may wait for a timer, which belongs to the script's next command
 			_, err := s.Look(ctx, queue.Load{})
 			ts.Check(err)
+			_, err = s.DoChores(ctx)
+			ts.Check(err)
 		}
 		_, err := s.Attend(ctx)
 		ts.Check(err)
