@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,19 +43,21 @@ type head struct {
 	run   RunID
 }
 
-// args are the cursors by shelf, with nil for the rest, and the cursor of these.
-func (c *cursors) args() (at []*time.Time, rest time.Time) {
+// args are the cursors by shelf, up to the last that has its own, and the cursor of the rest. Shelves between have that of the rest: the
+// database reads an array with nulls from its start on, for each element.
+func (c *cursors) args() (at []time.Time, rest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := 0
 	for shelf := range c.at {
 		last = max(last, shelf)
 	}
-	at = make([]*time.Time, last)
+	rest = orMinusInfinity(c.rest)
+	at = slices.Repeat([]time.Time{rest}, last)
 	for shelf, t := range c.at {
-		at[shelf-1] = &t // an array of the database begins with 1
+		at[shelf-1] = t // an array of the database begins with 1
 	}
-	return at, orMinusInfinity(c.rest)
+	return at, rest
 }
 
 // orMinusInfinity is a moment that is known, or one below every other.

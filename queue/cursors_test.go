@@ -144,11 +144,11 @@ func TestCursors_EachShelfHasItsOwn(t *testing.T) {
 	c.swept(lanes, noon, time.Time{}, heads, false)
 	at, rest := c.args()
 	for _, h := range heads {
-		if got := at[h.shelf-1]; got == nil || !got.Equal(h.at) {
+		if got := at[h.shelf-1]; !got.Equal(h.at) {
 			t.Errorf("shelf %d is read from %v on, want %v", h.shelf, got, h.at)
 		}
 	}
-	if at[shelfOf(lanes, stageBegun)-1] != nil || !rest.Equal(after(-slack)) {
+	if !at[shelfOf(lanes, stageBegun)-1].Equal(rest) || !rest.Equal(after(-slack)) {
 		t.Errorf("the rest is read from %v on", rest)
 	}
 }

@@ -326,6 +326,53 @@ func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	}
 }
 
+// A login can make more than a thousand lanes, which never go. Each costs a look, a sweep and a claim a probe of each of its shelves, and
+// nothing else: neither its row, nor its queue, nor its DAG is looked up one by one.
+func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	few := f.idleBuffers(t)
+	const more = 1210
+	f.exec(t, `INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, made_for, twin)
+		SELECT l.queue, n % 200 - 100, l.selector, l.needs, l.slots, l.made_for, n FROM oarlock.lanes l, generate_series(1, $2) n WHERE l.lane_id = $1`, f.lane(t), more)
+	f.exec(t, "ANALYZE oarlock.lanes")
+	many := f.idleBuffers(t)
+	for call, probe := range map[string]int{"look": 1, "sweep": 1, "claim": 2} { // buffers, of an index of one page
+		t.Logf("a %s reads %d buffers, and %d with %d lanes more", call, few[call], many[call], more)
+		if limit := few[call] + 3*probe*more + more/10; many[call] > limit {
+			t.Errorf("a %s reads %d buffers, at most %d", call, many[call], limit)
+		}
+	}
+}
+
+// idleBuffers are what the calls read of a worker that is idle.
+func (f *fleet) idleBuffers(t *testing.T) map[string]int {
+	t.Helper()
+	s := calm(t, f.register(t))
+	turn(t, s, 1)
+	read := map[string]int{}
+	err := s.OnReads(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		look, args := s.LookStatement(queue.Load{})
+		read["look"] = explain(t, conn, look, args).Buffers()
+		sweep, args := s.SweepStatement()
+		read["sweep"] = explain(t, conn, sweep, args).Buffers()
+		claim, args := s.ClaimStatement(queue.Want{Slots: 5, Free: 5})
+		plan := explain(t, conn, claim, args)
+		read["claim"] = plan.Buffers()
+		plan.Walk(func(p *pgtest.Plan) {
+			if p.Name == "CTE picked" { // read by what writes, which the whole does not count
+				read["claim"] += p.Buffers()
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
 func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {
 	t.Parallel()
 	c := &crowded{fleet: newFleet(t), n: pausedScale}

@@ -4,17 +4,19 @@
 -- without asking again. It holds what parks or was lost, so the usual run never enters it.
 CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_id IS NULL AND state IN ('queued', 'waiting', 'paused');
 
--- The lanes that a worker serves. Plain, so that the planner puts it in place of the call.
+-- The lanes that a worker serves. Plain, so that the planner puts it in place of the call. A login may make more than a thousand lanes: which
+-- queues are paused or limited is read once, and DAGs only for lanes of their own. OFFSET keeps the condition on the lane before the lookup.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT l.lane_id, l.queue, l.priority, l.dag_id, q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL,
-           q.max_running > 0 OR coalesce(d.max_active_runs, 0) > 0
+    SELECT l.lane_id, l.queue, l.priority, l.dag_id,
+           coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.paused_by IS NOT NULL) ? l.queue, false) OR coalesce(d.paused, false),
+           coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited, false)
       FROM oarlock.workers w
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not once a lane
-      JOIN oarlock.queues q ON q.name = l.queue
-      LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
+      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited FROM oarlock.dags d
+                          WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker;
 END;
 -- +goose StatementEnd

@@ -12,8 +12,8 @@ WITH worker AS MATERIALIZED (
     SELECT l.lane_id, l.priority, s.stage, coalesce((@cursors::timestamptz[])[3 * l.lane_id + s.stage], @rest::timestamptz) AS since,
            CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END AS until
       FROM lane l
-     CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
-     WHERE NOT l.limited
+     CROSS JOIN (VALUES (0), (1), (2)) s (stage)
+     WHERE NOT l.limited AND (s.stage < 2 OR NOT l.paused)
      ORDER BY CASE WHEN NOT @fair::bool THEN l.priority END DESC, CASE WHEN NOT @fair THEN array_position(@queues::text[], l.queue) END NULLS FIRST,
               CASE WHEN @fair OR s.stage = 0 THEN 0 WHEN @new_first::bool THEN 3 - s.stage ELSE s.stage END, since
 ), picked AS MATERIALIZED ( -- shelf by shelf, each in the order of its index: a sort would lock what is not claimed

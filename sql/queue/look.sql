@@ -7,9 +7,9 @@ WITH shown AS (
 ), lane AS MATERIALIZED (
     SELECT l.* FROM oarlock.lanes_of(@worker) l
 ), head AS MATERIALIZED ( -- the lanes that have something due, from where claims begin
-    SELECT l.priority, l.limited
+    SELECT l.lane_id, s.stage, l.priority, l.limited
       FROM lane l
-     CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
+     CROSS JOIN (VALUES (0), (1), (2)) s (stage)
      CROSS JOIN LATERAL (
            SELECT FROM oarlock.runs q
             WHERE q.lane_id = l.lane_id AND q.stage = s.stage AND q.state = 'queued'
@@ -17,6 +17,7 @@ WITH shown AS (
               AND q.ready_at <= CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END
               AND (q.stage < 2 OR l.dag_id <> 0 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
             ORDER BY q.ready_at, q.run_id LIMIT 1) r
+     WHERE s.stage < 2 OR NOT l.paused
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.unfit = '' AND w.only_run IS NULL AS live FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
@@ -32,10 +33,11 @@ SELECT statement_timestamp() AS now,
        (SELECT max(h.priority) FROM head h WHERE NOT h.limited) AS open_top,
        (SELECT max(h.priority) FROM head h WHERE h.limited) AS limited_top,
        (SELECT count(*) FROM (
-            SELECT FROM lane l CROSS JOIN LATERAL (
+            SELECT FROM head h CROSS JOIN LATERAL (
                    SELECT FROM oarlock.runs q
-                    WHERE q.lane_id = l.lane_id AND q.stage = 1 AND q.state = 'queued' AND q.ready_at >= coalesce((@cursors)[3 * l.lane_id + 1], @rest)
-                    ORDER BY q.ready_at, q.run_id LIMIT @begun::int) r LIMIT @begun) b) AS begun,
+                    WHERE q.lane_id = h.lane_id AND q.stage = 1 AND q.state = 'queued' AND q.ready_at >= coalesce((@cursors)[3 * h.lane_id + 1], @rest)
+                    ORDER BY q.ready_at, q.run_id LIMIT @begun::int) r
+             WHERE h.stage = 1 LIMIT @begun) b) AS begun,
        (SELECT true FROM oarlock.runs r
          WHERE r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) IS NOT NULL AS wakes,
        (SELECT true FROM oarlock.runs r

@@ -8,13 +8,14 @@ WITH RECURSIVE lane AS MATERIALIZED (
 ), head AS MATERIALIZED (
     SELECT l.lane_id, s.stage, r.ready_at, r.run_id
       FROM lane l
-     CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
+     CROSS JOIN (VALUES (0), (1), (2)) s (stage)
      CROSS JOIN LATERAL (
            SELECT q.ready_at, q.run_id FROM oarlock.runs q
             WHERE q.lane_id = l.lane_id AND q.stage = s.stage AND q.state = 'queued'
               AND q.ready_at >= @since::timestamptz AND q.ready_at <= CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END
               AND (q.stage < 2 OR l.dag_id <> 0 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
             ORDER BY q.ready_at, q.run_id LIMIT 1) r
+     WHERE s.stage < 2 OR NOT l.paused
 -- part claims
 ), own AS MATERIALIZED (
     SELECT r.run_id, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
