@@ -52,12 +52,14 @@ func (l *life) claim() {
 	defer next.Stop()
 	for {
 		var gap time.Duration // that there has to be between two polls
+		forAsk := false       // nothing but an ask wants this poll
 		rested := c.rests
 		c.rests = false
 		select {
 		case <-l.ctx.Done():
 			return
 		case <-c.asks:
+			forAsk = true
 		case <-c.told:
 			l.hear(&pace)
 			gap = l.gapUnlessHungry()
@@ -99,22 +101,31 @@ func (l *life) claim() {
 			continue
 		}
 		last = time.Now()
-		due = time.Now().Add(l.pollOnce(&pace))
+		asked, pause := l.pollOnce(&pace)
+		at := time.Now().Add(pause)
+		forAsk = forAsk && asked && !l.hungers()
+		if !forAsk || at.Before(due) { // else the poll that was due before still is
+			due = at
+		}
+		if asked && !forAsk {
+			c.due.send() // it claimed for the ask alone
+		}
 		next.Reset(time.Until(due))
 	}
 }
 
-// pollOnce polls, has what it claims driven, and returns how long the next poll may wait. What an ask is for is all that its poll claims.
-func (l *life) pollOnce(pace *queue.Pace) (pause time.Duration) {
+// pollOnce polls, has what it claims driven, and returns whether it was for an ask, and how long the next poll may wait. What an ask is for
+// is all that its poll claims.
+func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	c := &l.claimer
 	began := time.Now()
 	l.lookAtRecords()
 	ask := l.gate.Asked()
 	want, kept := l.want(ask)
-	asked := l.config.Boot()
+	sent := l.config.Boot()
 	polled, err := l.session.Poll(l.ctx, want)
 	polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
-	l.compareClock(polled.Now, asked)           // before what it claimed is driven by it
+	l.compareClock(polled.Now, sent)            // before what it claimed is driven by it
 	l.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
 	l.take(want, kept, &polled)
 	l.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
@@ -123,13 +134,10 @@ func (l *life) pollOnce(pace *queue.Pace) (pause time.Duration) {
 	}
 	pause = pace.After(polled)
 	c.rests = err == nil && polled.Hungry && pause == queue.PollInterval
-	if ask != nil {
-		c.due.send() // it claimed for the ask alone
-	}
 	if c.ration.isCut {
 		pause = min(pause, fastInterval)
 	}
-	return pause
+	return ask != nil, pause
 }
 
 // gapUnlessHungry is the least time between two polls where one was asked for by what may be in the queue.

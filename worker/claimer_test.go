@@ -27,6 +27,48 @@ func (r *unpolled) Poll(ctx context.Context, want queue.Want) (queue.Polled, err
 	return r.Claimer.Poll(ctx, want)
 }
 
+// noted is a claimer that notes when it is polled and whether for an ask.
+type noted struct {
+	worker.Claimer
+	asks, after *int // polls for asks, and those that follow one at once
+	last        *time.Time
+}
+
+func (n noted) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
+	if time.Since(*n.last) < 50*time.Millisecond {
+		*n.after++
+	}
+	if *n.last = (time.Time{}); want.Lowest != nil {
+		*n.asks++
+		*n.last = time.Now()
+	}
+	return n.Claimer.Poll(ctx, want)
+}
+
+// A full worker that asks the queue for a slot that ends needs no poll beside that: nothing else is free.
+func TestClaimer_NoPollFollowsAnAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(50, "1300ms"), 30)
+		n := noted{asks: new(int), after: new(int), last: new(time.Time)}
+		b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{}
+			c.Register = func(ctx context.Context, self queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, self)
+				n.Claimer = s.Claimer
+				s.Claimer = n
+				return s, err
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if t.Logf("%d asks, %d polls right after one", *n.asks, *n.after); *n.asks < 20 || *n.after > *n.asks/4 {
+			t.Errorf("%d polls follow %d asks", *n.after, *n.asks)
+		}
+	})
+}
+
 // A worker whose polls are refused says so where people and machines look, and only once that lasts.
 func TestClaimer_AWorkerWhosePollsFailIsUnfit(t *testing.T) {
 	t.Parallel()
