@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -298,3 +300,137 @@ func plain(ids []uuid.UUID) [][16]byte {
 	}
 	return all
 }
+
+var wakeOthers = sql.Named("queue/wake")
+
+// passOn forwards notices to other hungry workers when this one has no slot left for the runs. Its own row says by now that it is
+// not hungry, so the notices do not come back.
+func (c *claimer) passOn(ctx context.Context, told map[int]notice, free int, claims []*Claim) error {
+	if len(claims) < free || len(told) == 0 || !c.x.peers.Load() {
+		return nil
+	}
+	left := map[int]int64{}
+	for lane, n := range told {
+		left[lane] = max(n.rows, 1)
+	}
+	for _, claim := range claims {
+		left[claim.Lane]--
+	}
+	var lanes []int
+	var rows []int64
+	var ats []time.Time
+	for _, lane := range slices.Sorted(maps.Keys(told)) {
+		if left[lane] > 0 {
+			lanes, rows, ats = append(lanes, lane), append(rows, left[lane]), append(ats, told[lane].at)
+		}
+	}
+	if len(lanes) == 0 {
+		return nil
+	}
+	return c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, wakeOthers, pgx.StrictNamedArgs{"lanes": lanes, "rows": rows, "ats": ats}); err != nil {
+			return fmt.Errorf("wake others: %w", err)
+		}
+		return nil
+	})
+}
+
+// A row may hold what this version cannot read: a newer one wrote it, or something is broken. Its run is put away for
+// others, who perhaps can; all other runs go on.
+const (
+	unreadablePause = time.Minute // before the next worker tries
+	unreadableTries = 5           // by whomever; then the run fails
+	unreadableBatch = 50          // that one DoChores puts away
+)
+
+var putAwayRun = sql.Named("queue/put_away")
+
+// unreadableError says why this version cannot read a DAG as it is stored.
+type unreadableError struct{ error }
+
+func (e unreadableError) Unwrap() error { return e.error }
+
+// unreadClaim is a claim that nobody here can drive. It is held until it is put away.
+type unreadClaim struct {
+	claim *Claim
+	why   error
+}
+
+// dropUnreadable takes those claims out of a poll whose rows could not be read.
+func (c *claimer) dropUnreadable(p *Polled) {
+	var readable []*Claim
+	for _, claim := range p.Claims {
+		if claim.unreadable != nil {
+			c.x.addUnreadable(claim, claim.unreadable)
+		} else {
+			readable = append(readable, claim)
+		}
+	}
+	p.Claims = readable
+}
+
+// releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next call.
+func (j *janitor) releaseUnreadable(ctx context.Context) error {
+	var errs []error
+	for _, u := range j.x.takeUnreadable(unreadableBatch) {
+		err := j.putAway(ctx, u)
+		if err == nil {
+			j.held.remove(u.claim)
+			continue
+		}
+		j.x.addUnreadable(u.claim, u.why)
+		if !isLockTimeout(err) {
+			errs = append(errs, fmt.Errorf("put run %d away, which cannot be read (%w): %w", u.claim.Run, u.why, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (j *janitor) putAway(ctx context.Context, u unreadClaim) error {
+	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", j.worker.Name, j.worker.Version, u.why)
+	return j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		var ours bool
+		return conn.QueryRow(ctx, putAwayRun, pgx.StrictNamedArgs{
+			"run": u.claim.Run, "claim": u.claim.ID, "epoch": u.claim.Epoch, "reason": storableReason(reason),
+			"pause": unreadablePause, "tries": unreadableTries,
+		}).Scan(&ours)
+	})
+}
+
+// How often a worker calls when nothing asks for it sooner.
+const (
+	LookInterval  = time.Second
+	PollInterval  = 2 * time.Second // so long a run may wait beside a free slot while no look gets through
+	SweepInterval = 1500 * time.Millisecond
+)
+
+// soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it, and told nobody
+// if the worker was not hungry then. Half a second in all.
+var soon = [...]time.Duration{5 * ms, 20 * ms, 40 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms}
+
+const ms = time.Millisecond
+
+// Pace says when to poll next. The zero value is ready to use.
+type Pace struct {
+	polls int // hungry ones running that brought nothing
+}
+
+// After takes in what a poll brought, and says how long the next one may wait. A worker that was not hungry polls as soon
+// as it has room again, whatever this says.
+func (p *Pace) After(polled Polled) time.Duration {
+	switch {
+	case !polled.Hungry:
+		p.polls = 0
+		return PollInterval
+	case len(polled.Claims) > 0:
+		p.polls = 0
+	}
+	if p.polls >= len(soon) {
+		return PollInterval
+	}
+	p.polls++
+	return soon[p.polls-1]
+}
+
+// Hear takes in that something may be due: poll at once, and closely for a while after.
+func (p *Pace) Hear() { p.polls = 0 }

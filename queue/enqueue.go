@@ -4,12 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -159,4 +163,173 @@ func jsonText(what string, v any) (*string, error) {
 		return nil, fmt.Errorf("%s cannot be written as JSON: %w", what, err)
 	}
 	return given(string(text)), nil
+}
+
+var enqueueManySQL = statement.Named("queue/enqueue_many")
+
+const enqueueManyOp = "enqueue many"
+
+// MaxBulk bounds the runs of one EnqueueMany.
+const MaxBulk = 100_000
+
+// EnqueueMany asks for many runs at once, and returns their numbers in the order of Params: all of them or none. With a Key
+// for each it may be called again after any failure, and a lost reply is looked after as in Enqueue.
+func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
+	args, err := b.args()
+	if err != nil {
+		return nil, said(enqueueManyOp, err)
+	}
+	var ids []RunID
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, enqueueManySQL, args)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[RunID])
+		return err
+	}
+	again := do
+	if !b.keyed() {
+		again = unknown("give each request a key: then they can be repeated, and are one run each")
+	}
+	if err := s.write(ctx, bulkTimeout, do, again); err != nil {
+		return nil, said(enqueueManyOp, err)
+	}
+	return ids, nil
+}
+
+// keyed says whether a repeat is harmless.
+func (b *Bulk) keyed() bool {
+	return len(b.Keys) == len(b.Params) && !slices.Contains(b.Keys, "")
+}
+
+func (b *Bulk) args() (pgx.StrictNamedArgs, error) {
+	switch {
+	case len(b.Params) > MaxBulk:
+		return nil, fmt.Errorf("%d runs in one call, at most %d: call it several times", len(b.Params), MaxBulk)
+	case b.Keys != nil && len(b.Keys) != len(b.Params):
+		return nil, fmt.Errorf("%d keys for %d params: give one or \"\" for each", len(b.Keys), len(b.Params))
+	}
+	params := make([]*string, len(b.Params))
+	var errs []error
+	for i, p := range b.Params {
+		var err error
+		if params[i], err = jsonText("params", p); err != nil {
+			errs = append(errs, fmt.Errorf("row %d: %w", i+1, err))
+			break
+		}
+	}
+	where, err := overrides(b.Labels, b.Selector)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return pgx.StrictNamedArgs{
+		"dag": b.DAG, "params": params, "keys": b.keys(), "run_at": moment(b.RunAt), "priority": b.Priority, "queue": given(b.Queue),
+		"labels": where.labels, "selector": where.selector, "traceparent": given(b.Traceparent), "version": given(b.Version),
+	}, nil
+}
+
+func (b *Bulk) keys() []*string {
+	if b.Keys == nil {
+		return nil
+	}
+	keys := make([]*string, len(b.Keys))
+	for i, k := range b.Keys {
+		keys[i] = given(k)
+	}
+	return keys
+}
+
+var enqueueChild = statement.Named("queue/enqueue_child")
+
+// Pauses between tries of a child whose key is in a transaction that an application keeps open.
+const (
+	firstKeyPause   = 50 * time.Millisecond
+	longestKeyPause = 2 * time.Second
+)
+
+// EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, or with the same Key, by whomever, it
+// answers with the same run. Where an application keeps a transaction open that took the key, it asks again and again, and has no
+// connection in between: those are for who need not wait.
+func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstKeyPause, longestKeyPause
+	id, err := backoff.Retry(ctx, func() (RunID, error) {
+		id, err := s.enqueueChild(ctx, c)
+		if err != nil && !isLockTimeout(err) {
+			err = backoff.Permanent(err)
+		}
+		return id, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(pause))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrLeaseLost
+	}
+	if err != nil {
+		return 0, said(fmt.Sprintf("enqueue a child of run %d", c.Claim.Run), err)
+	}
+	return id, nil
+}
+
+// enqueueChild does not wait for a key. That finds the child which an earlier try made: asking again is how to read back.
+func (s *Session) enqueueChild(ctx context.Context, c Child) (id RunID, err error) {
+	var taken error
+	ask := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err := s.call(ctx, func(ctx context.Context, db caller) error { return db.QueryRow(ctx, enqueueChild, c.row()).Scan(&id) })
+		if taken = nil; isLockTimeout(err) {
+			taken, err = err, nil
+		}
+		return err
+	}
+	err = pglink.Do(ctx, ask, func(context.Context) (bool, error) { return false, nil })
+	return id, errors.Join(err, taken)
+}
+
+func (c *Child) row() pgx.StrictNamedArgs {
+	args := pgx.StrictNamedArgs{
+		"run": int64(c.Claim.Run), "claim": c.Claim.ID, "step": c.Task.Step, "item": c.Task.Item, "alt": c.Task.Alt,
+		"attempt": c.Attempt, "dag": c.DAG, "params": nil, "priority": c.Priority, "queue": nil, "labels": c.Labels,
+		"detached": c.Detached, "run_key": nil, "run_at": nil,
+	}
+	if c.Params != "" {
+		args["params"] = string(c.Params)
+	}
+	if c.Queue != "" {
+		args["queue"] = c.Queue
+	}
+	if c.Key != "" {
+		args["run_key"] = c.Key
+	}
+	if !c.RunAt.IsZero() {
+		args["run_at"] = c.RunAt
+	}
+	if c.Labels == nil {
+		args["labels"] = map[string]string{}
+	}
+	return args
+}
+
+var settleTask = statement.Named("queue/settle")
+
+// SettleTx keeps the result of a task in the transaction of the task's own SQL, which makes both durable together. Call
+// it as the last thing before COMMIT: from then on the transaction holds what a takeover of the run waits for. After
+// the COMMIT the result goes to the core and through Commit as usual; if that does not come to pass, Load hands it to
+// the next driver. On ErrLeaseLost, roll back: the attempt is no longer this worker's.
+func (s *Session) SettleTx(ctx context.Context, tx pgx.Tx, r Settlement) error {
+	var outputs any
+	if r.Outputs != "" {
+		outputs = string(r.Outputs)
+	}
+	tag, err := tx.Exec(ctx, settleTask, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "run": r.Claim.Run, "claim": r.Claim.ID, "attempt": r.Attempt, "outputs": outputs,
+		"step": r.Task.Step, "item": r.Task.Item, "alt": r.Task.Alt,
+	})
+	if err != nil {
+		return fmt.Errorf("settle a task of run %d: %w", r.Claim.Run, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("settle a task of run %d: %w", r.Claim.Run, ErrLeaseLost)
+	}
+	return nil
 }

@@ -2,9 +2,14 @@ package queue
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -175,4 +180,73 @@ func (l *Loaded) take(t *taskRow) error {
 		l.Logs = append(l.Logs, LogEnd{Task: record.ID, Attempt: record.Attempt, Day: *t.day, Next: t.next, Lines: t.lines, Final: t.final})
 	}
 	return t.settle(&record, l)
+}
+
+// namesOf are claims as two arrays.
+func namesOf(claims []*Claim) pgx.StrictNamedArgs {
+	runs, ids := make([]int64, len(claims)), make([]uuid.UUID, len(claims))
+	for i, c := range claims {
+		runs[i], ids[i] = int64(c.Run), c.ID
+	}
+	return pgx.StrictNamedArgs{"runs": runs, "claims": ids}
+}
+
+// mailRow is a control of a run, or the run alone.
+type mailRow struct {
+	run        RunID
+	inbox      int64
+	id         *int64
+	verb       *string
+	step, item string
+	args       []byte
+	by         *string
+	at         *time.Time
+}
+
+func (r *mailRow) into(box *Mailbox) error {
+	box.Inbox = r.inbox
+	if r.id == nil {
+		return nil
+	}
+	verb, err := dagrun.ParseVerb(*r.verb)
+	if err != nil {
+		return fmt.Errorf("control %d: %w", *r.id, err)
+	}
+	box.Controls = append(box.Controls, Control{
+		ID: *r.id, Run: r.run, Verb: verb, Step: r.step, Item: r.item, Args: json.RawMessage(r.args), By: *r.by, At: *r.at,
+	})
+	return nil
+}
+
+// maxCacheKey is the longest cache key that is stored as it is: an index takes no text of any length.
+const maxCacheKey = 500
+
+var readCached = sql.Named("queue/cached")
+
+// Cached is what an earlier task of a step put out under a cache key, unless its time is over: a task of the same DAG and of
+// the same submitter as the run, or, shared, of any submitter. What Commit was told to Keep is found by every worker.
+func (s *Session) Cached(ctx context.Context, run RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
+	var stored []byte
+	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, readCached, pgx.StrictNamedArgs{"run": run, "step": step, "key": cacheKey(key), "shared": shared}).Scan(&stored)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, nil
+	}
+	if err == nil {
+		outputs, err = compact(stored)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("look for a result of step %s: %w", step, err)
+	}
+	return outputs, true, nil
+}
+
+// cacheKey is a key as it is stored.
+func cacheKey(key string) string {
+	if len(key) <= maxCacheKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -349,4 +351,197 @@ func (b *Band) add(state string, change int) {
 	if b.States[state] += change; b.States[state] == 0 {
 		delete(b.States, state)
 	}
+}
+
+var (
+	heldSQL = sql.Named("queue/held")
+	dueSQL  = sql.Named("queue/due")
+)
+
+// HeldRuns lists at most rows runs that a worker drives, the oldest first. For readers and workers.
+func (s *Store) HeldRuns(ctx context.Context, worker uuid.UUID, rows int) ([]Run, error) {
+	runs, err := list(ctx, s, heldSQL, pgx.StrictNamedArgs{"worker": worker, "rows": rows}, scanRun)
+	return runs, said("list the runs of a worker", err)
+}
+
+// DueRuns lists at most rows runs of a queue that wait, those first that have been due for longest. For readers and workers.
+func (s *Store) DueRuns(ctx context.Context, queue string, rows int) ([]Run, error) {
+	runs, err := list(ctx, s, dueSQL, pgx.StrictNamedArgs{"queue": queue, "rows": rows}, scanRun)
+	return runs, said("list the runs that wait in a queue", err)
+}
+
+var journalSQL = sql.Named("queue/journal")
+
+// JournalEntry is an entry of a run's history: an event or a control, the other is nil.
+type JournalEntry struct {
+	Event   *Event
+	Control *Control
+}
+
+// At is when it happened, or was asked.
+func (e JournalEntry) At() time.Time {
+	if e.Event != nil {
+		return e.Event.At
+	}
+	return e.Control.At
+}
+
+// JournalPlace is where a page of a run's history ends: before this event and this control. Zero is the newest end.
+type JournalPlace struct {
+	Event, Control int64
+}
+
+// JournalPage is a part of a run's history, newest first.
+type JournalPage struct {
+	Entries []JournalEntry
+	Next    *JournalPlace // Journal's before of the next page; nil: there is none
+}
+
+// Journal reads what happened to a run and what was asked of it before a place, newest first: 1 to 1000 entries, 0 for 100.
+// Events are in the order in which they were recorded, and so are controls; between the two, time decides.
+func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, limit int) (JournalPage, error) {
+	const op = "read the history of a run"
+	if limit == 0 {
+		limit = DefaultTasks
+	}
+	if limit < 1 || limit > MaxEvents {
+		return JournalPage{}, said(op, fmt.Errorf("a page has 1 to %d entries, not %d", MaxEvents, limit))
+	}
+	rows, err := list(ctx, s, journalSQL, pgx.StrictNamedArgs{
+		"run": run, "event": given(before.Event), "control": given(before.Control), "rows": limit + 1,
+	}, scanJournalEntry)
+	if err == nil && len(rows) == 0 {
+		err = noSuchRun(run, pgx.ErrNoRows)
+	}
+	if err != nil {
+		return JournalPage{}, said(op, err)
+	}
+	return journalPage(run, rows, before, limit), nil
+}
+
+// journalPage takes the newer one of the next event and the next control until the page is full.
+func journalPage(run RunID, rows []JournalEntry, before JournalPlace, limit int) (page JournalPage) {
+	var events, controls []JournalEntry
+	for _, row := range rows {
+		switch {
+		case row.Event != nil:
+			events = append(events, row)
+		case row.Control != nil:
+			row.Control.Run = run
+			controls = append(controls, row)
+		}
+	}
+	for len(events)+len(controls) > 0 {
+		if len(page.Entries) == limit {
+			page.Next = &before
+			return page
+		}
+		if len(controls) == 0 || len(events) > 0 && !events[0].Event.At.Before(controls[0].Control.At) {
+			before.Event = events[0].Event.ID
+			page.Entries, events = append(page.Entries, events[0]), events[1:]
+			continue
+		}
+		before.Control = controls[0].Control.ID
+		page.Entries, controls = append(page.Entries, controls[0]), controls[1:]
+	}
+	return page
+}
+
+func scanJournalEntry(row pgx.CollectableRow) (entry JournalEntry, err error) {
+	var e Event
+	var c Control
+	var message string
+	var args json.RawMessage
+	err = row.Scan(&e.ID, &c.ID, (*zeronull.Timestamptz)(&e.At), &e.Kind, (*zeronull.Text)(&e.By), (*zeronull.Text)(&e.Worker), &e.Epoch,
+		(*zeronull.Text)(&e.Step), (*zeronull.Text)(&e.Item), (*zeronull.Text)(&message), &args,
+		(*zeronull.Timestamptz)(&c.DecidedAt), (*zeronull.Text)(&c.Outcome), (*zeronull.Text)(&c.State))
+	switch {
+	case err != nil:
+	case e.ID > 0:
+		e.Message = message
+		entry.Event = &e
+	case c.ID > 0:
+		c.At, c.By, c.Step, c.Item, c.Message, c.Args = e.At, e.By, e.Step, e.Item, message, args
+		c.Verb, err = dagrun.ParseVerb(e.Kind)
+		entry.Control = &c
+	}
+	return entry, err
+}
+
+var stepCountsSQL = sql.Named("queue/step_counts")
+
+// CountSteps fills in the counts of runs that have none yet: a run counts its tasks once its first change is stored. Their
+// steps are open then. It takes one query, or none. For readers.
+func (s *Store) CountSteps(ctx context.Context, runs []Run) error {
+	at := map[RunID]*Run{}
+	var ids []RunID
+	for i := range runs {
+		if r := &runs[i]; r.Counts.Total == 0 {
+			at[r.ID] = r
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	type counted struct {
+		Run   RunID
+		Steps int
+	}
+	all, err := list(ctx, s, stepCountsSQL, pgx.StrictNamedArgs{"runs": ids}, pgx.RowToStructByPos[counted])
+	for _, c := range all {
+		at[c.Run].Counts.Total, at[c.Run].Counts.Open = c.Steps, c.Steps
+	}
+	return said("count steps", err)
+}
+
+var stripsSQL = sql.Named("queue/strips")
+
+// StripRun is a run as one bar among many.
+type StripRun struct {
+	DAG       string
+	ID        RunID
+	State     string
+	StartedAt time.Time
+	EndedAt   time.Time
+	Waited    time.Duration // until it started
+}
+
+// Strips reads the newest runs of some DAGs, at most so many of each, the oldest first. For readers and workers.
+func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string][]StripRun, error) {
+	runs, err := list(ctx, s, stripsSQL, pgx.StrictNamedArgs{"dags": dags, "rows": rows}, func(row pgx.CollectableRow) (r StripRun, err error) {
+		var waitedMS int64
+		err = row.Scan(&r.DAG, &r.ID, &r.State, (*zeronull.Timestamptz)(&r.StartedAt), &waitedMS, (*zeronull.Timestamptz)(&r.EndedAt))
+		r.Waited = time.Duration(waitedMS) * time.Millisecond
+		return r, err
+	})
+	strips := map[string][]StripRun{}
+	for i := range runs {
+		strips[runs[i].DAG] = append(strips[runs[i].DAG], runs[i])
+	}
+	return strips, said("read the newest runs of dags", err)
+}
+
+var failureHistorySQL = sql.Named("queue/failure_history")
+
+// FailureHistory says how a run stands among the newest 50 runs of its DAG that ended.
+type FailureHistory struct {
+	Ended         int   // runs that were looked at: at most 50
+	Alike         int   // how many of them ended in the same state, with the same reason to the letter
+	First         RunID // the oldest of those; 0: none is alike
+	FirstVersion  int   // of the DAG, in that run; 0: none is alike
+	VersionBefore int   // of the DAG, in the run that ended before the first; 0: the first is the oldest that was looked at
+	LastGood      RunID // the newest that succeeded before the run ended, of 200 before it; 0: none did
+}
+
+// FailureHistory reads how many runs of a DAG ended like one of them. Of other runs a submitter sees its own, among the newest 200.
+func (s *Store) FailureHistory(ctx context.Context, run RunID) (*FailureHistory, error) {
+	h, err := one(ctx, s, failureHistorySQL, pgx.StrictNamedArgs{"run": run}, func(row pgx.CollectableRow) (h FailureHistory, err error) {
+		err = row.Scan(&h.Ended, &h.Alike, (*zeronull.Int8)(&h.First), &h.FirstVersion, &h.VersionBefore, (*zeronull.Int8)(&h.LastGood))
+		return h, err
+	})
+	if err != nil {
+		return nil, said("read how runs of a dag ended", noSuchRun(run, err))
+	}
+	return &h, nil
 }

@@ -1,15 +1,19 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -291,4 +295,334 @@ func (d *driver) takeIn() (some bool) {
 		d.happened(&h)
 	}
 	return some
+}
+
+// begin takes the run up where the last drive left it, if there was one.
+func (d *driver) begin(ctx context.Context) error {
+	var err error
+	if d.def, err = d.definition(ctx); err != nil {
+		return fmt.Errorf("definition of %s version %d: %w", d.claim.DAG, d.claim.Version, err)
+	}
+	left, err := d.load(ctx)
+	if err != nil {
+		return err
+	}
+	d.clock = newRunClock(d.life.clock, latest(&left.Saved))
+	d.clock.restored(&left.Saved)
+	options, invalid := d.options()
+	if d.run, err = dagrun.Restore(d.def.Graph, options, left.Saved); err != nil {
+		return fmt.Errorf("run %d: %w", d.claim.Run, err)
+	}
+	d.beforeBegin(left, invalid)
+	_ = d.step(dagrun.Event{Kind: dagrun.EvBegin, Text: "driver lost"})
+	d.lookAt = time.Now().Add(tellAfter)
+	return nil
+}
+
+// definition is nearly always at hand: only where the database has to be asked, and is away, is there something to wait for.
+func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
+	read := func(ctx context.Context) (*queue.Definition, error) {
+		return d.life.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
+	}
+	def, err := read(ctx)
+	if err != nil && saysNothingOfRun(err) {
+		return ask(ctx, d, readDefinition, read)
+	}
+	return def, err
+}
+
+// load reads what a former drive left; of a fresh run there is nothing.
+func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
+	if d.claim.Fresh() {
+		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
+	}
+	all, err := ask(ctx, d, readRun, func(ctx context.Context) ([]*queue.Loaded, error) {
+		return d.life.session.Load(ctx, []*queue.Claim{d.claim})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if all[0] == nil {
+		return nil, fmt.Errorf("load run %d: %w", d.claim.Run, queue.ErrLeaseLost)
+	}
+	return all[0], nil
+}
+
+// beforeBegin steps what a former drive could not: results that were settled, lost drives past the limit, requests.
+func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
+	if limit := d.def.Spec.MaxDrives; limit > 0 && d.claim.Losses >= limit {
+		_ = d.step(dagrun.Event{Kind: dagrun.EvDriveLimit, Text: fmt.Sprintf("gave up after %d lost drives", d.claim.Losses)})
+	}
+	settled := map[dagrun.TaskID]bool{}
+	for _, s := range left.Settled {
+		settled[s.Task] = true
+		_ = d.step(dagrun.Event{Kind: dagrun.EvSettled, Task: s.Task, Attempt: s.Attempt, Result: &dagrun.Result{Outputs: s.Outputs}})
+	}
+	d.takeUpLogs(left, settled)
+	d.stepMail(&left.Mailbox)
+	if invalid != nil {
+		_ = d.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "invalid: " + invalid.Error()})
+	}
+}
+
+// options are the same in every drive of a run. Params that the DAG does not take are told apart: the run is refused.
+func (d *driver) options() (o dagrun.Options, invalid error) {
+	scope := dagspec.Context{
+		RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt,
+		Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt, Env: d.life.config.Env,
+	}
+	var given map[string]any
+	if err := json.Unmarshal(d.claim.Params, &given); err != nil {
+		invalid = fmt.Errorf("params: %w", err)
+	} else if scope.Params, err = d.def.Spec.Params(given); err != nil {
+		invalid = err
+	}
+	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation, TimeText: timeText}
+	var err error
+	if o.Precomputed, err = d.claim.Results(); err != nil {
+		invalid = err
+	}
+	return o, invalid
+}
+
+// timeText writes a time as reasons of the database do.
+func timeText(at dagrun.Time) string { return time.UnixMilli(int64(at)).UTC().Format(time.RFC3339) }
+
+// readMail reads what is asked of the run, if anything may be.
+func (d *driver) readMail(ctx context.Context) error {
+	if !d.mail {
+		return nil
+	}
+	boxes, err := ask(ctx, d, readMail, func(ctx context.Context) ([]*queue.Mailbox, error) {
+		return d.life.session.ReadMail(ctx, []*queue.Claim{d.claim})
+	})
+	if err != nil {
+		return err
+	}
+	if boxes[0] == nil {
+		return fmt.Errorf("mail of run %d: %w", d.claim.Run, queue.ErrLeaseLost)
+	}
+	d.mail = false
+	d.stepMail(boxes[0])
+	return nil
+}
+
+// stepMail hands requests to the core. One that makes no sense for this DAG is refused here, so that it is decided.
+func (d *driver) stepMail(box *queue.Mailbox) {
+	for i := range box.Controls {
+		c := &box.Controls[i]
+		control, err := c.For(d.def.Graph)
+		if err != nil {
+			d.extra.decisions = append(d.extra.decisions, dagrun.Decision{ID: c.ID, Outcome: dagrun.Refused, Message: err.Error()})
+			continue
+		}
+		_ = d.step(dagrun.Event{Kind: dagrun.EvControl, Control: control})
+	}
+	d.seen = box.Inbox
+}
+
+// happening is what somebody tells a driver.
+type happening struct {
+	event  dagrun.Event
+	ticket *Ticket // of EvGranted: the ticket that was granted
+	body   *body   // of EvFinished and EvLost: the body that ended
+	mail   bool    // there are new controls; event says nothing
+	yield  bool    // others may have a slot for the run: give it back if it still waits for one
+}
+
+// postbox takes what happens to a run until its driver has time. What it holds is bounded by what the run has under way.
+type postbox struct {
+	mu     sync.Mutex
+	posted []happening
+	signal chan struct{}
+}
+
+func newPostbox() *postbox { return &postbox{signal: make(chan struct{}, 1)} }
+
+func (p *postbox) put(h happening) {
+	p.mu.Lock()
+	p.posted = append(p.posted, h)
+	p.mu.Unlock()
+	select {
+	case p.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (p *postbox) take() []happening {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	posted := p.posted
+	p.posted = nil
+	return posted
+}
+
+// fleet is the drivers of one life of a worker.
+type fleet struct {
+	bodies atomic.Int64          // of all drivers, under way
+	danger atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
+	mu     sync.Mutex
+	byRun  map[queue.RunID]*driver
+	idle   map[*driver]stall // those that have nothing under way and wait for a slot
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// stall is a driver that can do nothing until it gets a slot.
+type stall struct {
+	driver *driver
+	ticket *Ticket // its first
+}
+
+func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]stall{}} }
+
+// launch starts a driver; once the fleet is closed it does not.
+func (f *fleet) launch(d *driver, drive func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.byRun[d.claim.Run] = d
+	f.wg.Go(func() {
+		defer f.remove(d)
+		drive()
+	})
+	return true
+}
+
+func (f *fleet) remove(d *driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byRun[d.claim.Run] == d {
+		delete(f.byRun, d.claim.Run)
+	}
+}
+
+// stall and unstall say that a driver can do nothing until it gets a slot, and that this is over.
+func (f *fleet) stall(s stall) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle[s.driver] = s
+}
+
+func (f *fleet) unstall(d *driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.idle, d)
+}
+
+// look counts the drivers, and lists those that can do nothing until they get a slot.
+func (f *fleet) look() (size int, idle stalls) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.byRun), slices.Collect(maps.Values(f.idle))
+}
+
+// stalls are stalled drivers, in no order.
+type stalls []stall
+
+// runs are sorted.
+func (all stalls) runs() (runs []queue.RunID) {
+	for _, s := range all {
+		runs = append(runs, s.driver.claim.Run)
+	}
+	slices.Sort(runs)
+	return runs
+}
+
+// roused counts the stalled drivers whose runs were claimed without a slot.
+func (all stalls) roused() (n int) {
+	for _, s := range all {
+		if s.driver.roused {
+			n++
+		}
+	}
+	return n
+}
+
+// lanes are those of the runs, up to so many: of the runs that have waited longest.
+func (all stalls) lanes(most int) (lanes []int) {
+	oldest := slices.SortedFunc(slices.Values(all), func(a, b stall) int { return a.ticket.since.Compare(b.ticket.since) })
+	for _, s := range oldest {
+		if lane := s.driver.claim.Lane; len(lanes) < most && !slices.Contains(lanes, lane) {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+// longerThan are those that have waited for a slot for longer.
+func (all stalls) longerThan(wait time.Duration) stalls {
+	return slices.DeleteFunc(slices.Clone(all), func(s stall) bool { return time.Since(s.ticket.since) <= wait })
+}
+
+// close lets nothing more start, and tells all that the worker drains.
+func (f *fleet) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.each(func(d *driver) { d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvDrain}}) })
+}
+
+// each calls do for every driver in the order of runs, outside of the lock.
+func (f *fleet) each(do func(*driver)) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.byRun))
+	f.mu.Unlock()
+	slices.SortFunc(all, func(a, b *driver) int { return cmp.Compare(a.claim.Run, b.claim.Run) })
+	for _, d := range all {
+		do(d)
+	}
+}
+
+// grace is the longest that a body under way has to end by itself.
+func (f *fleet) grace() (longest time.Duration) {
+	f.each(func(d *driver) { d.bodies.each(func(b *body) { longest = max(longest, b.grace) }) })
+	return longest
+}
+
+// order is to give up every body; its attempt is recorded as lost.
+type order struct {
+	why     string
+	now     bool // without grace
+	passing bool // it ends when the lease is safe again
+}
+
+// giveUp has every driver end its bodies, those that begin later as well.
+func (f *fleet) giveUp(o order) {
+	f.danger.Store(&o)
+	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
+}
+
+// inDanger reports whether tasks are ended, and none is started, because no sign of life is answered.
+func (f *fleet) inDanger() bool {
+	o := f.danger.Load()
+	return o != nil && o.passing
+}
+
+// liftDanger takes back an order that is passing, and reports whether there was one. One that came after it stays.
+func (f *fleet) liftDanger() bool {
+	o := f.danger.Load()
+	if o == nil || !o.passing {
+		return false
+	}
+	f.danger.CompareAndSwap(o, nil)
+	return true
+}
+
+// tell says that runs have mail; of none in particular: all.
+func (f *fleet) tell(runs []queue.RunID, all bool) {
+	if all {
+		f.each(func(d *driver) { d.post.put(happening{mail: true}) })
+		return
+	}
+	for _, run := range runs {
+		f.mu.Lock()
+		d := f.byRun[run]
+		f.mu.Unlock()
+		if d != nil {
+			d.post.put(happening{mail: true})
+		}
+	}
 }

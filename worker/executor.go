@@ -2,7 +2,11 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -65,4 +69,151 @@ type Task struct {
 func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
 	t.settling = true
 	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
+}
+
+// Outputs are what a Go function puts out, by name.
+type Outputs map[string]any
+
+// Func is a Go function that is an action: a step calls it by the name under which it is among the Executors,
+// "action:NAME". Its context ends when the attempt is to end; context.Cause says why.
+//
+// An error fails the attempt, as kind exit with code 1; Permanent and Snooze say more. A panic fails it as kind panic,
+// with the stack in the log.
+type Func func(ctx context.Context, task *Task) (Outputs, error)
+
+// Permanent marks an error that trying again will not mend: neither on_error nor retry_policy may.
+func Permanent(err error) error { return &permanentError{err} }
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Snooze is an error that is none: the next attempt starts after d, and the retry budget is left alone.
+func Snooze(d time.Duration) error { return &snoozeError{d} }
+
+type snoozeError struct{ span time.Duration }
+
+func (e *snoozeError) Error() string { return fmt.Sprintf("snoozes for %v", e.span) }
+
+// Execute calls the function.
+func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
+	task.Started()
+	outputs, err := f(context.WithValue(ctx, loggerKey{}, task.Stderr), task)
+	if err != nil {
+		return task.failed(ctx, err)
+	}
+	text, err := json.Marshal(outputs)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "outputs: " + err.Error()}
+	}
+	if outputs == nil {
+		text = nil
+	}
+	return dagrun.Result{Outputs: dagrun.JSON(text)}
+}
+
+// failed is how an error of a function ends its attempt.
+func (t *Task) failed(ctx context.Context, err error) dagrun.Result {
+	if snooze, ok := errors.AsType[*snoozeError](err); ok {
+		return dagrun.Result{SnoozeUntil: t.clock.now() + dagrun.Time(snooze.span.Milliseconds())}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	_, permanent := errors.AsType[*permanentError](err)
+	return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true, Reason: err.Error(), Permanent: permanent}
+}
+
+type loggerKey struct{}
+
+// Logger writes to the log of the task that a Func's context belongs to; elsewhere it writes nothing.
+func Logger(ctx context.Context) *slog.Logger {
+	if stderr, ok := ctx.Value(loggerKey{}).(io.Writer); ok {
+		return slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// Session is where a worker's runs are, by role: a *queue.Session in each, or what stands for one in a test.
+type Session struct {
+	Claimer
+	Reader
+	Writer
+	Lease
+
+	Database string // for people: user@host/database
+}
+
+// SessionOf is a session of a store in every role.
+func SessionOf(s *queue.Session) Session {
+	return Session{Claimer: s, Reader: s, Writer: s, Lease: s, Database: s.Database()}
+}
+
+// Claimer is where runs come from. No call waits for another.
+type Claimer interface {
+	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
+	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
+	DoChores(ctx context.Context) (queued int, err error)
+	Sweep(ctx context.Context) (queue.Swept, error)
+	Hear(ctx context.Context) (queue.Heard, error)
+	Attend(ctx context.Context) (queue.Attended, error)
+}
+
+// Reader is what drivers read.
+type Reader interface {
+	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
+	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
+	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
+	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
+}
+
+// Writer is what drivers write.
+type Writer interface {
+	Commit(ctx context.Context, b *queue.Batch) error
+	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
+	Condemn(ctx context.Context, c *queue.Claim, why error) error
+	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
+	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
+}
+
+// Lease is a worker's proof of life, and its end.
+type Lease interface {
+	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
+	Deadline() (soft, hard time.Duration)
+	Drain(ctx context.Context) error
+	Close(ctx context.Context) error
+	Stats() queue.SessionStats
+}
+
+// enqueuer executes dag.enqueue: it asks for a run and does not wait for it.
+type enqueuer struct{ life *life }
+
+// Execute enqueues. Every attempt of a task asks for a run of its own unless the step names a run_key.
+func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
+	child, err := childOf(task.Resolved.With)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	if err := whenAndOnce(&child, task.Resolved.With); err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	child.Claim, child.Task, child.Attempt, child.Detached = task.claim, task.id, task.Attempt, true
+	task.Started()
+	id, err := e.life.enqueue(ctx, child)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	return dagrun.Result{Outputs: dagrun.JSON(fmt.Sprintf(`{"run_id":%d}`, id))}
+}
+
+// whenAndOnce reads what only dag.enqueue takes.
+func whenAndOnce(c *queue.Child, with map[string]any) (err error) {
+	c.Key, _ = with["run_key"].(string)
+	if at, ok := with["run_at"].(string); ok {
+		if c.RunAt, err = time.Parse(time.RFC3339, at); err != nil {
+			return fmt.Errorf("with.run_at: %q is no time such as 2026-11-20T03:00:00Z", at)
+		}
+	}
+	return nil
 }

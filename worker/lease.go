@@ -3,8 +3,15 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -179,4 +186,254 @@ func (l *life) listen() {
 			l.renewSoon()
 		}
 	}
+}
+
+// clock tells database time: that of the last renewal, and what has passed here since. It goes back where the database's
+// clock does, so that a clock that was ahead is forgotten with the next renewal.
+type clock struct {
+	boot func() time.Duration
+
+	mu   sync.Mutex
+	base dagrun.Time
+	at   time.Duration // boottime of base
+}
+
+// set takes over what the database said in an answer to a question asked at.
+func (c *clock) set(now dagrun.Time, at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.at = now, at
+}
+
+// compare takes over what the database said in passing, unless it is what the clock says anyway: a clock that was set is noticed
+// with the next poll or look. The question was asked at asked, and may have waited before the database looked at its clock.
+func (c *clock) compare(now dagrun.Time, asked time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answered := c.boot()
+	here := c.base + passed(answered-c.at)
+	if here < now-clockSlack || here > now+passed(answered-asked)+clockSlack {
+		c.base, c.at = now, asked
+	}
+}
+
+func (c *clock) now() dagrun.Time {
+	now, _ := c.read()
+	return now
+}
+
+// read is the time of the database, and the time since boot that it belongs to.
+func (c *clock) read() (dagrun.Time, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	boot := c.boot()
+	return c.base + passed(boot-c.at), boot
+}
+
+// passed is a span in the unit of the core.
+func passed(d time.Duration) dagrun.Time { return dagrun.Time(d.Milliseconds()) }
+
+// clockSlack is how far the database may seem to be behind before its clock counts as set back. A renewal that was under way
+// for long makes it seem so by a little.
+const clockSlack = dagrun.Time(1000)
+
+// runClock tells the time of one run, which never goes back: no record of it is before an earlier one. It is the database's
+// time, unless the run has records of a later one. Then it goes on from there, a second a second, until the database's clock
+// has come as far. So what a run waits for takes as long as it should, though its records are ahead.
+type runClock struct {
+	of *clock
+
+	mu     sync.Mutex
+	last   dagrun.Time   // that was told
+	anchor dagrun.Time   // the run's time at an instant
+	at     time.Duration // since boot, of anchor
+}
+
+// newRunClock makes one for a run whose records go as far as latest.
+func newRunClock(of *clock, latest dagrun.Time) *runClock {
+	_, boot := of.read()
+	return &runClock{of: of, last: latest, anchor: latest, at: boot}
+}
+
+func (c *runClock) now() dagrun.Time {
+	now, _ := c.read()
+	return now
+}
+
+// read is the run's time, and how far that is ahead of the database's: 0 unless the database's clock was set back.
+func (c *runClock) read() (now, ahead dagrun.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	database, boot := c.of.read()
+	expected := c.anchor + passed(boot-c.at)
+	if database < expected-clockSlack {
+		c.last = max(c.last, expected)
+		return c.last, c.last - database
+	}
+	c.last = max(c.last, database)
+	c.anchor, c.at = c.last, boot
+	return c.last, 0
+}
+
+// until is how long it is to a moment of the run's time, at least nothing.
+func (c *runClock) until(t dagrun.Time) time.Duration {
+	return max(0, time.Duration(t-c.now())*time.Millisecond)
+}
+
+// database is a moment of the run's time as the database's clock has it. 0 stays 0: there is none.
+func (c *runClock) database(t dagrun.Time) dagrun.Time {
+	if _, ahead := c.read(); t != 0 {
+		return max(t-ahead, 1)
+	}
+	return 0
+}
+
+// own is a moment of the database's clock in the run's time.
+func (c *runClock) own(t dagrun.Time) dagrun.Time {
+	if _, ahead := c.read(); t != 0 {
+		return t + ahead
+	}
+	return 0
+}
+
+// at is a moment in the words of the standard library.
+func at(t dagrun.Time) time.Time { return time.UnixMilli(int64(t)).UTC() }
+
+// Moments that are still to come are stored by the database's clock, which wakes parked runs, and which the next drive goes
+// by. What has happened is stored by the run's own clock, so that its order stays.
+
+// stored has what is to come in records by the database's clock.
+func (c *runClock) stored(rec *dagrun.Records, leave *dagrun.Leave) *dagrun.Leave {
+	if _, ahead := c.read(); ahead == 0 {
+		return leave
+	}
+	rec.Tasks = slices.Clone(rec.Tasks) // the core's own are as they were
+	for i := range rec.Tasks {
+		t := &rec.Tasks[i]
+		t.NextAt, t.Deadline = c.database(t.NextAt), c.database(t.Deadline)
+	}
+	if rec.Run != nil {
+		run := *rec.Run
+		run.WakeAt, run.Deadline = c.database(run.WakeAt), c.database(run.Deadline)
+		rec.Run = &run
+	}
+	if leave != nil {
+		left := *leave
+		left.WakeAt = c.database(left.WakeAt)
+		leave = &left
+	}
+	return leave
+}
+
+// restored has what is to come in a run that was loaded by the run's clock.
+func (c *runClock) restored(s *dagrun.Saved) {
+	if _, ahead := c.read(); ahead == 0 {
+		return
+	}
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		t.NextAt, t.Deadline = c.own(t.NextAt), c.own(t.Deadline)
+	}
+	s.Run.Deadline = c.own(s.Run.Deadline)
+}
+
+// latest is the largest time stored: the core's time must not be before it.
+func latest(s *dagrun.Saved) dagrun.Time {
+	last := max(s.Run.StartedAt, s.Run.FinishedAt)
+	for i := range s.Tasks {
+		last = max(last, s.Tasks[i].StartedAt, s.Tasks[i].AttemptAt, s.Tasks[i].FinishedAt)
+	}
+	return last
+}
+
+const (
+	sayAgain   = 30 * time.Second // how often an outage that goes on, or that comes and goes, is mentioned
+	longRepeat = 5 * time.Second  // an outage that comes back is mentioned sooner once it lasts as long
+)
+
+// Outage logs what fails again and again: at once, then now and then, and when it is over. It belongs to one goroutine.
+type Outage struct {
+	since, said time.Time
+	mentioned   bool // this one was, not one before
+}
+
+// Tell takes in how a call ended: it logs a failure, or that calls succeed again.
+func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
+	if err != nil {
+		o.Failed(log, failed, err)
+		return
+	}
+	o.Over(log, over)
+}
+
+// Failed logs a failure, in one line, unless that was done a short while ago.
+func (o *Outage) Failed(log *slog.Logger, msg string, err error) {
+	o.FailedSince(log, time.Now(), msg, err)
+}
+
+// FailedSince is Failed for what began before.
+func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err error) {
+	now := time.Now()
+	if o.since.IsZero() {
+		o.since = since
+	}
+	if !o.said.IsZero() && now.Sub(o.said) < sayAgain && (o.mentioned || now.Sub(o.since) < longRepeat) {
+		return
+	}
+	o.said, o.mentioned = now, true
+	log.Warn(msg, "err", strings.Join(strings.Fields(err.Error()), " "), "for", now.Sub(o.since).Round(time.Second))
+}
+
+// Over logs that it is over, if there was one that was mentioned.
+func (o *Outage) Over(log *slog.Logger, msg string) {
+	if o.mentioned {
+		log.Info(msg, "after", time.Since(o.since).Round(time.Millisecond))
+	}
+	*o = Outage{said: o.said}
+}
+
+// Outages says what an outage of the database does to the tasks that run on a worker with this lease.
+type Outages struct {
+	TTL      time.Duration
+	Harmless time.Duration // no task notices one that is no longer
+	Fatal    time.Duration // every task ends in one that is longer
+	TakeOver time.Duration // after so long a worker on a lost host is taken for lost by another that has the database meanwhile
+}
+
+// OutagesOf derives it from the rules of the lease. The outage may begin just before a sign of life was due. When it is over,
+// one that waits in vain may have to time out before the next one is tried.
+func OutagesOf(ttl time.Duration) Outages {
+	soft, _ := queue.LeaseEnds(ttl)
+	heartbeat := heartbeatOf(ttl)
+	timeout, pause := renewalLimits(heartbeat)
+	return Outages{
+		TTL:      ttl,
+		Harmless: soft - graceOf(ttl) - heartbeat - timeout - pause,
+		Fatal:    soft,
+		TakeOver: ttl + 2*queue.LookInterval + takeOverSlack,
+	}
+}
+
+// takeOverSlack is for the statements of a takeover.
+const takeOverSlack = 500 * time.Millisecond
+
+// Over says what becomes of running tasks in an outage that lasts for d.
+func (o Outages) Over(d time.Duration) string {
+	switch {
+	case d <= o.Harmless:
+		return "go on"
+	case d <= o.Fatal:
+		return "may end"
+	}
+	return "end"
+}
+
+// String is for the log of a worker that starts.
+func (o Outages) String() string {
+	return fmt.Sprintf("an outage of the database longer than %v ends running tasks (lease_ttl %v); one of up to %v ends none",
+		spell(o.Fatal), spell(o.TTL), spell(o.Harmless))
+}
+
+func spell(d time.Duration) string {
+	return dagspec.Duration(d.Milliseconds()).String()
 }

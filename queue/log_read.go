@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,66 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/sql"
 )
+
+// LogReader reads the logs that a query picks in the order in which they arrived, each chunk once, in bounded memory. It
+// belongs to one goroutine.
+type LogReader struct{ reader logReader }
+
+// OpenLogs makes a reader of the logs that a query picks. Nothing is read yet, and nothing needs to be closed.
+func (s *Store) OpenLogs(q LogQuery) *LogReader { return &LogReader{logReader{store: s, query: q}} }
+
+// Stored yields what is there by now and was not yielded before. What goes wrong it yields as its last.
+func (l *LogReader) Stored(ctx context.Context) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		f := following{reader: &l.reader, yield: yield}
+		err := f.look(ctx)
+		for err == nil && l.reader.more && !f.left {
+			err = f.pass(ctx)
+		}
+		if err != nil {
+			yield(Chunk{}, said("read logs", err))
+		}
+	}
+}
+
+// Follow goes on as FollowLogs does. It calls idle, which may be nil, whenever it begins to wait.
+func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		f := following{reader: &l.reader, yield: yield, idle: idle}
+		if err := f.run(ctx); err != nil {
+			yield(Chunk{}, said("follow logs", err))
+		}
+	}
+}
+
+// Run is the run whose logs are read.
+func (l *LogReader) Run() RunID { return l.reader.query.Run }
+
+// Over says whether the run had ended when the reader looked last: then all there will be was read.
+func (l *LogReader) Over() bool { return l.reader.over }
+
+// Steps are the names of the run's steps, handlers included, once something was asked for.
+func (l *LogReader) Steps() []string { return l.reader.steps }
+
+// Known are the names of tasks, step and item, that had a log to read so far.
+func (l *LogReader) Known() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for key := range l.reader.known {
+			if !yield(l.reader.name(key.task), key.task.Item) {
+				return
+			}
+		}
+	}
+}
+
+// Tasks counts the tasks that had a log to read so far.
+func (l *LogReader) Tasks() int {
+	tasks := map[dagrun.TaskID]bool{}
+	for key := range l.reader.known {
+		tasks[key.task] = true
+	}
+	return len(tasks)
+}
 
 // Bounds of one statement that reads logs: up to 16 MiB, of so many attempts.
 const (
@@ -366,4 +427,205 @@ func (r *logReader) name(task dagrun.TaskID) string {
 		return fmt.Sprintf("%s~%d", r.names[task.Step], task.Alt)
 	}
 	return r.names[task.Step]
+}
+
+// Bounds of one pass over logs.
+const (
+	maxReadAhead   = 16 // logs whose time has not come, read with those whose has
+	maxReadsInPass = 64 // of a run that goes on: then it is time to look for new attempts
+)
+
+// arrival is one pass over the open logs of a run: what they have by now, in the order in which it arrived. It keeps a few
+// chunks of each log that was under way at the time it has come to, so that memory does not grow with logs or their number.
+type arrival struct {
+	reader  *logReader
+	later   []*openLog // not looked at yet, by when they began
+	cursors []*cursor  // with chunks, or with more to read
+	reads   int
+}
+
+// cursor is a log in a pass.
+type cursor struct {
+	*openLog
+
+	chunks []Chunk // read, not handed over
+	more   bool    // there may be others behind them
+}
+
+func (r *logReader) newArrival() *arrival {
+	r.open = slices.DeleteFunc(r.open, func(l *openLog) bool { return l.end })
+	r.more = false
+	a := &arrival{reader: r, later: slices.Clone(r.open)}
+	slices.SortStableFunc(a.later, func(l, other *openLog) int {
+		return cmp.Or(l.from().Compare(other.from()), l.compare(other.attemptKey))
+	})
+	return a
+}
+
+// from is no later than what is next in a log.
+func (l *openLog) from() time.Time { return later(l.began, l.last) }
+
+// at is when the first of its chunks arrived. A clock that was set back does not put it before others of its log.
+func (c *cursor) at() time.Time { return later(c.chunks[0].At, c.last) }
+
+// each hands over chunks until take wants no more. What it read and did not hand over is read again by the next pass.
+func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
+	for {
+		if wanted := a.wanted(); len(wanted) > 0 {
+			if a.reads++; a.reads > maxReadsInPass && !a.reader.over {
+				a.reader.more = true
+				return nil
+			}
+			if err := a.read(ctx, wanted); err != nil {
+				return err
+			}
+			continue
+		}
+		c := a.first()
+		if c == nil || !a.pass(c, take) {
+			return nil
+		}
+	}
+}
+
+// pass hands over the first chunk of a log.
+func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
+	chunk := c.chunks[0]
+	c.chunks = c.chunks[1:]
+	a.reader.passed(c.openLog, &chunk)
+	if len(c.chunks) == 0 && !c.more {
+		a.cursors = slices.DeleteFunc(a.cursors, func(other *cursor) bool { return other == c })
+	}
+	return take(chunk)
+}
+
+// first is the log with the oldest chunk.
+func (a *arrival) first() *cursor {
+	var oldest *cursor
+	for _, c := range a.cursors {
+		if oldest == nil || c.at().Before(oldest.at()) {
+			oldest = c
+		}
+	}
+	return oldest
+}
+
+// wanted are logs that have to be read before the oldest chunk is known.
+func (a *arrival) wanted() []*cursor {
+	var wanted []*cursor
+	for _, c := range a.cursors {
+		if len(c.chunks) == 0 && len(wanted) < maxReadAttempts {
+			wanted = append(wanted, c)
+		}
+	}
+	if len(wanted) > 0 {
+		return wanted
+	}
+	n := a.due(a.first())
+	if n > 0 && n < maxReadAhead {
+		n = min(maxReadAhead, len(a.later))
+	}
+	for _, l := range a.later[:n] {
+		wanted = append(wanted, &cursor{openLog: l, more: true})
+	}
+	a.later = a.later[n:]
+	a.cursors = append(a.cursors, wanted...)
+	return wanted
+}
+
+// due is how many logs may have something older than the oldest chunk so far.
+func (a *arrival) due(oldest *cursor) int {
+	n := 0
+	for n < min(len(a.later), maxReadAttempts) && (oldest == nil || !a.later[n].from().After(oldest.at())) {
+		n++
+	}
+	return n
+}
+
+// read gets the next chunks of some logs: so many that all cursors together have about as many as one statement gives.
+func (a *arrival) read(ctx context.Context, wanted []*cursor) error {
+	logs := make([]*openLog, len(wanted))
+	for i, c := range wanted {
+		logs[i] = c.openLog
+	}
+	each := max(1, maxReadChunks/len(a.cursors))
+	page, err := a.reader.chunks(ctx, logs, each*len(logs), each)
+	if err != nil {
+		return err
+	}
+	for i := range page {
+		c := wanted[page[i].place-1]
+		c.chunks = append(c.chunks, page[i].Chunk)
+	}
+	for _, c := range wanted {
+		c.more = len(c.chunks) == each && !c.chunks[each-1].Final
+	}
+	a.cursors = slices.DeleteFunc(a.cursors, func(c *cursor) bool { return len(c.chunks) == 0 && !c.more })
+	return nil
+}
+
+// FollowLogs yields chunks of the logs that the query picks as they come: what is there already, in the order in which it
+// arrived, then what is appended, each chunk once and each attempt's in their order, whatever becomes of connections meanwhile. It ends when the run is over
+// and all is read, or after the last chunk of the one attempt that the query names. While the database is away it waits;
+// what it cannot wait out it yields as its last.
+//
+// A run whose log is followed has it flushed and announced at once, which costs its worker. Whoever crashes is forgotten
+// within a minute.
+func (s *Store) FollowLogs(ctx context.Context, q LogQuery) iter.Seq2[Chunk, error] {
+	return s.OpenLogs(q).Follow(ctx, nil)
+}
+
+// following is a FollowLogs under way.
+type following struct {
+	reader *logReader
+	yield  func(Chunk, error) bool
+	idle   func() // nil: nobody wants to know
+	left   bool   // whoever ranges over it
+}
+
+func (f *following) run(ctx context.Context) error {
+	q := f.reader.query
+	follower := f.reader.store.newFollower(q.Run, true)
+	defer follower.close(ctx)
+	for {
+		err := f.look(ctx)
+		switch {
+		case f.left, err == nil && !f.reader.more && f.isDone():
+			return nil
+		case err != nil && !passes(ctx, err):
+			return err
+		case err == nil && f.reader.more:
+			continue
+		}
+		if f.idle != nil {
+			f.idle()
+		}
+		if err := follower.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// isDone says that there will be nothing more: of the run, or of the one attempt that the query names.
+func (f *following) isDone() bool {
+	q := f.reader.query
+	return f.reader.over || f.reader.task != nil && q.Attempt > 0 && f.reader.ended > 0
+}
+
+// look reads what there is. That the run is over it learns before it reads the last of its logs.
+func (f *following) look(ctx context.Context) error {
+	if err := f.reader.begin(ctx); err != nil {
+		return err
+	}
+	if err := f.reader.discover(ctx); err != nil {
+		return err
+	}
+	return f.pass(ctx)
+}
+
+func (f *following) pass(ctx context.Context) error {
+	return f.reader.newArrival().each(ctx, func(c Chunk) bool {
+		f.left = !f.yield(c, nil)
+		return !f.left
+	})
 }

@@ -1,0 +1,306 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// maxWorkers bounds a list for people.
+const maxWorkers = 1000
+
+var (
+	workersSQL = sql.Named("queue/workers")
+	drainSQL   = sql.Named("queue/drain_worker")
+	scaleSQL   = sql.Named("queue/scale")
+	pruneSQL   = sql.Named("queue/prune")
+)
+
+// Workers lists workers: those at work by name, then those that ended, the last one first. For readers and workers.
+func (s *Store) Workers(ctx context.Context) ([]WorkerInfo, error) {
+	workers, err := list(ctx, s, workersSQL, pgx.StrictNamedArgs{"rows": maxWorkers}, scanWorker)
+	return workers, said("list workers", err)
+}
+
+// DrainWorker asks a worker, by name or id, to finish what it runs and to claim nothing more. It returns how many were asked:
+// several may have one name. For administrators.
+func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
+	const op = "drain a worker"
+	var asked int
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, drainSQL, pgx.StrictNamedArgs{"worker": worker}).Scan(&asked)
+	}
+	err := s.write(ctx, askTimeout, do, do)
+	if err == nil && asked == 0 {
+		err = fmt.Errorf("no worker %q is at work: %w", worker, ErrNotFound)
+	}
+	return asked, said(op, err)
+}
+
+// Scale tells an autoscaler about one queue, or about all for "". For readers and workers.
+func (s *Store) Scale(ctx context.Context, queue string) (Scale, error) {
+	hint, err := one(ctx, s, scaleSQL, pgx.StrictNamedArgs{"queue": given(queue)}, scanScale)
+	return hint, said("scale", err)
+}
+
+// Prune deletes what is past its retention, at most batch runs: call it until Runs is 0. After a lost reply it counts only
+// what was left to delete. For administrators and workers.
+func (s *Store) Prune(ctx context.Context, batch int) (p Pruned, err error) {
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"batch": batch}).Scan(&p.Runs, &p.Keys, &p.LogDays, &p.Workers)
+	}
+	return p, said("prune", s.write(ctx, bulkTimeout, do, do))
+}
+
+func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
+	var ttlMS, ageMS int64
+	var quiet bool
+	var takeoverMS *int64
+	err = row.Scan(&w.ID, &w.Name, &w.Host, &w.BootID, &w.PID, &w.Version, &w.Labels, &w.Queues, &w.Offers, &w.Slots, &w.Containment,
+		&ttlMS, &w.State, &w.Desired, &w.Beat, &w.BeatAt, &ageMS, &w.Busy, &w.Waiting, &w.Unfit,
+		(*zeronull.Timestamptz)(&w.UnfitSince), &w.Runs, &w.StartedAt, (*zeronull.Timestamptz)(&w.EndedAt),
+		&quiet, &takeoverMS)
+	if quiet {
+		w.Quiet = newQuiet(takeoverMS)
+	}
+	if !w.EndedAt.IsZero() {
+		w.Busy, w.Waiting, w.Runs, w.Unfit, w.UnfitSince = 0, 0, 0, "", time.Time{} // what it said last; others have taken that over
+	}
+	w.TTL, w.BeatAge = time.Duration(ttlMS)*time.Millisecond, time.Duration(ageMS)*time.Millisecond
+	return w, err
+}
+
+// newQuiet takes in how many milliseconds others have taken over; nil: no worker is there that would.
+func newQuiet(takeoverMS *int64) *Quiet {
+	if takeoverMS == nil {
+		return &Quiet{}
+	}
+	return &Quiet{HasWatcher: true, TakeoverIn: time.Duration(*takeoverMS) * time.Millisecond}
+}
+
+func scanScale(row pgx.CollectableRow) (h Scale, err error) {
+	var oldestMS int64
+	err = row.Scan(&h.Queued, &h.Claimed, &h.Workers, &h.Slots, &h.Busy, &h.Waiting, &h.Wanted, &oldestMS)
+	h.Oldest = time.Duration(oldestMS) * time.Millisecond
+	return h, err
+}
+
+var (
+	queuesSQL        = sql.Named("queue/queues")
+	queuesMissingSQL = sql.Named("queue/queues_missing")
+	setQueueSQL      = sql.Named("queue/set_queue")
+	obstaclesSQL     = sql.Named("queue/obstacles")
+)
+
+// Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
+func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+	queues, err := list(ctx, s, queuesSQL, nil, scanQueue)
+	return queues, said("list queues", err)
+}
+
+// MissingQueues returns those of the names that no queue has, sorted. For readers and workers.
+func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
+	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
+	return missing, said("list queues", err)
+}
+
+// Obstacles are what a person may clear out of the way of a queued run.
+type Obstacles struct {
+	QueuePaused bool     // its queue starts no runs
+	DAGPaused   bool     // no runs of its DAG start
+	QueueFull   int      // the max_running of its queue, where it is reached; 0: it is not
+	DAGFull     bool     // its DAG has as many active runs as it may
+	Unserved    bool     // workers are live, and none serves its queue
+	Labels      []string // NAME=VALUE, which its DAG wants and no live worker has
+	Deserted    bool     // no live worker gives signs of life
+}
+
+// Obstacles reads what keeps a queued run from being taken. For readers and workers.
+func (s *Store) Obstacles(ctx context.Context, run RunID) (Obstacles, error) {
+	obstacles, err := one(ctx, s, obstaclesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Obstacles])
+	return obstacles, said("read what keeps a run", noSuchRun(run, err))
+}
+
+// SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.
+func (s *Store) SetQueue(ctx context.Context, c QueueChange) error {
+	args := pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "max_running": c.MaxRunning, "max_queued": c.MaxQueued}
+	return said("set a queue", s.change(ctx, setQueueSQL, args))
+}
+
+// change sends what may be sent twice.
+func (s *Store) change(ctx context.Context, statement string, args pgx.StrictNamedArgs) error {
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, statement, args)
+		return err
+	}
+	return s.write(ctx, askTimeout, do, do)
+}
+
+func scanQueue(row pgx.CollectableRow) (q Queue, err error) {
+	var oldestMS int64
+	err = row.Scan(&q.Name, (*zeronull.Text)(&q.PausedBy), (*zeronull.Timestamptz)(&q.PausedAt), &q.MaxRunning, &q.MaxQueued,
+		&q.Queued, &oldestMS, &q.Running)
+	q.Oldest = time.Duration(oldestMS) * time.Millisecond
+	return q, err
+}
+
+// Bounds of what is counted for people, so that a look costs the same whatever there is.
+const (
+	MaxCounted  = 100_000 // runs of a DAG or a state
+	MaxGlimpsed = 10_000  // queued runs of a lane, where somebody looks every second
+)
+
+var (
+	statsEndedSQL   = sql.Named("queue/stats_ended")
+	statsActiveSQL  = sql.Named("queue/stats_active")
+	loadSQL         = sql.Named("queue/load")
+	ratesSQL        = sql.Named("queue/rates")
+	prunableRunsSQL = sql.Named("queue/prunable_runs")
+	prunableRestSQL = sql.Named("queue/prunable_rest")
+	pruneOverdueSQL = sql.Named("queue/prune_overdue")
+)
+
+// DAGStats are the runs of a DAG in numbers: those that have not ended, and those that ended since a moment.
+type DAGStats struct {
+	DAG                                                                      string
+	Scheduled, Queued, Running, Waiting, Paused, Succeeded, Failed, Canceled int64
+	Median, P95, Longest                                                     time.Duration // from start to end
+}
+
+// Ended counts those that have ended. MaxCounted of them are the newest, and older ones were not looked at.
+func (s *DAGStats) Ended() int64 { return s.Succeeded + s.Failed + s.Canceled }
+
+// Stats counts runs by DAG: of each at most MaxCounted that ended, the newest. For readers and workers.
+func (s *Store) Stats(ctx context.Context, dag string, since time.Time) ([]DAGStats, error) {
+	const op = "count runs"
+	args := pgx.StrictNamedArgs{"dag": given(dag), "since": since, "most": MaxCounted}
+	ended, err := list(ctx, s, statsEndedSQL, args, scanStats)
+	if err != nil {
+		return nil, said(op, err)
+	}
+	all := map[string]*DAGStats{}
+	for i := range ended {
+		all[ended[i].DAG] = &ended[i]
+	}
+	delete(args, "since")
+	active, err := list(ctx, s, statsActiveSQL, args, pgx.RowToStructByPos[activeRuns])
+	if err != nil {
+		return nil, said(op, err)
+	}
+	for _, a := range active {
+		if all[a.DAG] == nil {
+			all[a.DAG] = &DAGStats{DAG: a.DAG}
+		}
+		a.addTo(all[a.DAG])
+	}
+	stats := make([]DAGStats, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		stats = append(stats, *all[name])
+	}
+	return stats, nil
+}
+
+type activeRuns struct {
+	DAG, State string
+	Runs       int64
+}
+
+func (a *activeRuns) addTo(s *DAGStats) {
+	switch a.State {
+	case "scheduled":
+		s.Scheduled = a.Runs
+	case "queued":
+		s.Queued = a.Runs
+	case "running":
+		s.Running = a.Runs
+	case "waiting":
+		s.Waiting = a.Runs
+	case "paused":
+		s.Paused = a.Runs
+	}
+}
+
+func scanStats(row pgx.CollectableRow) (s DAGStats, err error) {
+	var ms [3]float64
+	err = row.Scan(&s.DAG, &s.Succeeded, &s.Failed, &s.Canceled, &ms[0], &ms[1], &ms[2])
+	s.Median, s.P95, s.Longest = milliseconds(ms[0]), milliseconds(ms[1]), milliseconds(ms[2])
+	return s, err
+}
+
+func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
+
+// Glimpse is a database at a moment, for somebody who looks every second. Counts of queued runs stop at 10,000 a lane.
+type Glimpse struct {
+	Workers       []WorkerInfo
+	Queues        []Queue
+	Ended, Failed float64 // runs per second, over the last minute
+}
+
+// Glimpse looks at workers, queues and rates. For readers and workers.
+func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
+	if g.Workers, err = s.Workers(ctx); err != nil {
+		return g, err
+	}
+	args := pgx.StrictNamedArgs{"most": MaxGlimpsed}
+	if g.Queues, err = list(ctx, s, loadSQL, args, scanQueue); err != nil {
+		return g, said("list queues", err)
+	}
+	rates, err := one(ctx, s, ratesSQL, args, pgx.RowToStructByPos[rates])
+	g.Ended, g.Failed = rates.Ended, rates.Failed
+	return g, said("count runs", err)
+}
+
+type rates struct{ Ended, Failed float64 }
+
+// Prunable says what a Prune would find.
+type Prunable struct {
+	Pruned
+
+	DAGs []PrunableDAG
+}
+
+// PrunableDAG counts runs of a DAG that are past its retention: at most MaxCounted.
+type PrunableDAG struct {
+	DAG    string
+	Runs   int64
+	Oldest time.Time // when it ended
+}
+
+// PruneOverdue is for how long the run that is furthest past its retention in days should have been gone, 0 where none is.
+// It is cheap enough to ask every few seconds. For readers and workers.
+func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
+	late, err := list(ctx, s, pruneOverdueSQL, nil, func(row pgx.CollectableRow) (seconds float64, err error) {
+		return seconds, row.Scan(nil, &seconds)
+	})
+	if err != nil || len(late) == 0 {
+		return 0, said("find what is past its retention", err)
+	}
+	return time.Duration(late[0] * float64(time.Second)), nil
+}
+
+// Prunable counts what is past its retention, and deletes nothing. For readers and workers.
+func (s *Store) Prunable(ctx context.Context) (p Prunable, err error) {
+	const op = "count what is past its retention"
+	args := pgx.StrictNamedArgs{"most": MaxCounted}
+	p.DAGs, err = list(ctx, s, prunableRunsSQL, args, func(row pgx.CollectableRow) (d PrunableDAG, err error) {
+		return d, row.Scan(&d.DAG, &d.Runs, (*zeronull.Timestamptz)(&d.Oldest))
+	})
+	if err != nil {
+		return p, said(op, err)
+	}
+	p.Pruned, err = one(ctx, s, prunableRestSQL, args, func(row pgx.CollectableRow) (rest Pruned, err error) {
+		return rest, row.Scan(&rest.Keys, &rest.LogDays, &rest.Workers)
+	})
+	for i := range p.DAGs {
+		p.Runs += p.DAGs[i].Runs
+	}
+	return p, said(op, err)
+}

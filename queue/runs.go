@@ -1,0 +1,365 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	runSQL    = sql.Named("queue/run")
+	pickSQL   = sql.Named("queue/run_pick")
+	tasksSQL  = sql.Named("queue/tasks")
+	resultSQL = sql.Named("queue/result")
+)
+
+// Get reads one run: ErrNotFound if there is none, or it is not the user's to see.
+func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
+	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, scanRun)
+	if err != nil {
+		return nil, said("get a run", noSuchRun(run, err))
+	}
+	return &r, nil
+}
+
+// Pick reads the runs of a list of numbers, newest first. Those that are not there, or not the user's to see, are left out.
+func (s *Store) Pick(ctx context.Context, ids []RunID) ([]Run, error) {
+	runs, err := list(ctx, s, pickSQL, pgx.StrictNamedArgs{"runs": ids}, scanRun)
+	return runs, said("read runs", err)
+}
+
+// Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. What has not
+// begun is pending.
+func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
+	tasks, err := list(ctx, s, tasksSQL, pgx.StrictNamedArgs{"run": run}, scanTask)
+	if err == nil && len(tasks) == 0 { // every DAG has a step
+		err = noSuchRun(run, pgx.ErrNoRows)
+	}
+	return tasks, said("read tasks", err)
+}
+
+// Result reads how a run ended, and what its steps put out. Of a run that has not ended it has no FinishedAt and no outputs.
+func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
+	r, err := one(ctx, s, resultSQL, pgx.StrictNamedArgs{"run": run}, scanResult)
+	if err != nil {
+		return nil, said("read a result", noSuchRun(run, err))
+	}
+	return &r, nil
+}
+
+// noSuchRun says the same of a run that is not there and of one that is somebody else's.
+func noSuchRun(run RunID, err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("there is no run %d, or it is not yours: %w", run, ErrNotFound)
+	}
+	return err
+}
+
+// one reads the one row of a query: pgx.ErrNoRows if there is none.
+func one[T any](ctx context.Context, s *Store, query string, args pgx.StrictNamedArgs, scan pgx.RowToFunc[T]) (v T, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		rows, _ := conn.Query(ctx, query, args) // the error is the rows' too
+		v, err = pgx.CollectExactlyOneRow(rows, scan)
+		return err
+	})
+	return v, err
+}
+
+// list reads all rows of a query.
+func list[T any](ctx context.Context, s *Store, query string, args pgx.StrictNamedArgs, scan pgx.RowToFunc[T]) (all []T, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		rows, _ := conn.Query(ctx, query, args)
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+func scanRun(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row) }
+
+// scanRunAnd scans the columns of a run, and the further ones of its row.
+func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
+	var counts []byte
+	columns := []any{
+		&r.ID, &r.UID, &r.DAG, &r.Version, &r.Generation, &r.State, &r.Reason, &r.Tolerated, &r.Queue, &r.Priority, &r.Params,
+		&r.Labels, (*zeronull.Text)(&r.Key), &r.Trigger, &r.Epoch, (*zeronull.Text)(&r.Worker), &r.SubmittedBy,
+		(*zeronull.Int8)(&r.Parent), (*zeronull.Int8)(&r.Root), (*zeronull.Int8)(&r.RetryOf), &counts,
+		&r.RunAt, &r.LogicalAt, &r.CreatedAt, (*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt),
+		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt), (*zeronull.Text)(&r.Actor),
+	}
+	if err = row.Scan(append(columns, more...)...); err == nil {
+		r.Counts, err = decodeCounts(counts)
+	}
+	return r, err
+}
+
+func scanTask(row pgx.CollectableRow) (Task, error) {
+	items := 0
+	t, err := scanTaskAnd(row, &items)
+	t.Items = items
+	return t, err
+}
+
+// scanTaskAnd scans the columns of a task, and the further ones of its row.
+func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {
+	var approval []byte
+	columns := []any{
+		&t.Step, (*zeronull.Text)(&t.Item), &t.Kind, &t.State, &t.Reason, (*zeronull.Text)(&t.FailureKind), &t.ExitCode,
+		&t.Attempt, &t.Outputs, (*zeronull.Text)(&t.Worker), (*zeronull.Text)(&t.Replaces),
+		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt), &approval,
+		(*zeronull.Timestamptz)(&t.AttemptAt),
+	}
+	if err = row.Scan(append(columns, more...)...); err == nil {
+		t.Approval, err = decodeQuestion(approval)
+	}
+	return t, err
+}
+
+func scanResult(row pgx.CollectableRow) (r Result, err error) {
+	var outputs map[string]json.RawMessage
+	var isOver bool
+	err = row.Scan(&r.State, &r.Reason, &r.Tolerated, &outputs,
+		(*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt), &isOver)
+	r.Outputs = outputs
+	return r, err
+}
+
+// Bounds of a Page.
+const (
+	DefaultPage = 50
+	MaxPage     = 1000
+)
+
+var (
+	listSQL       = sql.Named("queue/list")
+	listLookedSQL = sql.Named("queue/list_looked")
+)
+
+// List reads a page of runs, newest first: those that the user may see.
+func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
+	const op = "list runs"
+	args, err := f.args()
+	if err != nil {
+		return Page{}, said(op, err)
+	}
+	var page Page
+	if f.Look > 0 {
+		page, err = s.lookForRuns(ctx, args, f.Look)
+	} else {
+		page.Runs, err = list(ctx, s, listSQL, args, scanRun)
+	}
+	if err != nil {
+		return Page{}, said(op, err)
+	}
+	if n := len(page.Runs); n == f.limit() {
+		page.Next = page.Runs[n-1].ID
+	}
+	return page, nil
+}
+
+// lookForRuns reads a page that may be short: its Next is then where the look ended.
+func (s *Store) lookForRuns(ctx context.Context, args pgx.StrictNamedArgs, look int) (Page, error) {
+	args["look"] = look
+	found, err := list(ctx, s, listLookedSQL, args, scanFoundRun)
+	var page Page
+	for i := range found {
+		page.Next = found[i].stop
+		if found[i].run.ID != 0 {
+			page.Runs = append(page.Runs, found[i].run)
+		}
+	}
+	return page, err
+}
+
+// foundRun is a row of queue/list_looked: without a run where none was found.
+type foundRun struct {
+	run  Run
+	stop RunID
+}
+
+func scanFoundRun(row pgx.CollectableRow) (f foundRun, err error) {
+	stop := (*zeronull.Int8)(&f.stop)
+	values := row.RawValues()
+	if values[0] != nil {
+		f.run, err = scanRunAnd(row, stop)
+		return f, err
+	}
+	columns := make([]any, len(values)) // what is nil is not scanned
+	columns[len(columns)-1] = stop
+	return f, row.Scan(columns...)
+}
+
+func (f *Filter) limit() int {
+	if f.Limit == 0 {
+		return DefaultPage
+	}
+	return f.Limit
+}
+
+func (f *Filter) args() (pgx.StrictNamedArgs, error) {
+	if limit := f.limit(); limit < 1 || limit > MaxPage {
+		return nil, fmt.Errorf("a page has 1 to %d runs, not %d", MaxPage, limit)
+	}
+	var labels *string
+	if len(f.Labels) > 0 {
+		text, err := jsonText("labels", f.Labels)
+		if err != nil {
+			return nil, err
+		}
+		labels = text
+	}
+	return pgx.StrictNamedArgs{
+		"states": f.states(), "dag": given(f.DAG), "queue": given(f.Queue), "labels": labels, "parent": given(f.Parent),
+		"since": moment(f.Since), "before": given(f.Before), "rows": f.limit(),
+	}, nil
+}
+
+// states has each once; one null asks for all.
+func (f *Filter) states() []*string {
+	if len(f.States) == 0 {
+		return []*string{nil}
+	}
+	seen := map[string]bool{}
+	var states []*string
+	for _, state := range f.States {
+		if !seen[state] {
+			seen[state] = true
+			states = append(states, &state)
+		}
+	}
+	return states
+}
+
+// MaxEvents bounds one call of Events.
+const MaxEvents = 1000
+
+var (
+	controlsSQL = sql.Named("queue/controls")
+	attemptsSQL = sql.Named("queue/attempts")
+	eventsSQL   = sql.Named("queue/events")
+)
+
+// Controls reads what was asked of a run, oldest first: the newest 1,000. Of somebody else's run a submitter sees what it
+// asked itself.
+func (s *Store) Controls(ctx context.Context, run RunID) ([]Control, error) {
+	controls, err := list(ctx, s, controlsSQL, pgx.StrictNamedArgs{"run": run}, scanControl)
+	return controls, said("read controls", err)
+}
+
+// Attempts reads the attempts of a run that later ones superseded; the last one of each task is part of Tasks.
+func (s *Store) Attempts(ctx context.Context, run RunID) ([]Attempt, error) {
+	attempts, err := list(ctx, s, attemptsSQL, pgx.StrictNamedArgs{"run": run}, scanAttempt)
+	return attempts, said("read attempts", err)
+}
+
+// Events reads what happened to a run after an event, 0 for all; at most MaxEvents, oldest first.
+func (s *Store) Events(ctx context.Context, run RunID, after int64) ([]Event, error) {
+	events, err := list(ctx, s, eventsSQL, pgx.StrictNamedArgs{"run": run, "after": after, "rows": MaxEvents}, scanEvent)
+	return events, said("read events", err)
+}
+
+func scanAttempt(row pgx.CollectableRow) (a Attempt, err error) {
+	var signal *int
+	err = row.Scan(&a.Step, &a.Item, &a.Attempt, &a.Generation, &a.State, (*zeronull.Text)(&a.FailureKind), &a.ExitCode, &signal,
+		&a.Reason, (*zeronull.Text)(&a.Worker), (*zeronull.Timestamptz)(&a.StartedAt), (*zeronull.Timestamptz)(&a.FinishedAt))
+	a.Signal = orZero(signal)
+	return a, err
+}
+
+func scanEvent(row pgx.CollectableRow) (e Event, err error) {
+	var epoch *int
+	err = row.Scan(&e.ID, &e.At, &e.Kind, (*zeronull.Text)(&e.By), (*zeronull.Text)(&e.Worker), &epoch, (*zeronull.Text)(&e.Step),
+		(*zeronull.Text)(&e.Item), &e.Message)
+	e.Epoch = orZero(epoch)
+	return e, err
+}
+
+func orZero[T any](v *T) T {
+	if v == nil {
+		return *new(T)
+	}
+	return *v
+}
+
+// Watch yields a run as it is, then whenever it changed, until it is over. Several changes at once may show as one. It
+// goes on while the database is away; what it cannot wait out it yields as its last.
+func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
+	return func(yield func(*Run, error) bool) {
+		var last *Run
+		err := s.look(ctx, run, func(ctx context.Context) (bool, error) {
+			r, err := s.Get(ctx, run)
+			if err != nil || reflect.DeepEqual(r, last) {
+				return false, err
+			}
+			last = r
+			return !yield(r, nil) || r.Over(), nil
+		})
+		if err != nil {
+			yield(nil, said("watch a run", err))
+		}
+	}
+}
+
+// Listen calls news at once, and then whenever something may have changed of a run, of its tasks or, with logs, of what they
+// write. It reads nothing itself, and goes on when the run is over: until ctx ends, or the store is closed (ErrClosed).
+func (s *Store) Listen(ctx context.Context, run RunID, logs bool, news func()) error {
+	news()
+	f := s.newFollower(run, logs)
+	defer f.close(ctx)
+	for {
+		heard, err := f.hear(ctx)
+		if err != nil {
+			return err
+		}
+		if heard {
+			news()
+		}
+	}
+}
+
+// Await waits for the end of a run, and returns how it ended. It goes on while the database is away.
+func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
+	var result *Result
+	err := s.look(ctx, run, func(ctx context.Context) (over bool, err error) {
+		result, err = s.Result(ctx, run)
+		return err == nil && !result.FinishedAt.IsZero(), err
+	})
+	if err != nil {
+		return nil, said("await a run", err)
+	}
+	return result, nil
+}
+
+// look calls at until it is done: at once, whenever there is news of the run, and now and then.
+func (s *Store) look(ctx context.Context, run RunID, at func(context.Context) (done bool, err error)) error {
+	var f *follower // most runs that are asked for are over
+	for {
+		done, err := s.glance(ctx, at)
+		if done || err != nil && !passes(ctx, err) {
+			return err
+		}
+		if f == nil {
+			f = s.newFollower(run, false)
+			defer f.close(ctx)
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// glance bounds one look, so that a connection that hangs does not end the wait.
+func (s *Store) glance(ctx context.Context, at func(context.Context) (bool, error)) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	return at(ctx)
+}
