@@ -16,34 +16,34 @@ import (
 
 // Least times between two polls.
 const (
-	fastInterval   = 5 * time.Millisecond   // where bodies end fast: a poll for each that ends would claim one run
-	fullInterval   = 20 * time.Millisecond  // of a worker that has no room: a flood of notifications has it poll no more often
-	rankedInterval = 250 * time.Millisecond // of polls that only let others know how the waiting tasks rank
+	fastInterval   = 5 * time.Millisecond   // while bodies end fast: otherwise each body that ends causes a poll for one run
+	fullInterval   = 20 * time.Millisecond  // while the worker has no room: bounds the polls in a flood of notifications
+	rankedInterval = 250 * time.Millisecond // between polls that only publish the priority of the waiting tasks
 )
 
-// unpolledMax is for how long polls may fail before the worker counts as unfit: most failures are over with the next one.
+// unpolledMax is how long polls may fail before the worker counts as unfit. Most failures are over with the next poll.
 const unpolledMax = 3 * time.Second
 
-// claimer is what wakes the loop that polls, and what that loop remembers.
+// claimer holds the signals and the state of the poll loop, life.claim.
 type claimer struct {
-	told   signal      // there are runs: poll at once, and closely for a while after
-	due    signal      // there may be runs: poll
-	wakeup signal      // there may be room: poll if there is
-	asks   signal      // a slot is kept for what a poll may bring
-	ranked signal      // tasks began to wait: others are to know how they rank
-	ration ration      // of runs that it was told of
-	sated  atomic.Bool // the last poll got all it wanted
-	rests  bool        // nothing was due, and who enters runs tells the worker: looks say whether to poll; the loop's alone
+	told   signal      // a notification announced runs: poll at once, and often for a while
+	due    signal      // runs may be due: poll
+	wakeup signal      // the worker may have room again: poll if it has
+	asks   signal      // the gate keeps a slot for a QueueAsk: poll for it
+	ranked signal      // tasks began to wait: poll, so that other workers learn their priority
+	ration ration      // limits a poll to the runs that this worker was notified of
+	sated  atomic.Bool // the last poll claimed as many runs as it wanted
+	rests  bool        // the last poll found nothing more due: skip the regular polls while looks succeed; owned by the poll loop
 
-	unpolled Outage // the loop's alone
+	unpolled Outage // owned by the poll loop
 }
 
 func newClaimer() claimer {
 	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), asks: newSignal(), ranked: newSignal()}
 }
 
-// claim polls when there is room or a reason, as long as the worker lives; and each queue.PollInterval, unless nothing was due and looks say
-// that nothing is.
+// claim is the poll loop of a life. It polls when a signal gives a reason, and otherwise every queue.PollInterval. It skips the
+// regular polls while the last poll found nothing more due and looks succeed, because a look signals what becomes due.
 func (l *life) claim() {
 	c := &l.claimer
 	var pace queue.Pace
@@ -52,8 +52,8 @@ func (l *life) claim() {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
-		var gap time.Duration // that there has to be between two polls
-		forAsk := false       // nothing but an ask wants this poll
+		var gap time.Duration // least time since the last poll
+		forAsk := false       // an ask is the only reason for this poll
 		rested := c.rests
 		c.rests = false
 		select {
@@ -71,7 +71,7 @@ func (l *life) claim() {
 		case <-c.wakeup:
 			if !l.hungers() {
 				c.rests = rested
-				continue // every slot that ends says so, and there is no room yet
+				continue // each slot that comes free sends a wakeup, but the worker has no room yet
 			}
 			if l.ends.count() >= fastEnds {
 				gap = fastInterval
@@ -85,14 +85,14 @@ func (l *life) claim() {
 				continue
 			}
 			if fresh <= 0 {
-				l.gate.MayBeDue() // while no look says what is due, a slot that ends asks the queue
+				l.gate.MayBeDue() // while no look shows what is due, slots that come free are kept for asks
 			}
 			if c.drainSignals() {
 				l.hear(&pace)
 			}
 		}
 		if c.ration.isCut {
-			gap = max(gap, fastInterval) // others who heard of the same runs come first
+			gap = max(gap, fastInterval) // lets other workers that were notified of the same runs poll first
 		}
 		if at := last.Add(gap); time.Until(at) > 0 {
 			if at.Before(due) {
@@ -105,18 +105,18 @@ func (l *life) claim() {
 		asked, pause := l.pollOnce(&pace)
 		at := time.Now().Add(pause)
 		forAsk = forAsk && asked && !l.hungers()
-		if !forAsk || at.Before(due) { // else the poll that was due before still is
+		if !forAsk || at.Before(due) { // a poll for an ask does not put off the next regular poll
 			due = at
 		}
 		if asked && !forAsk {
-			c.due.send() // it claimed for the ask alone
+			c.due.send() // the poll claimed for the ask alone: its other reason needs one more
 		}
 		next.Reset(time.Until(due))
 	}
 }
 
-// pollOnce polls, has what it claims driven, and returns whether it was for an ask, and how long the next poll may wait. What an ask is for
-// is all that its poll claims.
+// pollOnce polls and launches the claimed runs. If the gate has a QueueAsk, the poll claims for the ask alone and asked is true.
+// pause is how long the next poll may wait.
 func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	c := &l.claimer
 	began := time.Now()
@@ -125,8 +125,8 @@ func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	want, kept := l.want(ask)
 	sent := l.config.Boot()
 	polled, err := l.session.Poll(l.ctx, want)
-	polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
-	l.compareClock(polled.Now, sent)            // before what it claimed is driven by it
+	polled.Hungry = polled.Hungry || err != nil // a failed poll must not count as sated: each free slot would then poll at once
+	l.compareClock(polled.Now, sent)            // before the launches: the drivers go by this clock
 	l.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
 	l.take(want, kept, &polled)
 	l.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
@@ -141,7 +141,8 @@ func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	return ask != nil, pause
 }
 
-// gapUnlessHungry is the least time between two polls where one was asked for by what may be in the queue.
+// gapUnlessHungry returns the least time between two polls if the reason is a run that may be due: 0 if the worker has room, else
+// fullInterval.
 func (w *Worker) gapUnlessHungry() time.Duration {
 	if w.hungers() {
 		return 0
@@ -155,12 +156,12 @@ func (l *life) compareClock(now dagrun.Time, asked time.Duration) {
 	}
 }
 
-// take launches what a poll claimed.
+// take launches the runs that a poll claimed. Some of them find a slot kept for them: as many as kept has slots.
 func (l *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	c := &l.claimer
 	c.sated.Store(!polled.Hungry)
 	expected := min(len(polled.Claims), kept.Slots)
-	kept.Expect(expected) // before the gate goes by its order again
+	kept.Expect(expected) // before the launches: each of these runs asks the gate for the slot kept for it
 	for i, claim := range polled.Claims {
 		d := newDriver(l, claim, i < expected)
 		d.roused = want.Slots == 0
@@ -168,28 +169,29 @@ func (l *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	}
 }
 
-// drainSignals drops wake-ups that are pending, and reports whether the worker was told of runs. The poll that follows answers all of them.
+// drainSignals removes pending signals, which the poll that follows answers. It reports whether a notification announced runs.
 func (c *claimer) drainSignals() (told bool) {
 	c.wakeup.take()
 	c.due.take()
 	return c.told.take()
 }
 
-// hear takes in that the worker was told of runs.
+// hear has polls come close together for a while and marks the queue as possibly due, after a notification announced runs.
 func (w *Worker) hear(pace *queue.Pace) {
 	pace.Hear()
 	w.gate.MayBeDue()
 }
 
-// freed is told by the gate that there may be room. While a poll brought less than there was room for, there is nothing to look
-// for until a notification or the next poll.
+// freed wakes the poll loop when the gate may have room. It does nothing if the last poll found fewer runs than there was room
+// for: then nothing more is due until a notification or the next regular poll.
 func (w *Worker) freed() {
 	if w.claimer.sated.Load() {
 		w.claimer.wakeup.send()
 	}
 }
 
-// polled tells of a poll, unless it was the end that ended it.
+// polled reports a poll to the meter and the log, and sets or clears unfitPolls. It ignores a poll that the end of the life cut
+// off.
 func (l *life) polled(p PollEnd) {
 	if l.ctx.Err() != nil {
 		return
@@ -206,7 +208,7 @@ func (l *life) polled(p PollEnd) {
 	}
 }
 
-// launch has a claimed run driven, or hands it back when it is too late for that.
+// launch starts the driver of a claimed run. If the fleet is closed, it releases the claim instead.
 func (l *life) launch(d *driver) {
 	c := d.claim
 	if !c.Begun {
@@ -214,17 +216,17 @@ func (l *life) launch(d *driver) {
 	}
 	if !l.fleet.launch(d, func() { l.drive(d) }) {
 		d.slots.forgo()
-		_ = l.session.Release(l.ctx, c, false, 0) // closing the session does it otherwise
+		_ = l.session.Release(l.ctx, c, false, 0) // on an error, closing the session releases the claim
 	}
 }
 
-// drive drives a run to its end here, and says what went wrong.
+// drive runs one driver until its drive ends, then logs an error, counts the outcome and wakes the loops that the end concerns.
 func (l *life) drive(d *driver) {
 	log := l.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(l.ctx)
 	d.claim.Leave()
 	if d.claim.Schedule != "" {
-		defer l.lookout.attend.send() // its end may let the next one fire
+		defer l.lookout.attend.send() // the end of a run may let its schedule fire again
 	}
 	outcome := d.outcomeAfter(err)
 	defer func() { l.config.Meter.RunLeft(d.claim.DAG, outcome, d.ending.took) }()
@@ -237,7 +239,7 @@ func (l *life) drive(d *driver) {
 		log.Warn("the claim is lost: its tasks were ended", "err", err)
 	case errors.Is(err, queue.ErrRefused):
 		log.Error("the database takes no record of this run: it has failed", "err", err)
-	case l.ctx.Err() != nil: // cut off: the run is for the next driver
+	case l.ctx.Err() != nil: // the end of the life cut the drive off: the next driver goes on
 	default:
 		log.Error("this run cannot be driven here", "err", err)
 		l.condemn(d.claim, err)
@@ -248,14 +250,15 @@ func (l *life) drive(d *driver) {
 	l.freed()
 }
 
-// leaves reports whether another worker is to go on after a drive that ended so. Closing the session hands on the runs of
-// drives that were cut off.
+// leaves reports whether another worker goes on with the run of a drive that ended with outcome and err. Drives that the end of
+// the life cut off count as well, because closing the session hands on their runs.
 func (l *life) leaves(outcome Outcome, err error) bool {
 	cutOff := l.ctx.Err() != nil && (errors.Is(err, errStopped) || outcome == Undrivable)
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
-// condemn ends a run that nobody can drive: handing it on would only move the trouble. One that this version cannot read goes to others.
+// condemn ends a run that cannot be driven: another worker would fail on it in the same way. If this version cannot read the DAG of
+// the run, the session leaves the run to other workers instead.
 func (l *life) condemn(c *queue.Claim, why error) {
 	l.retryUntilDead(func(ctx context.Context) error {
 		return l.session.Condemn(ctx, c, why)
@@ -274,7 +277,8 @@ func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
 }
 
-// pauses between two tries of what is tried until it is done.
+// pauses returns the pauses between tries of a call that is repeated until it succeeds. They vary by chance unless Config.Even is
+// set.
 func (w *Worker) pauses() *backoff.ExponentialBackOff {
 	pauses := backoff.NewExponentialBackOff()
 	if w.config.Even {
@@ -284,41 +288,45 @@ func (w *Worker) pauses() *backoff.ExponentialBackOff {
 }
 
 const (
-	crowdedInterval = 200 * time.Millisecond // of looks while runs wait for slots: another worker may have come that has some
-	askedInterval   = 100 * time.Millisecond // of sweeps, where each asks for the next
+	crowdedInterval = 200 * time.Millisecond // between looks while runs wait for slots: a worker with free slots may have started
+	askedInterval   = 100 * time.Millisecond // between sweeps while each asks for the next
 )
 
-// lookout is what the loops that look, do chores, sweep and attend go by, and what the first last saw.
+// lookout holds the signals of the loops that look, do chores, sweep and attend to the agenda, and the results of the last look.
 type lookout struct {
-	crowded signal                // runs wait for slots: look soon
-	looked  signal                // a look has seen what is due: do chores
-	sweep   signal                // there is something to mend
-	attend  signal                // something is due on the agenda
-	shared  atomic.Pointer[[]int] // lanes that another worker may serve, of runs that wait for slots here, sorted; as of the last look, nil: it saw nothing
+	crowded signal // runs wait for slots: look soon
+	looked  signal // a look succeeded: do chores
+	sweep   signal // other workers left something to mend: sweep
+	attend  signal // an item of the agenda is due: attend
 
-	seen atomic.Int64 // when the last look was that succeeded, by the time since boot
+	// shared lists, sorted, the lanes of runs that wait for slots here and that another worker may serve, as of the last look.
+	// nil: the last look failed.
+	shared atomic.Pointer[[]int]
 
-	begun atomic.Int64 // runs that have begun and are due in the queue, as of the last look
+	seen atomic.Int64 // when the last successful look was sent, in time since boot
 
-	unseen     Outage // of looks; their loop's alone
-	undone     Outage // of chores; their loop's alone
-	unswept    Outage // of sweeps; their loop's alone
-	unattended Outage // of the agenda; its loop's alone
+	begun atomic.Int64 // runs in the queue that have begun before and are due, as of the last look
+
+	unseen     Outage // looks that fail; owned by lookAround
+	undone     Outage // chores that fail; owned by doChores
+	unswept    Outage // sweeps that fail; owned by life.sweep
+	unattended Outage // attending to the agenda that fails; owned by life.attend
 }
 
 func newLookout() lookout {
 	return lookout{crowded: newSignal(), looked: newSignal(), sweep: newSignal(), attend: newSignal()}
 }
 
-// sharedLanesMax bounds the lanes that one look asks about.
+// sharedLanesMax is how many lanes one look asks about at most.
 const sharedLanesMax = 100
 
-// freshFor is for how much longer the last look counts: queue.PollInterval since it was sent.
+// freshFor returns how long the last successful look still counts: until queue.PollInterval after it was sent. A result of 0 or
+// less means that it is out of date.
 func (l *lookout) freshFor(now time.Duration) time.Duration {
 	return time.Duration(l.seen.Load()) + queue.PollInterval - now
 }
 
-// lookAround looks each queue.LookInterval, or soon where runs wait for slots.
+// lookAround looks every queue.LookInterval, and every crowdedInterval while runs wait for slots.
 func (l *life) lookAround() {
 	for {
 		l.look()
@@ -336,7 +344,7 @@ func (l *life) look() {
 		return
 	}
 	l.lookout.unseen.Tell(l.log, err, "could not look at other workers and at what is due", "looks succeed again")
-	if looked.Now == 0 { // it saw nothing
+	if looked.Now == 0 { // the look failed before it read anything
 		l.lookout.shared.Store(nil)
 		return
 	}
@@ -357,7 +365,8 @@ func (l *life) look() {
 	}
 }
 
-// doChores does after each look what is due for all workers. It has a loop of its own: a chore may wait for a lock.
+// doChores does the chores of the database after each look: work that is due for all workers together. They have a loop of their
+// own because a chore may wait for a lock, and must not hold up looks.
 func (l *life) doChores() {
 	for {
 		select {
@@ -373,7 +382,8 @@ func (l *life) doChores() {
 	}
 }
 
-// sweep mends what others left each queue.SweepInterval, or when a look or a poll asks for it.
+// sweep mends what other workers left behind. It does so every queue.SweepInterval, and sooner if a look, a poll or the last sweep
+// asks for it.
 func (l *life) sweep() {
 	for {
 		swept, err := l.session.Sweep(l.ctx)
@@ -398,7 +408,7 @@ func (l *life) sweep() {
 	}
 }
 
-// pause waits for so long, or until the signal. It reports whether the worker lives on.
+// pause waits for d, or until the signal. It returns false if the life ended meanwhile.
 func (l *life) pause(d time.Duration, until signal) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -411,7 +421,7 @@ func (l *life) pause(d time.Duration, until signal) bool {
 	return true
 }
 
-// attend does what is due on the agenda when a look says that something is, or a run of a schedule has ended here.
+// attend attends to the agenda when a look finds an item due, or when a run of a schedule has ended here.
 func (l *life) attend() {
 	for {
 		select {
@@ -433,7 +443,8 @@ func (l *life) attend() {
 	}
 }
 
-// tellDecision logs what somebody may have to look at. What fired, or was skipped as its schedule says, is in the database.
+// tellDecision logs decisions of the agenda that an operator may have to look at. Fire times that fired, or were skipped because
+// their schedule says so, are not logged: the database keeps them.
 func (l *life) tellDecision(d *queue.Decision) {
 	log := l.log.With("dag", d.DAG, "schedule", d.Schedule, "reason", d.Message)
 	switch d.Outcome {

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Bounds of what a worker waits for once it is to end.
+// Limits of the waits at the end of a life.
 const (
-	endEvery      = 20 * time.Millisecond // how often it looks how far that is
-	graceSlack    = 3 * time.Second       // after the grace of a body, for what its processes leave behind
-	killTime      = 10 * time.Second      // until a body that is killed must be dead
-	recordTime    = 10 * time.Second      // for the records of what became of tasks
-	closeTimeout  = 10 * time.Second      // of a session
-	hurriedClose  = 5 * time.Second       // the same after a second signal
-	hopelessClose = 2 * time.Second       // the same where the database takes no records
-	quitTime      = time.Second           // of any of these after a second signal, where the database takes no records
+	endEvery      = 20 * time.Millisecond // between checks whether a wait is over
+	graceSlack    = 3 * time.Second       // after the grace of a body, for processes that it left behind
+	killTime      = 10 * time.Second      // for a killed body to be gone
+	recordTime    = 10 * time.Second      // for the records of how tasks ended
+	closeTimeout  = 10 * time.Second      // for the close of a session
+	hurriedClose  = 5 * time.Second       // for the close of a session after StopNow
+	hopelessClose = 2 * time.Second       // for the close of a session while the database takes no records
+	quitTime      = time.Second           // for a killed body or a close after StopNow while the database takes no records
 )
 
-// seeOut waits until this life is to end, and ends what it runs. It says what the life was lost by, if it was, and what is left of it
-// although the worker is to stop.
+// seeOut waits until this life is to end, and ends its drivers and tasks. lost is the reason if the lease was lost or the runs were
+// given up; nil: the worker stops in order. left is an error if tasks still run although the worker is to stop.
 func (l *life) seeOut() (lost, left error) {
 	select {
-	case <-l.ctx.Done(): // the lease is lost: every driver sees that by itself
+	case <-l.ctx.Done(): // the lease is lost: the drivers see the end of the context
 		l.view.enter(Ending)
 		l.fleet.close()
 		left = l.part(l.driversDone())
@@ -35,7 +35,7 @@ func (l *life) seeOut() (lost, left error) {
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	var telling sync.WaitGroup
-	telling.Go(func() { l.retry(ctx, l.session.Drain) }) // beside: a database that is away holds nothing up
+	telling.Go(func() { l.retry(ctx, l.session.Drain) }) // in a goroutine: an outage of the database must not hold up the drain
 	l.fleet.close()
 	givenUp, left := l.drainOut(l.driversDone())
 	cancel()
@@ -49,10 +49,10 @@ func (l *life) seeOut() (lost, left error) {
 	return lost, left
 }
 
-// driversDone is closed once the last driver is gone.
+// driversDone returns a channel that is closed once the last driver is gone.
 func (l *life) driversDone() <-chan struct{} { return after(l.fleet.wg.Wait) }
 
-// after is closed once wait returns.
+// after returns a channel that is closed once wait returns.
 func after(wait func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -62,8 +62,8 @@ func after(wait func()) <-chan struct{} {
 	return done
 }
 
-// giveRunsUp ends what runs as before the end of a lease, and leaves the runs to others. The lease is kept until every body is dead; then
-// nothing is waited for, since isHopeless holds.
+// giveRunsUp ends all bodies in the same way as before the end of a lease, and leaves the runs to other workers. The life keeps its
+// lease until every body is dead. After that it does not wait for records, since isHopeless holds.
 func (l *life) giveRunsUp(why error) error {
 	l.log.Warn("giving all runs up: it lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
 	l.view.enter(Ending)
@@ -71,13 +71,14 @@ func (l *life) giveRunsUp(why error) error {
 	l.fleet.close()
 	done := l.driversDone()
 	l.fleet.giveUp(order{why: why.Error()})
-	_ = l.outlast(done, graceOf(l.config.Self.TTL), nil) // nothing comes over nil
+	_ = l.outlast(done, graceOf(l.config.Self.TTL), nil) // returns nil: the nil channel carries no reason
 	l.fleet.giveUp(order{why: why.Error(), now: true})
 	return l.part(done)
 }
 
-// drainOut lets what runs end by itself for a while, then asks it to end, then sees to it. Where the database takes no records or lets
-// no runs be read for too long meanwhile, the runs are given up, and givenUp says why.
+// drainOut gives running tasks the DrainTimeout to end, then asks them to end, and then kills them. If the database takes no records
+// or lets no runs be read for too long meanwhile, drainOut gives the runs up and returns the reason in givenUp. left is an error if
+// tasks still run.
 func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
 	end, why := l.untilDrained(done)
 	if end == drainOver {
@@ -94,17 +95,17 @@ func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
 	return nil, l.part(done)
 }
 
-// drainEnd is why a worker that drains waits no longer for its tasks.
+// drainEnd is the reason why a draining worker does not wait for its tasks any longer.
 type drainEnd int
 
 const (
 	drainDone    drainEnd = iota // the last driver is gone
-	drainOver                    // they had DrainTimeout
+	drainOver                    // the DrainTimeout has passed
 	drainHurried                 // the worker is to stop at once
 	drainGivenUp                 // the runs are to be given up
 )
 
-// untilDrained waits for the last driver, as long as there is time. givenUp says why the runs are to be given up, if they are.
+// untilDrained waits for the last driver, for the DrainTimeout at most. givenUp is the reason if the runs are to be given up.
 func (l *life) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) {
 	timer := time.NewTimer(l.config.DrainTimeout)
 	defer timer.Stop()
@@ -122,7 +123,8 @@ func (l *life) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) 
 	return drainOver, nil
 }
 
-// outlast waits for the last body, as long as there is time. It returns what came over tooLong and ended that; nil: nothing comes.
+// outlast waits until no body runs, for atMost. It also ends with StopNow, and with the life. It returns the reason received from
+// tooLong if that ended the wait, and nil otherwise.
 func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan error) (givenUp error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
@@ -144,8 +146,9 @@ func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-cha
 	return nil
 }
 
-// part waits for the last driver. When the database does not take what became of its tasks, the next driver finds out; a
-// commit under way ends with its session alone, and that gives runs to others, so no body may be left by then.
+// part waits until done is closed. It stops waiting for records after recordTime, or at once if isHopeless: the next driver of a run
+// then closes its attempts as lost. A commit under way ends only when the session is closed. Closing gives the runs to other
+// workers, so part closes the session only once no body is left. It returns an error if killed bodies do not end.
 func (l *life) part(done <-chan struct{}) error {
 	began := time.Now()
 	look := time.NewTicker(endEvery)
@@ -161,19 +164,19 @@ func (l *life) part(done <-chan struct{}) error {
 		if took >= recordTime || l.isHopeless() {
 			l.stop(errStopped)
 		}
-		n := l.fleet.bodies.Load() // once the life has ended none begins
+		n := l.fleet.bodies.Load() // cannot grow once the life has ended
 		switch {
 		case n > 0 && l.stopping() && took >= l.killLimit():
 			return fmt.Errorf("%d tasks did not end within %v after they were killed: their runs are left to the lease", n, took.Round(time.Second))
 		case n == 0 && l.ctx.Err() != nil && (took >= recordTime || l.isHopeless()):
-			_ = l.closeSession() // it says the same when it is closed once more
+			_ = l.closeSession() // another close returns the same error
 			within(done, l.closeLimit())
 			return nil
 		}
 	}
 }
 
-// within waits for the end of something, for a while.
+// within waits until done is closed, for atMost.
 func within(done <-chan struct{}, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -190,7 +193,7 @@ func (l *life) killLimit() time.Duration {
 	return killTime
 }
 
-// hurries says whether the worker was told to stop at once.
+// hurries reports whether the worker is to stop at once.
 func (s *stopper) hurries() bool {
 	select {
 	case <-s.hurry:
@@ -200,20 +203,21 @@ func (s *stopper) hurries() bool {
 	}
 }
 
-// isHopeless says whether nothing of what becomes of tasks will be recorded before long.
+// isHopeless reports whether waiting for records makes no sense: the database has taken none for tellFailure, or, after StopNow, the
+// session has waited quitTime for an answer.
 func (l *life) isHopeless() bool {
 	s := l.session.Stats()
 	return s.Failing.Failing() && time.Since(s.Failing.Since) >= tellFailure || l.hurries() && s.Trying >= quitTime
 }
 
-// hurryLogs has logs end without waiting, where the worker is told to stop at once.
+// hurryLogs has the logs end without waiting if the worker is to stop at once.
 func (l *life) hurryLogs() {
 	if hurried, ok := l.logs.(interface{ Hurry() }); ok && l.hurries() {
 		hurried.Hurry()
 	}
 }
 
-// windUp ends what is left of a life that runs nothing any more.
+// windUp waits for the loops of a life without drivers, closes its logs and then its session.
 func (l *life) windUp(helpers *sync.WaitGroup) error {
 	if err := l.part(after(func() { helpers.Wait(); l.fleet.wg.Wait() })); err != nil {
 		return err
@@ -236,7 +240,7 @@ func (l *life) closeSession() error {
 	return nil
 }
 
-// cutOnHurry calls cut when the worker is told to stop at once. It returns without when over is closed first.
+// cutOnHurry calls cut when the worker is to stop at once. It returns without a call if over is closed first.
 func (s *stopper) cutOnHurry(over <-chan struct{}, cut func()) {
 	select {
 	case <-over:
@@ -245,7 +249,8 @@ func (s *stopper) cutOnHurry(over <-chan struct{}, cut func()) {
 	}
 }
 
-// cutShort has a close end soon after the worker was told to stop at once, and sooner where nothing is answered.
+// cutShort calls cut closeLimit after StopNow, unless closed is closed first. closeLimit gets shorter if the database stops taking
+// records meanwhile.
 func (l *life) cutShort(closed <-chan struct{}, cut func()) {
 	select {
 	case <-closed:

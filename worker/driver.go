@@ -17,8 +17,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// driver owns one run while it holds the claim: events in, records and actions out. Its fields belong to its goroutine;
-// what happens elsewhere comes through the postbox.
+// driver owns one run while it holds the claim. It feeds events to the core, commits the records that the core returns, and
+// performs the actions. Its fields belong to its goroutine; other goroutines reach the driver through the postbox.
 type driver struct {
 	life    *life
 	claim   *queue.Claim
@@ -26,40 +26,40 @@ type driver struct {
 	run     *dagrun.Run
 	clock   *runClock
 	post    *postbox
-	seen    int64 // the inbox read so far
-	mail    bool  // there are controls to be read
+	seen    int64 // the run's inbox counter up to which controls were read
+	mail    bool  // there are controls to read
 	slots   runSlots
 	bodies  bodies
-	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
-	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
-	line    []inLine                       // wishes that wait for slots, and may have to be told
+	kept    map[dagrun.TaskID]Log          // open logs of bodies that succeeded and have a publish, which writes to the same log
+	left    map[dagrun.TaskID]queue.LogEnd // ends of such logs that an earlier drive left open
+	line    []inLine                       // tasks that wait for slots and have no recorded reason yet, the oldest ask first
 	lookAt  time.Time                      // when to look for tasks that a limit of the run holds back
 	extra   extra
 	timer   *time.Timer
-	roused  bool // the run was claimed though no slot was free
-	acted   bool // something of this drive is durable
+	roused  bool // the run was claimed although no slot was free
+	acted   bool // a commit of this drive was stored
 	ending  driveEnding
 	errands errands
-	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
+	ctx     context.Context //nolint:containedctx // of this drive, for the goroutines that it starts
 }
 
-// driveEnding is why a drive ends before its run does, and how it ended.
+// driveEnding holds why a drive ends before its run is over, and how it ended.
 type driveEnding struct {
-	wake    dagrun.Time   // when something of the run is due though it waits for a slot; 0: nothing is
-	yields  bool          // another worker is to start what waits for a slot here
-	unfit   bool          // this host starts nothing
-	outcome Outcome       // once that is durable
-	took    time.Duration // of the run, once it is over
+	wake    dagrun.Time   // when the core wants to be called although the run waits for a slot; 0: never
+	yields  bool          // the run is to go back to the queue, for another worker
+	unfit   bool          // this host cannot start tasks
+	outcome Outcome       // set once the end of the drive is stored
+	took    time.Duration // how long the run took, once it is over
 }
 
-// errands are what a drive does beside its bodies that may take a while.
+// errands counts the goroutines of a drive besides its bodies.
 type errands struct {
-	open    atomic.Int32 // questions that have not been answered
+	open    atomic.Int32 // calls of ask that have not returned an answer yet
 	asking  sync.WaitGroup
-	parting sync.WaitGroup // what is to be done before a drive ends in order
+	parting sync.WaitGroup // work that must be done before a drive ends in order
 }
 
-// ask does what brings the drive an answer, and returns at once.
+// ask runs do in a goroutine. do must post an answer to the drive.
 func (e *errands) ask(do func()) {
 	e.open.Add(1)
 	e.asking.Go(func() {
@@ -68,7 +68,7 @@ func (e *errands) ask(do func()) {
 	})
 }
 
-// extra rides with the next batch, besides what the core records.
+// extra holds rows that the next batch stores besides the records of the core.
 type extra struct {
 	details   []queue.Detail
 	chunks    []queue.Chunk
@@ -85,8 +85,8 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	}
 }
 
-// drive drives the run until it parks, is drained or ends. With any error the claim is not this driver's any more, and
-// nothing of the run is left here.
+// drive drives the run until it parks, is handed on or ends. An error means that the drive cannot go on: the claim is lost, the run
+// went back to the queue, or it cannot be driven here. When drive returns, no body of the run is left here.
 func (d *driver) drive(ctx context.Context) error {
 	var end context.CancelFunc
 	d.ctx, end = context.WithCancel(ctx)
@@ -111,8 +111,8 @@ func (d *driver) drive(ctx context.Context) error {
 	}
 }
 
-// settle makes durable what the run decided, and performs it, until there is nothing to do but wait. What happens
-// meanwhile is taken in before each commit, so that one carries it all.
+// settle commits the decisions of the core and performs their actions, until the run can only wait. wake is when the core wants to
+// be called then; 0: never. Before each commit settle takes in what has happened meanwhile, so that one commit carries all of it.
 func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 	for {
 		if err := d.readMail(ctx); err != nil {
@@ -135,7 +135,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		case err != nil:
 			return 0, err
 		case ctx.Err() != nil && len(ready.Actions) > 0:
-			return 0, context.Cause(ctx) // nothing begins any more
+			return 0, context.Cause(ctx) // the life has ended: no action begins any more
 		}
 		d.perform(ready.Actions)
 		d.run.Advance()
@@ -145,7 +145,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 	}
 }
 
-// commit writes what was decided, if anything was.
+// commit stores the decisions of the core in one batch. It sends nothing if there is nothing to store.
 func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	rec := ready.Records
 	d.closeLogs(ctx, rec.Tasks)
@@ -166,7 +166,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks), Waits: d.ending.yields,
 	}
 	if !d.acted && d.onlyBegins(batch) {
-		return nil // the next commit says it, too
+		return nil // the next commit stores the begin as well
 	}
 	err := d.life.session.Commit(ctx, batch)
 	if err == nil {
@@ -177,14 +177,14 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	return err
 }
 
-// onlyBegins says whether a batch holds nothing that the run's row does not say since the claim.
+// onlyBegins reports whether a batch only says that the run begins, which the claim has written to the run's row already.
 func (d *driver) onlyBegins(b *queue.Batch) bool {
 	rec := &b.Records
 	return b.Leave == nil && b.Result == nil && rec.Run != nil && d.claim.Begins(rec.Run) &&
 		len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Details)+len(b.Chunks) == 0
 }
 
-// farewell tells in the run's own log that another worker is to go on with it.
+// farewell returns a note for the history of the run if another worker is to go on with it: why this worker hands it on.
 func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
@@ -201,7 +201,7 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }
 
-// keeps are the results that later tasks of their steps may take for their own.
+// keeps returns the results to be stored in the cache of their steps, for later tasks.
 func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	for i := range tasks {
 		t := &tasks[i]
@@ -215,7 +215,8 @@ func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	return keeps
 }
 
-// wait waits until something happens, or until a moment.
+// wait waits until something happens or until wake, and feeds it to the core. wake is 0 if the core waits for no moment. wait gives
+// the run back if it can do nothing without a slot and is to yield, and returns ErrLeaseLost if the claim is lost.
 func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	var alarm <-chan time.Time
 	if pause, some := d.pause(wake); some {
@@ -227,7 +228,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		d.ending.wake = wake
 		d.life.fleet.stall(stall{d, t})
 		defer d.life.fleet.unstall(d)
-		if d.ending.unfit = d.life.startsNothing(); d.ending.unfit { // asked after stall: whoever finds out later tells those that are stalled
+		if d.ending.unfit = d.life.startsNothing(); d.ending.unfit { // read after stall: cannotStart has all stalled drivers yield
 			return d.yield(ctx)
 		}
 		d.life.sharer.stuck.send()
@@ -244,19 +245,19 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	}
 	some := d.takeIn()
 	if d.ending.yields {
-		if d.ending.yields = d.stuckFor() != nil; d.ending.yields { // it may have got a slot meanwhile
+		if d.ending.yields = d.stuckFor() != nil; d.ending.yields { // the run may have got a slot meanwhile
 			d.ending.unfit = d.life.startsNothing()
 			return d.yield(ctx)
 		}
 	}
-	if !some && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
+	if !some && due { // no tick before posted events: a body that ended in time must not time out because the driver was held up
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
 	d.tell(time.Now())
 	return nil
 }
 
-// pause is how long it is until the run has to be looked at though nothing happens.
+// pause returns after how long the driver has to look at the run even if nothing happens; some is false: never.
 func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
 	if wake != 0 {
 		pause, some = d.clock.until(wake), true
@@ -275,8 +276,8 @@ func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
 	return pause, some
 }
 
-// step tells the core. An event without a time of its own happens now. Late and repeated events are the core's business: it
-// says so, and changes nothing.
+// step feeds an event to the core. An event without a time happens now. The core ignores a late or repeated event, and step then
+// returns ErrStale or ErrOver. step panics if the core finds an event invalid.
 func (d *driver) step(e dagrun.Event) error {
 	if e.At == 0 {
 		e.At = d.clock.now()
@@ -288,7 +289,7 @@ func (d *driver) step(e dagrun.Event) error {
 	return err
 }
 
-// takeIn steps everything that happened, and says whether anything did.
+// takeIn feeds everything in the postbox to the core, and reports whether there was anything.
 func (d *driver) takeIn() (some bool) {
 	for _, h := range d.post.take() {
 		some = true
@@ -297,7 +298,7 @@ func (d *driver) takeIn() (some bool) {
 	return some
 }
 
-// begin takes the run up where the last drive left it, if there was one.
+// begin loads the run as the last drive left it, and begins a new drive of it.
 func (d *driver) begin(ctx context.Context) error {
 	var err error
 	if d.def, err = d.definition(ctx); err != nil {
@@ -319,7 +320,8 @@ func (d *driver) begin(ctx context.Context) error {
 	return nil
 }
 
-// definition is nearly always at hand: only where the database has to be asked, and is away, is there something to wait for.
+// definition returns the DAG of the run. The session nearly always has it in memory, so the first read goes without the goroutine
+// that ask starts.
 func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	read := func(ctx context.Context) (*queue.Definition, error) {
 		return d.life.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
@@ -331,7 +333,7 @@ func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	return def, err
 }
 
-// load reads what a former drive left; of a fresh run there is nothing.
+// load reads what earlier drives stored. A fresh run has nothing to read.
 func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	if d.claim.Fresh() {
 		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
@@ -348,7 +350,8 @@ func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	return all[0], nil
 }
 
-// beforeBegin steps what a former drive could not: results that were settled, lost drives past the limit, requests.
+// beforeBegin feeds the core what earlier drives did not: a limit of lost drives that is reached, results settled in transactions
+// of tasks, and requests. It refuses the run if its params or precomputed results are invalid.
 func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 	if limit := d.def.Spec.MaxDrives; limit > 0 && d.claim.Losses >= limit {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvDriveLimit, Text: fmt.Sprintf("gave up after %d lost drives", d.claim.Losses)})
@@ -365,7 +368,8 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 	}
 }
 
-// options are the same in every drive of a run. Params that the DAG does not take are told apart: the run is refused.
+// options returns the options of the run for the core, the same in every drive. invalid is why the run has to be refused: the DAG
+// does not take its params, or its precomputed results cannot be read.
 func (d *driver) options() (o dagrun.Options, invalid error) {
 	scope := dagspec.Context{
 		RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt,
@@ -385,10 +389,10 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 	return o, invalid
 }
 
-// timeText writes a time as reasons of the database do.
+// timeText formats a time in the same way as reasons that the database writes.
 func timeText(at dagrun.Time) string { return time.UnixMilli(int64(at)).UTC().Format(time.RFC3339) }
 
-// readMail reads what is asked of the run, if anything may be.
+// readMail reads the undecided controls of the run if there may be any, and feeds them to the core.
 func (d *driver) readMail(ctx context.Context) error {
 	if !d.mail {
 		return nil
@@ -407,7 +411,7 @@ func (d *driver) readMail(ctx context.Context) error {
 	return nil
 }
 
-// stepMail hands requests to the core. One that makes no sense for this DAG is refused here, so that it is decided.
+// stepMail feeds controls to the core. A control that does not fit this DAG is refused here, so that it does not stay undecided.
 func (d *driver) stepMail(box *queue.Mailbox) {
 	for i := range box.Controls {
 		c := &box.Controls[i]
@@ -421,16 +425,16 @@ func (d *driver) stepMail(box *queue.Mailbox) {
 	d.seen = box.Inbox
 }
 
-// happening is what somebody tells a driver.
+// happening is a message to a driver: an event for the core, mail or yield.
 type happening struct {
 	event  dagrun.Event
-	ticket *Ticket // of EvGranted: the ticket that was granted
-	body   *body   // of EvFinished and EvLost: the body that ended
-	mail   bool    // there are new controls; event says nothing
-	yield  bool    // others may have a slot for the run: give it back if it still waits for one
+	ticket *Ticket // with EvGranted: the ticket that was granted
+	body   *body   // with EvFinished and EvLost: the body that ended
+	mail   bool    // there are new controls; event is empty
+	yield  bool    // give the run back if it still waits for a slot; event is empty
 }
 
-// postbox takes what happens to a run until its driver has time. What it holds is bounded by what the run has under way.
+// postbox queues the messages to a driver until it has time. Its length is bounded by what the run has under way.
 type postbox struct {
 	mu     sync.Mutex
 	posted []happening
@@ -457,13 +461,13 @@ func (p *postbox) take() []happening {
 	return posted
 }
 
-// fleet is the drivers of one life of a worker.
+// fleet holds the drivers of one life of a worker.
 type fleet struct {
-	bodies atomic.Int64          // of all drivers, under way
-	danger atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
+	bodies atomic.Int64          // bodies under way, of all drivers
+	danger atomic.Pointer[order] // the order that bodies which begin now get at once; nil: none
 	mu     sync.Mutex
 	byRun  map[queue.RunID]*driver
-	idle   map[*driver]stall // those that have nothing under way and wait for a slot
+	idle   map[*driver]stall // drivers that have nothing under way and wait for a slot
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -471,12 +475,12 @@ type fleet struct {
 // stall is a driver that can do nothing until it gets a slot.
 type stall struct {
 	driver *driver
-	ticket *Ticket // its first
+	ticket *Ticket // its first waiting ticket in order
 }
 
 func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]stall{}} }
 
-// launch starts a driver; once the fleet is closed it does not.
+// launch runs drive in a goroutine for the driver d. It returns false and does nothing once the fleet is closed.
 func (f *fleet) launch(d *driver, drive func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -499,7 +503,7 @@ func (f *fleet) remove(d *driver) {
 	}
 }
 
-// stall and unstall say that a driver can do nothing until it gets a slot, and that this is over.
+// stall records that a driver can do nothing until it gets a slot; unstall ends that.
 func (f *fleet) stall(s stall) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -512,17 +516,17 @@ func (f *fleet) unstall(d *driver) {
 	delete(f.idle, d)
 }
 
-// look counts the drivers, and lists those that can do nothing until they get a slot.
+// look returns the number of drivers, and the stalled ones.
 func (f *fleet) look() (size int, idle stalls) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.byRun), slices.Collect(maps.Values(f.idle))
 }
 
-// stalls are stalled drivers, in no order.
+// stalls is a list of stalled drivers, in no order.
 type stalls []stall
 
-// runs are sorted.
+// runs returns the runs of the drivers, sorted.
 func (all stalls) runs() (runs []queue.RunID) {
 	for _, s := range all {
 		runs = append(runs, s.driver.claim.Run)
@@ -531,7 +535,7 @@ func (all stalls) runs() (runs []queue.RunID) {
 	return runs
 }
 
-// roused counts the stalled drivers whose runs were claimed without a slot.
+// roused counts the stalled drivers that were launched without a free slot.
 func (all stalls) roused() (n int) {
 	for _, s := range all {
 		if s.driver.roused {
@@ -541,7 +545,8 @@ func (all stalls) roused() (n int) {
 	return n
 }
 
-// lanes are those of the runs, up to so many: of the runs that have waited longest.
+// lanes returns the lanes of the runs, without repeats, and most of them at the most. Lanes of runs that have waited longest come
+// first.
 func (all stalls) lanes(most int) (lanes []int) {
 	oldest := slices.SortedFunc(slices.Values(all), func(a, b stall) int { return a.ticket.since.Compare(b.ticket.since) })
 	for _, s := range oldest {
@@ -552,12 +557,12 @@ func (all stalls) lanes(most int) (lanes []int) {
 	return lanes
 }
 
-// longerThan are those that have waited for a slot for longer.
+// longerThan returns the drivers that have waited for a slot for longer than wait.
 func (all stalls) longerThan(wait time.Duration) stalls {
 	return slices.DeleteFunc(slices.Clone(all), func(s stall) bool { return time.Since(s.ticket.since) <= wait })
 }
 
-// close lets nothing more start, and tells all that the worker drains.
+// close has launch start no more drivers, and posts a drain to all drivers.
 func (f *fleet) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -576,32 +581,32 @@ func (f *fleet) each(do func(*driver)) {
 	}
 }
 
-// grace is the longest that a body under way has to end by itself.
+// grace returns the longest grace of a body under way.
 func (f *fleet) grace() (longest time.Duration) {
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { longest = max(longest, b.grace) }) })
 	return longest
 }
 
-// order is to give up every body; its attempt is recorded as lost.
+// order is an order to end every body. The attempts are recorded as lost.
 type order struct {
 	why     string
-	now     bool // without grace
-	passing bool // it ends when the lease is safe again
+	now     bool // kill at once, without grace
+	passing bool // the order ends when the lease is safe again
 }
 
-// giveUp has every driver end its bodies, those that begin later as well.
+// giveUp ends the bodies of all drivers, and bodies that begin later.
 func (f *fleet) giveUp(o order) {
 	f.danger.Store(&o)
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
-// inDanger reports whether tasks are ended, and none is started, because no sign of life is answered.
+// inDanger reports whether the worker ends its tasks and starts none because no sign of life is answered.
 func (f *fleet) inDanger() bool {
 	o := f.danger.Load()
 	return o != nil && o.passing
 }
 
-// liftDanger takes back an order that is passing, and reports whether there was one. One that came after it stays.
+// liftDanger takes back a passing order, and reports whether there was one. An order that came after that one stays.
 func (f *fleet) liftDanger() bool {
 	o := f.danger.Load()
 	if o == nil || !o.passing {
@@ -611,7 +616,7 @@ func (f *fleet) liftDanger() bool {
 	return true
 }
 
-// tell says that runs have mail; of none in particular: all.
+// tell tells the drivers of these runs, or all drivers, that their runs may have new controls.
 func (f *fleet) tell(runs []queue.RunID, all bool) {
 	if all {
 		f.each(func(d *driver) { d.post.put(happening{mail: true}) })

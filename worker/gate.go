@@ -9,89 +9,92 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// reserveFor is how long a waiter that needs several slots at once keeps smaller ones behind it from passing.
+// reserveFor is how long the gate reserves free slots for the first ticket in order if that needs more than are free. After that,
+// smaller tickets behind it may pass.
 const reserveFor = 5 * time.Second
 
-// wideWaitMax is how long a task that needs several slots waits beside smaller ones: after that the gate keeps all that comes free for it.
+// wideWaitMax is how long a ticket that needs several slots waits while smaller ones pass. After that the gate keeps all slots
+// that come free for this ticket.
 const wideWaitMax = 30 * time.Second
 
-// wideLookMax is how many tasks that need several slots are looked at for one that they are to be kept for.
+// wideLookMax is how many tickets that need several slots overdue looks at, at most, to find one that can be served.
 const wideLookMax = 64
 
-// handOnFor is how long somebody may have waited while slots go from a task to the next one of its run. A commit that ends a
-// task and starts the next is one instead of two, and where bodies take longer than this, others do not wait longer for it.
+// handOnFor is how long another ticket may have waited while slots still go from a task to the next task of the same run. Handing
+// on ends one task and starts the next in one commit instead of two. If bodies take longer than handOnFor, other tickets do not
+// wait longer because of it.
 const handOnFor = 250 * time.Millisecond
 
-// Order says whose turn a task's is. The next slot goes to a run of the highest priority, among these to the one that holds the fewest
-// slots, then to the one whose last turn is longest ago. In the run it goes by step priority, by the time ready, and then to the task
-// that asked first.
+// Order is the rank of a task at the gate. The next slot goes to a run of the highest priority; among these to the run that holds
+// the fewest slots, and then to the run that was given slots the longest time ago. Within a run the slot goes by step priority, by
+// the time ready, and then to the task that asked first.
 type Order struct {
 	RunID queue.RunID
 	Run   int   // priority of the run
-	Step  int   // priority of the step, among those of its run
-	Since int64 // when it became ready, in milliseconds
+	Step  int   // priority of the step within its run
+	Since int64 // when the task became ready, in milliseconds
 }
 
-// Gate gives the slots of a worker to tasks of all its runs. While slots are free, a grant is immediate. It is safe for
-// concurrent use, and calls nobody while it is locked.
+// Gate gives the slots of a worker to the tasks of all its runs. If enough slots are free and no task waits, Ask grants them before
+// it returns. A Gate is safe for concurrent use, and calls no callback while it is locked.
 type Gate struct {
 	mu      sync.Mutex
 	slots   int
 	free    int
-	shut    bool   // nothing is given, until a sign of life is answered
-	unfit   string // why this host starts nothing, so that nothing is given; "": it does
+	shut    bool   // grants stop until a sign of life is answered
+	unfit   string // why this host cannot start tasks: grants stop; "": it can
 	waiting ticketQueue
-	active  int
-	grants  int // since one went to what waited longest
+	active  int // tickets that hold slots, or that needed none and are not released
+	grants  int // turns by order since the ticket that had waited longest got one
 
-	expected int // slots kept for runs that a poll looks for, or that were just claimed and have not asked yet
+	expected int // free slots kept for the runs of a poll under way, or for claimed runs that have not asked yet
 	asks     asks
 	head     reservation
 	wide     wideTurn
 	idle     idleTime
 	tell     gateListener
-	crowd    bool // tasks waited the last time
+	crowd    bool // tickets waited at the last giveOut
 }
 
-// gateListener is told of a gate, after it was unlocked.
+// gateListener holds the callbacks of a gate. The gate calls them after it is unlocked.
 type gateListener struct {
-	asking  func() // a slot is kept for what a poll may bring
+	asking  func() // a slot is kept for a QueueAsk
 	freed   func() // there may be room for another run
-	crowded func() // tasks begin to wait
+	crowded func() // tickets begin to wait
 }
 
-// reservation is of what is free, for the waiter that goes first and needs more.
+// reservation keeps the free slots for the first ticket in order, which needs more than are free.
 type reservation struct {
 	ticket *Ticket // nil: nothing is reserved
 	since  time.Time
-	timer  *time.Timer // when smaller ones may pass it
+	timer  *time.Timer // fires when smaller tickets may pass
 }
 
-// wideTurn is of a ticket that needs several slots, has waited for wideWaitMax, and gets all that comes free.
+// wideTurn is the turn of a ticket that needs several slots and has waited for wideWaitMax. It gets all slots that come free.
 type wideTurn struct {
-	ticket  *Ticket // nil: it is nobody's turn
-	between int     // grants since there was one
+	ticket  *Ticket // nil: no such ticket has its turn
+	between int     // grants since the last turn
 }
 
-// idleTime adds up slots that were free while something waited, times time.
+// idleTime adds up free slots multiplied by the time during which tickets waited beside them.
 type idleTime struct {
 	sum   time.Duration
 	since time.Time
 }
 
-// GateStats count what a gate does.
+// GateStats are the figures of a gate.
 type GateStats struct {
 	Slots, Free     int
-	Expected        int     // of the free ones, those that are kept for runs that are being claimed
+	Expected        int     // how many of the free slots are kept for runs that are being claimed
 	Waiting, Active int     // tickets
-	IdleSlotSeconds float64 // of slots that were free while something waited
+	IdleSlotSeconds float64 // free slots multiplied by the time during which tickets waited beside them
 }
 
-// GateLook is a gate at one moment.
+// GateLook is the state of a gate at one moment.
 type GateLook struct {
 	GateStats
-	Room int  // slots that are free for runs that are still to be claimed: none while they are kept for a task that waits
-	Next *int // the run priority of the next task that waits; nil: none does
+	Room int  // free slots for runs that are still to be claimed; 0 while free slots are kept for a waiting ticket
+	Next *int // run priority of the first waiting ticket; nil: none waits
 }
 
 // NewGate makes a gate with all its slots free.
@@ -102,37 +105,37 @@ func NewGate(slots int) *Gate {
 	}
 }
 
-// Ticket is a place in the queue, then a grant, until Release.
+// Ticket is a task's place in the queue of the gate, and after the grant its slots, until Release.
 type Ticket struct {
 	gate  *Gate
-	run   *gateRun // nil: it needs no slot
+	run   *gateRun // nil: the ticket needs no slot
 	order Order
-	nth   uint64
-	since time.Time // when it was asked for
+	nth   uint64    // number of the ask, which decides between equals
+	since time.Time // when the task asked
 	slots int
 	grant func(*Ticket)
-	place int // among those of its run; -1: not waiting (any more)
+	place int // index among the waiting tickets of its run; -1: it does not wait
 	byAge *list.Element
 	wide  *list.Element
 	held  bool
-	ask   *QueueAsk // for which its slots were not handed on, and are given back next; nil: none
+	ask   *QueueAsk // HandOn refused for the sake of this ask, which gets the slots at Release; nil: none
 }
 
-// Ask queues for n slots, and has grant called, from any goroutine, once they are given; who needs none queues for none.
-// More than the gate has is cut to what it has: whoever cannot have more takes all.
+// Ask queues for n slots, and calls grant once they are given: before it returns, or later from another goroutine. A ticket for 0
+// slots is granted at once. A ticket for more slots than the gate has is for all of its slots.
 func (g *Gate) Ask(n int, order Order, grant func(*Ticket)) *Ticket {
 	return g.ask(n, order, false, grant)
 }
 
-// Keeping is slots that no task takes while a poll looks for runs to start in them.
+// Keeping is a number of free slots that no task gets while a poll looks for runs to start in them.
 type Keeping struct {
-	Slots int // as many as were free
+	Slots int // how many slots are kept
 	gate  *Gate
 	over  bool
 	timer *time.Timer
 }
 
-// Keep keeps up to n free slots until Expect, or for so long: a poll that hangs does not idle them.
+// Keep keeps up to n free slots until Expect is called, but no longer than atMost: a poll that hangs must not leave slots idle.
 func (g *Gate) Keep(n int, atMost time.Duration) *Keeping {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,7 +153,8 @@ func (g *Gate) keepLocked(slots int, atMost time.Duration) *Keeping {
 	return k
 }
 
-// Expect keeps slots for so many runs that were just claimed, until each has arrived, and lets the others go.
+// Expect ends the Keeping after a poll. It keeps one slot for each of the given number of claimed runs, until that run calls Arrive
+// or Forgo, and frees the other slots.
 func (k *Keeping) Expect(runs int) {
 	g := k.gate
 	g.lock()
@@ -163,19 +167,19 @@ func (k *Keeping) Expect(runs int) {
 	g.giveOut()
 }
 
-// Arrive is the first Ask of a run that was expected.
+// Arrive is the first Ask of a run for which Expect keeps a slot.
 func (g *Gate) Arrive(n int, order Order, grant func(*Ticket)) *Ticket {
 	return g.ask(n, order, true, grant)
 }
 
-// Forgo says that a run that was expected needs no slot.
+// Forgo frees the slot that Expect keeps for a run, because the run needs none.
 func (g *Gate) Forgo() {
 	g.lock()
 	g.expected--
 	g.giveOut()
 }
 
-// Look shows the gate at this moment.
+// Look returns the state of the gate at this moment.
 func (g *Gate) Look() GateLook {
 	g.lock()
 	defer g.mu.Unlock()
@@ -189,7 +193,7 @@ func (g *Gate) Look() GateLook {
 	return look
 }
 
-// room counts the slots that are free for runs that are still to be claimed: none while they are kept for a task that waits.
+// room returns how many slots are free for runs that are still to be claimed: 0 while free slots are kept for a waiting ticket.
 func (g *Gate) room() int {
 	if g.closed() || g.keeps() {
 		return 0
@@ -197,14 +201,14 @@ func (g *Gate) room() int {
 	return max(0, g.free-g.expected)
 }
 
-// keeps says whether what is free is kept for a task that waits.
+// keeps reports whether the free slots are kept for a waiting ticket.
 func (g *Gate) keeps() bool {
 	return g.waiting.Len() > 0 && (g.head.ticket == nil || time.Since(g.head.since) < reserveFor || g.keepsAll())
 }
 
-// keepsAll reports whether the gate keeps all that comes free for one ticket that needs several slots and has waited for long: the oldest
-// such. Once chosen, it stays until it has its slots or leaves. Between two of these, queue.TurnEvery grants go by the order, so that many
-// of them do not starve what ranks above.
+// keepsAll reports whether the gate keeps all slots that come free for one ticket, and chooses that ticket: the oldest that needs
+// several slots and has waited for wideWaitMax. The ticket keeps its turn until it has its slots or leaves. Between two such turns,
+// queue.TurnEvery grants go by the order, so that many such tickets do not starve tickets that rank above them.
 func (g *Gate) keepsAll() bool {
 	if g.wide.ticket == nil && g.wide.between >= queue.TurnEvery {
 		g.wide.ticket = g.waiting.overdue(g.slots)
@@ -223,7 +227,7 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 	}
 	if n == 0 || g.givesAtOnce(t, arrives) {
 		g.hold(t)
-		g.giveOut() // one that needs no slot leaves the one that was kept for it
+		g.giveOut() // a ticket for 0 slots leaves the slot that was kept for it to others
 		t.grant(t)
 		return t
 	}
@@ -232,12 +236,13 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 	return t
 }
 
-// givesAtOnce reports whether a new ticket gets its slots before all that wait: because none do, or because the slot was kept for it.
+// givesAtOnce reports whether a new ticket gets its slots at once: because no ticket waits, or because a slot was kept for its run.
 func (g *Gate) givesAtOnce(t *Ticket, arrives bool) bool {
 	return !g.closed() && g.may(t) && (g.waiting.Len() == 0 || arrives && !g.keepsAll())
 }
 
-// giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
+// giveOut grants all tickets that can be granted and unlocks the gate. Then it calls their grant functions and the callbacks of the
+// worker.
 func (g *Gate) giveOut() {
 	given := g.give()
 	room, asks := g.free-g.expected > 0 && !g.keeps(), g.asks.next != nil
@@ -258,8 +263,8 @@ func (g *Gate) giveOut() {
 	}
 }
 
-// Release gives a ticket back: its slots, or its place in the queue. It may be called more than once. A grant may still
-// be on its way when it returns.
+// Release gives a ticket's slots back, or its place in the queue. It may be called more than once. The grant function may still be
+// called after Release has returned.
 func (t *Ticket) Release() {
 	g := t.gate
 	g.lock()
@@ -280,9 +285,10 @@ func (t *Ticket) Release() {
 	g.giveOut()
 }
 
-// HandOn keeps granted slots for another task of the same run. It refuses where another task would get them once they are given back, and
-// is of a run of a higher priority, or of a step of this run that ranks above, or has waited for handOnFor. The driver then releases the
-// slots.
+// HandOn moves the slots of a ticket to another task of the same run, without giving them back. It reports whether it did; if not,
+// the caller releases the ticket. It refuses if a waiting ticket would get the slots and belongs to a run of higher priority, to a
+// step of this run that ranks above the other task, or has waited for handOnFor. It also refuses if the tasks need different
+// numbers of slots, if the gate grants nothing now, or if it keeps slots for a QueueAsk or for a ticket that needs several.
 func (t *Ticket) HandOn(n int, order Order) bool {
 	g := t.gate
 	g.mu.Lock()
@@ -292,7 +298,7 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 		return false
 	case t.run != nil && !g.handsOn(t, &order):
 		return false
-	case t.run != nil && g.free <= g.expected: // else a poll claims for what is free
+	case t.run != nil && g.free <= g.expected: // while slots are free, polls claim for those and no ask is needed
 		if ask := g.asksFor(order.Run); ask != nil {
 			t.ask = ask
 			return false
@@ -319,7 +325,7 @@ func (g *Gate) handsOn(t *Ticket, order *Order) bool {
 	return true
 }
 
-// outranks reports whether a run may go on with slots that it gives back although others wait.
+// outranks reports whether a task of this run may go on with slots of the run although other tickets wait.
 func (g *Gate) outranks(r *gateRun, order *Order) bool {
 	first := g.waiting.first()
 	if first.order.Run > order.Run {
@@ -329,7 +335,7 @@ func (g *Gate) outranks(r *gateRun, order *Order) bool {
 	switch {
 	case first.order.Run < order.Run:
 		g.grants++
-		return g.grants < queue.TurnEvery // else the slot is for what has waited longest
+		return g.grants < queue.TurnEvery // at the turn of the ticket that has waited longest, the slot goes to that
 	case first.run == r && first.order.Step != order.Step:
 		g.grants++
 		return first.order.Step < order.Step
@@ -341,14 +347,14 @@ func (g *Gate) outranks(r *gateRun, order *Order) bool {
 	}
 }
 
-// waits says whether it is still in the queue.
+// waits reports whether the ticket is still in the queue.
 func (t *Ticket) waits() bool {
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
 	return t.place >= 0
 }
 
-// why says what a ticket waits for on a worker, "" if it does not.
+// why returns, for people, what the ticket waits for on the named worker, or "" if it does not wait.
 func (t *Ticket) why(worker string) string {
 	g := t.gate
 	g.mu.Lock()
@@ -369,21 +375,21 @@ func (t *Ticket) why(worker string) string {
 	}
 }
 
-// Shut has the gate give no slots until Open. Who has some keeps them.
+// Shut stops all grants until Open. Tickets that hold slots keep them.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = true
 }
 
-// Open is the end of Shut.
+// Open ends Shut.
 func (g *Gate) Open() {
 	g.lock()
 	g.shut = false
 	g.giveOut()
 }
 
-// Refuse has the gate give no slots while this host starts nothing, and says why. "" is the end of that.
+// Refuse stops all grants because this host cannot start tasks, for the reason why. Refuse("") ends that.
 func (g *Gate) Refuse(why string) {
 	g.lock()
 	g.unfit = why
@@ -392,7 +398,7 @@ func (g *Gate) Refuse(why string) {
 
 func (g *Gate) closed() bool { return g.shut || g.unfit != "" }
 
-// give takes everybody out of the queue who gets slots now, in order.
+// give takes the tickets that get slots now out of the queue, and returns them in order.
 func (g *Gate) give() (given []*Ticket) {
 	if g.closed() {
 		return nil
@@ -418,8 +424,8 @@ func (g *Gate) give() (given []*Ticket) {
 	return given
 }
 
-// next is the ticket that is to be served next: by order, but one grant of queue.TurnEvery is for what has waited longest. nil: what
-// is free does not suffice for it.
+// next returns the ticket to be served next. It goes by the order, but after queue.TurnEvery grants the ticket that has waited
+// longest has its turn. nil: too few slots are free for the next ticket.
 func (g *Gate) next() *Ticket {
 	t := g.waiting.first()
 	if g.keepsAll() {
@@ -433,12 +439,12 @@ func (g *Gate) next() *Ticket {
 	return t
 }
 
-// may says whether a ticket gets what is free now.
+// may reports whether enough slots are free for the ticket.
 func (g *Gate) may(t *Ticket) bool {
 	return t.slots <= g.free-g.expected
 }
 
-// pass lets smaller waiters go past the first one.
+// pass serves waiting tickets in order, and skips each ticket that needs more slots than are free.
 func (g *Gate) pass() (given []*Ticket) {
 	var passed []*Ticket
 	for g.free > g.expected {
@@ -484,8 +490,9 @@ func (g *Gate) hold(t *Ticket) *Ticket {
 	return t
 }
 
-// keepFor reserves what is free for a waiter, for a while. The while goes on where another waiter, which was there before, comes first
-// only because slots were granted or given back.
+// keepFor reserves the free slots for a ticket, for reserveFor; nil ends the reservation. If t replaces a ticket that still waits,
+// and did not ask after the reservation began, the time of that reservation goes on: t comes first only because slots were
+// granted or given back.
 func (g *Gate) keepFor(t *Ticket) {
 	if g.head.ticket == t {
 		return
@@ -504,13 +511,13 @@ func (g *Gate) keepFor(t *Ticket) {
 	}
 }
 
-// expire gives what was kept to smaller waiters.
+// expire gives the reserved slots to smaller tickets.
 func (g *Gate) expire() {
 	g.lock()
 	g.giveOut()
 }
 
-// lock locks the gate, and adds up how long slots were idle before anything changes.
+// lock locks the gate, and adds the time since the last lock to the idle time, before anything changes.
 func (g *Gate) lock() {
 	g.mu.Lock()
 	now := time.Now()
@@ -520,5 +527,5 @@ func (g *Gate) lock() {
 	g.idle.since = now
 }
 
-// Stats tell how busy the gate is.
+// Stats returns the figures of the gate at this moment.
 func (g *Gate) Stats() GateStats { return g.Look().GateStats }

@@ -15,29 +15,30 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Signs of life per TTL: several may fail before the lease is in danger. However long it is, one comes every few seconds:
-// it also brings what was asked of runs, where a notification was lost.
+// The worker sends several signs of life per TTL, so that some may fail before the lease is in danger. Even with a long TTL it sends
+// one every few seconds: the answer also brings requests to runs if their notification was lost.
 const (
-	renewals        = 6
+	renewals        = 6 // per TTL
 	longestInterval = 5 * time.Second
 )
 
-// After a sign of life that failed the next one follows sooner, so that the end of an outage is noticed soon.
+// After a failed sign of life the next one follows sooner, so that the worker notices the end of an outage soon.
 const (
 	renewTimeout = 5 * time.Second
-	hasten       = 5 // of the interval, this part
+	hasten       = 5 // the pause after a failure is the interval divided by this
 	longestPause = time.Second
 )
 
-// heartbeatOf is the time between two signs of life.
+// heartbeatOf returns the time between two signs of life.
 func heartbeatOf(ttl time.Duration) time.Duration { return min(ttl/renewals, longestInterval) }
 
-// renewalLimits are how long one sign of life may take, and the pause after one that failed.
+// renewalLimits returns how long one sign of life may take, and the pause after a failed one.
 func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
 	return min(every, renewTimeout), min(every/hasten, longestPause)
 }
 
-// keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
+// keepLease is the loop that sends signs of life. It passes on what the answers say. If no sign of life is answered, it ends the
+// running tasks before the lease is over.
 func (l *life) keepLease() {
 	every := heartbeatOf(l.config.Self.TTL)
 	_, pause := renewalLimits(every)
@@ -53,7 +54,7 @@ func (l *life) keepLease() {
 			danger.Stop()
 			return
 		case <-next.C:
-			l.endangered(soft, hard) // what is due comes first: a renewal may take a while
+			l.endangered(soft, hard) // before the renewal, which may take a while
 			l.renewNow.take()
 			next.Reset(l.renew(every))
 			last = time.Now()
@@ -66,16 +67,16 @@ func (l *life) keepLease() {
 	}
 }
 
-// renewSoon has the keeper of the lease give a sign of life at once, or a short pause after the last one.
+// renewSoon has keepLease send a sign of life at once, or a short pause after the last one.
 func (w *Worker) renewSoon() { w.renewNow.send() }
 
-// vitals are what a sign of life tells of this worker now.
+// vitals returns the figures of this worker that a sign of life stores.
 func (w *Worker) vitals() queue.Vitals {
 	gate, first := w.gate.Stats(), w.fitness.first()
 	return queue.Vitals{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Unfit: first.why, Since: first.since}
 }
 
-// renew gives one sign of life, and says after how long the next one is due.
+// renew sends one sign of life, and returns after how long the next one is due.
 func (l *life) renew(every time.Duration) time.Duration {
 	timeout, pause := renewalLimits(every)
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
@@ -105,34 +106,35 @@ func (l *life) renew(every time.Duration) time.Duration {
 	for _, m := range renewal.Mail {
 		l.fleet.tell([]queue.RunID{m.Run}, false)
 	}
-	if renewal.Desired != queue.WorkerLive && !l.stopping() { // it says so until the worker is gone
+	if renewal.Desired != queue.WorkerLive && !l.stopping() { // every answer says so until the worker is gone
 		l.log.Info("asked to stop by `oarlock workers drain`, or by oarlock.drain_worker() in SQL", "desired", renewal.Desired)
 		l.Stop()
 	}
 	return every
 }
 
-// renewed tells what came of the sign of life that was sent at asked, when the lease held until soft.
+// renewed reports the outcome of a sign of life to the status and the meter. It was sent at asked, while the soft deadline was soft.
 func (l *life) renewed(asked, soft time.Duration, err error) {
 	now := l.config.Boot()
 	l.view.renewed(asked, err)
 	l.config.Meter.Renewed(soft-now, now-asked, err)
 }
 
-// What a worker does while its signs of life stay out, in this order.
+// Steps that a worker takes, in this order, while no sign of life is answered.
 const (
-	askBodies  = 1 + iota // well before the soft deadline, so that grace fits: ask every body to end
-	killBodies            // at the soft deadline: kill them
-	forget                // at the hard deadline the runs are somebody else's
+	askBodies  = 1 + iota // graceOf before the soft deadline: ask every body to end
+	killBodies            // at the soft deadline: kill every body
+	forget                // at the hard deadline: end the life, because other workers may take over the runs
 )
 
-// This share of the time until the soft deadline is left to bodies that end by themselves, and no more than that.
+// Bodies that are asked to end get one part in graceShare of the time from a renewal to the soft deadline, and no more than
+// longestGrace.
 const (
 	graceShare   = 6
 	longestGrace = 10 * time.Second
 )
 
-// graceOf is how long before the soft deadline bodies are asked to end.
+// graceOf returns how long before the soft deadline bodies are asked to end.
 func graceOf(ttl time.Duration) time.Duration {
 	soft, _ := queue.LeaseEnds(ttl)
 	return min(soft/graceShare, longestGrace)
@@ -142,7 +144,7 @@ func (l *life) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
 	return [...]time.Duration{0, soft - graceOf(l.config.Self.TTL), soft, hard}
 }
 
-// nextDanger is how long it is to the next thing to do.
+// nextDanger returns how long it is to the next step of endangered.
 func (l *life) nextDanger(soft, hard time.Duration) time.Duration {
 	if l.warned == forget {
 		return l.config.Self.TTL
@@ -150,14 +152,15 @@ func (l *life) nextDanger(soft, hard time.Duration) time.Duration {
 	return max(0, l.dangers(soft, hard)[l.warned+1]-l.config.Boot())
 }
 
-// endangered does what the time without a sign of life demands.
+// endangered takes the steps that are due because no sign of life has been answered: it asks bodies to end, kills them, and ends the
+// life.
 func (l *life) endangered(soft, hard time.Duration) {
 	for at := l.dangers(soft, hard); l.warned < forget && l.config.Boot() >= at[l.warned+1]; {
 		l.warned++
 		switch l.warned {
 		case askBodies:
 			l.log.Warn("the lease is in danger: ending tasks")
-			l.gate.Shut() // what began now would be given up at once, begin again, and so on
+			l.gate.Shut() // a body that began now would be given up at once and begin again, over and over
 			l.fleet.giveUp(order{why: "lease in danger", passing: true})
 		case killBodies:
 			l.fleet.giveUp(order{why: "lease in danger", passing: true, now: true})
@@ -170,12 +173,12 @@ func (l *life) endangered(soft, hard time.Duration) {
 	}
 }
 
-// listen hands on what notifications say.
+// listen passes notifications on to the drivers and to the loops that poll and renew.
 func (l *life) listen() {
 	for l.ctx.Err() == nil {
 		heard, err := l.session.Hear(l.ctx)
 		if err != nil {
-			return // the session or the worker ends; looks and renewals find out everything by themselves
+			return // the session or the life has ended; looks and renewals need no notifications
 		}
 		l.claimer.ration.told.Add(int64(heard.Rows))
 		if heard.Lanes || heard.All {
@@ -188,25 +191,26 @@ func (l *life) listen() {
 	}
 }
 
-// clock tells database time: that of the last renewal, and what has passed here since. It goes back where the database's
-// clock does, so that a clock that was ahead is forgotten with the next renewal.
+// clock returns the time of the database: the time in its last answer, plus the time since then on this host. If the database's
+// clock is set back, clock goes back too, at the next renewal.
 type clock struct {
 	boot func() time.Duration
 
 	mu   sync.Mutex
 	base dagrun.Time
-	at   time.Duration // boottime of base
+	at   time.Duration // time since boot that belongs to base
 }
 
-// set takes over what the database said in an answer to a question asked at.
+// set takes over the database's time now from the answer to a question that was sent at at, in time since boot.
 func (c *clock) set(now dagrun.Time, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base, c.at = now, at
 }
 
-// compare takes over what the database said in passing, unless it is what the clock says anyway: a clock that was set is noticed
-// with the next poll or look. The question was asked at asked, and may have waited before the database looked at its clock.
+// compare takes over the database's time from the answer to a poll or look, if it differs from the clock by more than clockSlack. So
+// the worker notices with the next poll or look that the database's clock was set. The question was sent at asked, and may have
+// waited before the database read its clock.
 func (c *clock) compare(now dagrun.Time, asked time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +226,7 @@ func (c *clock) now() dagrun.Time {
 	return now
 }
 
-// read is the time of the database, and the time since boot that it belongs to.
+// read returns the time of the database, and the time since boot that belongs to it.
 func (c *clock) read() (dagrun.Time, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,26 +234,26 @@ func (c *clock) read() (dagrun.Time, time.Duration) {
 	return c.base + passed(boot-c.at), boot
 }
 
-// passed is a span in the unit of the core.
+// passed converts a duration to the unit of the core.
 func passed(d time.Duration) dagrun.Time { return dagrun.Time(d.Milliseconds()) }
 
-// clockSlack is how far the database may seem to be behind before its clock counts as set back. A renewal that was under way
-// for long makes it seem so by a little.
+// clockSlack is how far the database may seem to be behind before its clock counts as set back, in milliseconds. A renewal that took
+// long makes it seem a little behind.
 const clockSlack = dagrun.Time(1000)
 
-// runClock tells the time of one run, which never goes back: no record of it is before an earlier one. It is the database's
-// time, unless the run has records of a later one. Then it goes on from there, a second a second, until the database's clock
-// has come as far. So what a run waits for takes as long as it should, though its records are ahead.
+// runClock is the clock of one run. It never goes back, so no record of the run is older than the one before it. It shows the
+// database's time, unless the run has records with a later time because the database's clock was set back. Then it goes on from the
+// latest record at normal speed until the database's clock has caught up. So a wait of the run takes as long as it should even then.
 type runClock struct {
 	of *clock
 
 	mu     sync.Mutex
-	last   dagrun.Time   // that was told
-	anchor dagrun.Time   // the run's time at an instant
-	at     time.Duration // since boot, of anchor
+	last   dagrun.Time   // the time that read returned last
+	anchor dagrun.Time   // the run's time when it last followed the database
+	at     time.Duration // time since boot that belongs to anchor
 }
 
-// newRunClock makes one for a run whose records go as far as latest.
+// newRunClock returns the clock of a run with records up to the time latest.
 func newRunClock(of *clock, latest dagrun.Time) *runClock {
 	_, boot := of.read()
 	return &runClock{of: of, last: latest, anchor: latest, at: boot}
@@ -260,7 +264,7 @@ func (c *runClock) now() dagrun.Time {
 	return now
 }
 
-// read is the run's time, and how far that is ahead of the database's: 0 unless the database's clock was set back.
+// read returns the run's time, and how far that is ahead of the database's: 0 unless the database's clock was set back.
 func (c *runClock) read() (now, ahead dagrun.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,12 +279,12 @@ func (c *runClock) read() (now, ahead dagrun.Time) {
 	return c.last, 0
 }
 
-// until is how long it is to a moment of the run's time, at least nothing.
+// until returns how long it is to a moment of the run's time; 0: it has passed.
 func (c *runClock) until(t dagrun.Time) time.Duration {
 	return max(0, time.Duration(t-c.now())*time.Millisecond)
 }
 
-// database is a moment of the run's time as the database's clock has it. 0 stays 0: there is none.
+// database converts a moment from the run's time to the database's. 0, which means no moment, stays 0.
 func (c *runClock) database(t dagrun.Time) dagrun.Time {
 	if _, ahead := c.read(); t != 0 {
 		return max(t-ahead, 1)
@@ -288,7 +292,7 @@ func (c *runClock) database(t dagrun.Time) dagrun.Time {
 	return 0
 }
 
-// own is a moment of the database's clock in the run's time.
+// own converts a moment from the database's time to the run's. 0, which means no moment, stays 0.
 func (c *runClock) own(t dagrun.Time) dagrun.Time {
 	if _, ahead := c.read(); t != 0 {
 		return t + ahead
@@ -296,18 +300,18 @@ func (c *runClock) own(t dagrun.Time) dagrun.Time {
 	return 0
 }
 
-// at is a moment in the words of the standard library.
+// at converts a time of the core to a time.Time.
 func at(t dagrun.Time) time.Time { return time.UnixMilli(int64(t)).UTC() }
 
-// Moments that are still to come are stored by the database's clock, which wakes parked runs, and which the next drive goes
-// by. What has happened is stored by the run's own clock, so that its order stays.
+// Future moments are stored in the database's time, because the database wakes parked runs by it, and because the next drive starts
+// from it. Past moments are stored in the run's time, so that their order stays.
 
-// stored has what is to come in records by the database's clock.
+// stored converts the future moments in records and leave to the database's time. It changes rec, and returns the leave to store.
 func (c *runClock) stored(rec *dagrun.Records, leave *dagrun.Leave) *dagrun.Leave {
 	if _, ahead := c.read(); ahead == 0 {
 		return leave
 	}
-	rec.Tasks = slices.Clone(rec.Tasks) // the core's own are as they were
+	rec.Tasks = slices.Clone(rec.Tasks) // the core's own records stay unchanged
 	for i := range rec.Tasks {
 		t := &rec.Tasks[i]
 		t.NextAt, t.Deadline = c.database(t.NextAt), c.database(t.Deadline)
@@ -325,7 +329,7 @@ func (c *runClock) stored(rec *dagrun.Records, leave *dagrun.Leave) *dagrun.Leav
 	return leave
 }
 
-// restored has what is to come in a run that was loaded by the run's clock.
+// restored converts the future moments of a loaded run to the run's time.
 func (c *runClock) restored(s *dagrun.Saved) {
 	if _, ahead := c.read(); ahead == 0 {
 		return
@@ -337,7 +341,7 @@ func (c *runClock) restored(s *dagrun.Saved) {
 	s.Run.Deadline = c.own(s.Run.Deadline)
 }
 
-// latest is the largest time stored: the core's time must not be before it.
+// latest returns the latest time in the run's records. The core's time must not be before it.
 func latest(s *dagrun.Saved) dagrun.Time {
 	last := max(s.Run.StartedAt, s.Run.FinishedAt)
 	for i := range s.Tasks {
@@ -347,17 +351,18 @@ func latest(s *dagrun.Saved) dagrun.Time {
 }
 
 const (
-	sayAgain   = 30 * time.Second // how often an outage that goes on, or that comes and goes, is mentioned
-	longRepeat = 5 * time.Second  // an outage that comes back is mentioned sooner once it lasts as long
+	sayAgain   = 30 * time.Second // between two log lines about an outage that goes on, or that comes and goes
+	longRepeat = 5 * time.Second  // an outage that comes back within sayAgain is logged once it has lasted this long
 )
 
-// Outage logs what fails again and again: at once, then now and then, and when it is over. It belongs to one goroutine.
+// Outage logs a call that fails again and again: its first failure at once, then one line in a while, and the end of the outage. It
+// belongs to one goroutine. The zero value is ready for use.
 type Outage struct {
-	since, said time.Time
-	mentioned   bool // this one was, not one before
+	since, said time.Time // the begin of this outage, and the last log line about a failure; zero: none
+	mentioned   bool      // this outage was logged, not only an earlier one
 }
 
-// Tell takes in how a call ended: it logs a failure, or that calls succeed again.
+// Tell takes in the result of a call. It logs a failure, or that calls succeed again.
 func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
 	if err != nil {
 		o.Failed(log, failed, err)
@@ -366,12 +371,12 @@ func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
 	o.Over(log, over)
 }
 
-// Failed logs a failure, in one line, unless that was done a short while ago.
+// Failed logs a failure in one line, unless the last such line is less than sayAgain ago.
 func (o *Outage) Failed(log *slog.Logger, msg string, err error) {
 	o.FailedSince(log, time.Now(), msg, err)
 }
 
-// FailedSince is Failed for what began before.
+// FailedSince is Failed for an outage that began at since.
 func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err error) {
 	now := time.Now()
 	if o.since.IsZero() {
@@ -384,7 +389,7 @@ func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err 
 	log.Warn(msg, "err", strings.Join(strings.Fields(err.Error()), " "), "for", now.Sub(o.since).Round(time.Second))
 }
 
-// Over logs that it is over, if there was one that was mentioned.
+// Over ends the outage, and logs the end if the outage was logged.
 func (o *Outage) Over(log *slog.Logger, msg string) {
 	if o.mentioned {
 		log.Info(msg, "after", time.Since(o.since).Round(time.Millisecond))
@@ -392,16 +397,16 @@ func (o *Outage) Over(log *slog.Logger, msg string) {
 	*o = Outage{said: o.said}
 }
 
-// Outages says what an outage of the database does to the tasks that run on a worker with this lease.
+// Outages describes what outages of the database do to running tasks, depending on the TTL of the worker's lease.
 type Outages struct {
 	TTL      time.Duration
-	Harmless time.Duration // no task notices one that is no longer
-	Fatal    time.Duration // every task ends in one that is longer
-	TakeOver time.Duration // after so long a worker on a lost host is taken for lost by another that has the database meanwhile
+	Harmless time.Duration // an outage of at most this length ends no task
+	Fatal    time.Duration // a longer outage ends every task
+	TakeOver time.Duration // time from the loss of a host until a worker that reaches the database has taken over its runs
 }
 
-// OutagesOf derives it from the rules of the lease. The outage may begin just before a sign of life was due. When it is over,
-// one that waits in vain may have to time out before the next one is tried.
+// OutagesOf computes the limits from the rules of the lease, for the worst case: the outage begins just before a sign of life was
+// due, and at its end a sign of life without an answer has to time out before the worker sends the next one.
 func OutagesOf(ttl time.Duration) Outages {
 	soft, _ := queue.LeaseEnds(ttl)
 	heartbeat := heartbeatOf(ttl)
@@ -414,10 +419,10 @@ func OutagesOf(ttl time.Duration) Outages {
 	}
 }
 
-// takeOverSlack is for the statements of a takeover.
+// takeOverSlack is the time that the statements of a takeover take.
 const takeOverSlack = 500 * time.Millisecond
 
-// Over says what becomes of running tasks in an outage that lasts for d.
+// Over returns in words what running tasks do in an outage of length d: "go on", "may end" or "end".
 func (o Outages) Over(d time.Duration) string {
 	switch {
 	case d <= o.Harmless:
@@ -428,7 +433,7 @@ func (o Outages) Over(d time.Duration) string {
 	return "end"
 }
 
-// String is for the log of a worker that starts.
+// String returns the line that a worker logs when it starts.
 func (o Outages) String() string {
 	return fmt.Sprintf("an outage of the database longer than %v ends running tasks (lease_ttl %v); one of up to %v ends none",
 		spell(o.Fatal), spell(o.TTL), spell(o.Harmless))

@@ -15,30 +15,39 @@ import (
 )
 
 const (
-	maxSlotWait        = 250 * time.Millisecond // that a run may wait for a slot here though another worker may have one
-	shareInterval      = 100 * time.Millisecond // between looks whether runs wait longer than that
-	sharedMax          = 1000                   // runs that a worker gives back at a time
-	soloClaimInterval  = time.Second            // after a run went back for want of a slot, in which the worker claims for free slots alone
-	idleMax            = 64                     // runs without a slot that a worker holds though it has none free: what brought them back is to be decided all the same
-	idleFull           = idleMax / 2            // of these, so many that the worker gives them back though no other one serves their lanes
-	wideReturnInterval = time.Minute            // for which a run that needs several slots stays here once it went back and was claimed again
-	endsInterval       = 100 * time.Millisecond // in which the bodies end for whose slots a worker claims ahead
-	fastEnds           = 40                     // bodies that end within endsInterval where a worker polls for several runs at a time
+	maxSlotWait   = 250 * time.Millisecond // how long a run may wait for a slot here while another worker may have one free
+	shareInterval = 100 * time.Millisecond // between checks for runs that have waited longer than maxSlotWait
+	sharedMax     = 1000                   // runs that a worker gives back at a time
+
+	// soloClaimInterval is how long a worker claims for free slots alone, and none ahead, after it gave a run back for want of a slot.
+	soloClaimInterval = time.Second
+	// idleMax is how many runs a worker without a free slot claims that a request, a child's end or a timer brought back. Such a run
+	// may need no slot to go on.
+	idleMax = 64
+	// idleFull is how many of these runs may wait for a slot before the worker gives them back, even to a lane that no other worker
+	// serves.
+	idleFull = idleMax / 2
+	// wideReturnInterval is how long after it went back a run that needs several slots does not go back again.
+	wideReturnInterval = time.Minute
+	// endsInterval is the time over which ended bodies are counted. A worker claims ahead for as many slots as bodies ended in it.
+	endsInterval = 100 * time.Millisecond
+	// fastEnds is from how many ended bodies within endsInterval on a worker waits between polls, so that each claims several runs.
+	fastEnds = 40
 )
 
-// errGivenBack ends a drive whose run went back to the queue.
+// errGivenBack is the error of a drive that ended because its run went back to the queue.
 var errGivenBack = errors.New("the run went back to the queue")
 
-// sharer is what wakes the loop that gives runs back, and what it remembers.
+// sharer holds the signal and the state of life.share, the loop that gives runs back.
 type sharer struct {
-	stuck    signal                        // a run waits for a slot, and has nothing else to do
-	gaveBack atomic.Int64                  // when runs were last given back for want of a slot, by the time since boot; 0: never
-	returned map[queue.RunID]time.Duration // runs that need several slots and went back, and when; the loop's alone
+	stuck    signal                        // a run waits for a slot and has nothing else to do
+	gaveBack atomic.Int64                  // when runs last went back for want of a slot, in time since boot; 0: never
+	returned map[queue.RunID]time.Duration // when a run that needs several slots went back, in time since boot; owned by the loop
 }
 
 func newSharer() sharer { return sharer{stuck: newSignal(), returned: map[queue.RunID]time.Duration{}} }
 
-// slotSnapshot is what a worker goes by when it claims runs and gives some back.
+// slotSnapshot is the state of the slots by which a worker decides how many runs to claim.
 type slotSnapshot struct {
 	GateLook
 	ends int // bodies that ended within endsInterval
@@ -46,8 +55,9 @@ type slotSnapshot struct {
 
 func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.ends.count()} }
 
-// want is what a poll claims, and the free slots that are kept for that: else a task of a run that is held takes one meanwhile, and
-// the run that was claimed for it waits. Where no slot is free or about to be, it is what came back by itself and may need none.
+// want returns how many runs the next poll claims, and the free slots kept for them. Without the Keeping, a task of a run that the
+// worker holds already could take such a slot during the poll, and the claimed run would wait. If no slot is free or about to be,
+// want.Idle allows runs that may need no slot.
 func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	slots := l.slots()
 	switch {
@@ -59,7 +69,7 @@ func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	want, ahead := l.wants(&slots)
 	free, ahead := l.claimer.ration.cut(min(want.Free, queue.MaxClaims), ahead)
 	kept := l.gate.Keep(free, maxSlotWait)
-	want.Free -= free - kept.Slots // tasks took them
+	want.Free -= free - kept.Slots // tasks took the difference since the snapshot
 	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
 	if want.Slots == 0 && l.mayClaim() {
 		_, idle := l.fleet.look()
@@ -68,24 +78,25 @@ func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	return want, kept
 }
 
-// mayClaim reports whether the worker takes runs at all now.
+// mayClaim reports whether the worker may claim runs now: it is fit and not stopping.
 func (w *Worker) mayClaim() bool { return !w.stopping() && w.fitness.ok() }
 
-// wantFor is what a poll claims for an ask.
+// wantFor returns what a poll claims for an ask.
 func (w *Worker) wantFor(ask *QueueAsk, slots *slotSnapshot) queue.Want {
 	return queue.Want{
 		Slots: ask.Slots, Lowest: &ask.Lowest, Fair: ask.Fair, Begun: !ask.isFirst && w.lookout.begun.Load() >= int64(slots.Slots+heldMax), Least: slots.Next,
 	}
 }
 
-// ration has a worker that was told of new runs claim no more than it was told of: other workers were told of the rest. The poll after
-// that claims for all slots. A backlog that nobody was told of would wait otherwise for as long as single runs are enqueued.
+// ration limits a poll to as many runs as notifications left to this worker, because other workers were notified of the rest. The
+// poll after a limited one claims for all slots. Otherwise a backlog that no notification announces would wait for as long as
+// applications go on to enqueue single runs.
 type ration struct {
 	told  atomic.Int64 // runs that notifications left to this worker since the last poll
-	isCut bool         // the last poll claims less for that; the poll loop's alone
+	isCut bool         // the last poll was limited; owned by the poll loop
 }
 
-// cut returns for how many free slots to claim, and how many runs ahead.
+// cut returns how many free slots to claim for, and how many runs to claim ahead.
 func (r *ration) cut(free, ahead int) (int, int) {
 	told := int(r.told.Swap(0))
 	r.isCut = !r.isCut && free > 0 && told > 0 && told < free+ahead
@@ -95,14 +106,16 @@ func (r *ration) cut(free, ahead int) (int, int) {
 	return free, ahead
 }
 
-// hungers reports whether a poll is due because it would claim something. What is claimed ahead is filled up once half of it is gone.
+// hungers reports whether a poll is due because the worker has room: a free slot, or so few waiting tasks that they would fill
+// less than half of the slots that soon come free.
 func (w *Worker) hungers() bool {
 	slots := w.slots()
 	want, ahead := w.wants(&slots)
 	return want.Free > 0 || ahead > 0 && slots.Waiting < slots.ends/2
 }
 
-// wants is how many slots are free, and how many more are soon, by the rate at which bodies ended lately.
+// wants returns in want.Free how many slots are free for claimed runs. ahead is how many more slots will soon come free, by the
+// rate at which bodies ended lately.
 func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	want.Least = slots.Next
 	if !w.mayClaim() {
@@ -115,12 +128,12 @@ func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	return want, ahead
 }
 
-// share gives runs back that wait for a slot while another worker may have one.
+// share is the loop that gives runs back while they wait for a slot and another worker may have one.
 func (l *life) share() {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
 	defer tick.Stop()
-	armed := false // else runs that stall one after the other would put the look off again and again
+	armed := false // the timer runs: runs that stall one after the other must not put it off again and again
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -137,8 +150,8 @@ func (l *life) share() {
 	}
 }
 
-// giveBack asks drivers to give back runs that have waited for a slot for longer than maxSlotWait, with nothing under way. Those that
-// are served last here go first.
+// giveBack asks drivers to give their runs back if these have waited for a slot for longer than maxSlotWait with nothing under
+// way. It asks for at most sharedMax runs, and starts with the run that would be served last here.
 func (l *life) giveBack() {
 	_, idle := l.fleet.look()
 	if l.stopping() {
@@ -156,15 +169,16 @@ func (l *life) giveBack() {
 	for _, s := range late[:min(len(late), sharedMax)] {
 		if s.ticket.slots > 1 {
 			l.sharer.returned[s.driver.claim.Run] = l.config.Boot()
-			l.claimer.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
+			l.claimer.sated.Store(false) // no poll at once when a slot comes free: the run fits no better here than before
 		}
 		s.driver.post.put(happening{yield: true})
 	}
 }
 
-// returnable are the stalled runs that are to go back: those whose lane another worker may serve, and where the worker is half full of
-// runs that came back by themselves these, so that it hears what is asked of the next one. What needs several slots went where one is
-// free, and would come and go for ever.
+// returnable returns the stalled runs that are to go back: runs in a lane that another worker may serve. Once idleFull runs wait
+// here that were claimed without a free slot, these go back too, in any lane, so that the worker can claim the next such run and
+// answer its requests. A run that needs several slots goes back once in wideReturnInterval. Otherwise a worker with one free slot
+// would claim it and give it back again and again.
 func (w *Worker) returnable(idle stalls) stalls {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
@@ -180,7 +194,7 @@ func (w *Worker) returnable(idle stalls) stalls {
 	})
 }
 
-// forgo lets the slot go that was kept for the run.
+// forgo gives up the slot that the gate keeps for the run. It does nothing if there is none.
 func (s *runSlots) forgo() {
 	if s.isExpected {
 		s.isExpected = false
@@ -188,7 +202,7 @@ func (s *runSlots) forgo() {
 	}
 }
 
-// stuckFor is the first ticket of a run that has nothing under way and waits for a slot; nil: it is no such run.
+// stuckFor returns the first ticket in order if the run has nothing under way and waits for a slot, and nil otherwise.
 func (d *driver) stuckFor() *Ticket {
 	if len(d.slots.byTask) == 0 || d.errands.open.Load() > 0 || !d.run.Idle() {
 		return nil
@@ -205,14 +219,15 @@ func (d *driver) stuckFor() *Ticket {
 	return first
 }
 
-// yield gives the run back: as it was claimed if nothing of this drive is durable, else in the way of a drain.
+// yield gives the run back to the queue. If nothing of this drive is durable, it releases the claim and returns errGivenBack.
+// Otherwise it steps a drain, which records that the run is handed on.
 func (d *driver) yield(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
 	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.ending.wake)); {
 	case errors.Is(err, queue.ErrInboxMoved):
-		d.mail = true // it may need no slot for what is asked
+		d.mail = true // the run has a new request, which it may answer without a slot
 		return nil
 	case err != nil:
 		return err
@@ -220,11 +235,11 @@ func (d *driver) yield(ctx context.Context) error {
 	return fmt.Errorf("run %d: %w", d.claim.Run, errGivenBack)
 }
 
-// rate counts what happened within endsInterval.
+// rate counts events of the last endsInterval, in parts. The oldest part is dropped as a whole.
 type rate struct {
 	mu    sync.Mutex
-	since time.Time
-	now   int // of the part that goes on
+	since time.Time // when the current part began
+	now   int       // index of the current part
 	parts [rateParts]int
 }
 
@@ -250,7 +265,7 @@ func (r *rate) count() (n int) {
 	return n
 }
 
-// roll begins new parts for the time that went by.
+// roll begins a new part for each ratePart that went by. It needs mu.
 func (r *rate) roll() {
 	now := time.Now()
 	if now.Sub(r.since) >= endsInterval {
@@ -264,7 +279,7 @@ func (r *rate) roll() {
 	}
 }
 
-// allowance bounds how often something is done a second.
+// allowance allows tellMost takes a second.
 type allowance struct {
 	mu    sync.Mutex
 	since time.Time

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// happened takes one thing in.
+// happened takes in one message from the postbox.
 func (d *driver) happened(h *happening) {
 	switch {
 	case h.mail:
@@ -34,17 +34,17 @@ func (d *driver) happened(h *happening) {
 	}
 }
 
-// granted hands a grant in, unless the wish was withdrawn while it was on its way.
+// granted feeds a grant to the core. It drops the grant if its ticket was released meanwhile.
 func (d *driver) granted(h *happening) {
 	if d.slots.byTask[h.event.Task] != h.ticket {
-		return // released already, or another wish has taken its place
+		return // the ticket was released, or the task has another one by now
 	}
 	if d.step(h.event) != nil {
 		d.slots.giveBack(h.event.Task)
 	}
 }
 
-// ended takes in how a body ended. What it left of its log rides with the record.
+// ended feeds the end of a body to the core. The last pieces of its log are stored in the same commit as the record of the end.
 func (d *driver) ended(h *happening) {
 	b := h.body
 	if d.bodies.remove(b) {
@@ -56,19 +56,19 @@ func (d *driver) ended(h *happening) {
 	d.keepLog(b.task, b.chunks, b.lastLine)
 	if res := h.event.Result; res != nil && res.Unstarted && b.publish {
 		d.ending.unfit = true
-		_ = d.step(dagrun.Event{Kind: dagrun.EvDrain}) // first: a publish waits for no slot, and would begin again at once
+		_ = d.step(dagrun.Event{Kind: dagrun.EvDrain}) // before the end: a publish needs no slot, and would begin again at once
 	}
 	_ = d.step(h.event)
 }
 
-// giveUp ends a body because its drive cannot go on with it; its attempt is recorded as lost, not as failed.
+// giveUp ends a body that its drive cannot go on with. The attempt is recorded as lost, not as failed.
 func (b *body) giveUp(o *order) {
 	b.lost.Store(&o.why)
 	b.kill(dagrun.RequestNone, o.now)
 }
 
-// ask queues what is wanted at the gate, and takes back what no longer is. While slots are free the grant is in the
-// postbox when it returns, so that the start is part of the same commit.
+// ask asks the gate for the slots that the core wants, and releases tickets that it wants no longer. If slots are free, the grants
+// are in the postbox when ask returns, so that the starts are part of the same commit.
 func (d *driver) ask(ready *dagrun.Ready) {
 	for _, task := range ready.Drops {
 		d.slots.giveBack(task)
@@ -82,15 +82,15 @@ func (d *driver) ask(ready *dagrun.Ready) {
 	d.slots.releaseSpare()
 }
 
-// runSlots is what a run has of the worker's gate. It belongs to the run's driver.
+// runSlots holds the tickets of a run at the worker's gate. It belongs to the run's driver.
 type runSlots struct {
 	gate       *Gate
-	byTask     map[dagrun.TaskID]*Ticket // places in its queue, and slots
-	spare      []*Ticket                 // of bodies that have ended: for the next wishes, before others get them
-	isExpected bool                      // a slot is kept for the run, which has not asked yet
+	byTask     map[dagrun.TaskID]*Ticket // tickets that wait or hold slots
+	spare      []*Ticket                 // tickets of bodies that have ended: the next tasks of the run may take over their slots
+	isExpected bool                      // the gate keeps a slot for the run, which has not asked yet
 }
 
-// keepSpare keeps the slots of a task whose body has ended.
+// keepSpare keeps the slots of a task that has ended, for the next task of the run.
 func (s *runSlots) keepSpare(task dagrun.TaskID) {
 	if t := s.byTask[task]; t != nil {
 		delete(s.byTask, task)
@@ -98,7 +98,7 @@ func (s *runSlots) keepSpare(task dagrun.TaskID) {
 	}
 }
 
-// releaseSpare gives back the slots of bodies that have ended, for which the run has no other use.
+// releaseSpare gives back all spare slots, once no task of the run has taken them over.
 func (s *runSlots) releaseSpare() {
 	for _, t := range s.spare {
 		t.Release()
@@ -106,7 +106,8 @@ func (s *runSlots) releaseSpare() {
 	s.spare = s.spare[:0]
 }
 
-// handOn has a task take over the slots of one that has just ended, if the gate allows it. nil: it does not.
+// handOn gives the slots of a task that has just ended to another one, and returns their ticket. It returns nil if there are none
+// or the gate does not allow it.
 func (s *runSlots) handOn(want *dagrun.Want, order Order) *Ticket {
 	last := len(s.spare) - 1
 	if last < 0 || !s.spare[last].HandOn(want.Slots, order) {
@@ -121,7 +122,7 @@ func (s *runSlots) handOn(want *dagrun.Want, order Order) *Ticket {
 // ask queues a task at the gate.
 func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*Ticket)) *Ticket {
 	ask := s.gate.Ask
-	if s.isExpected && want.Slots > 0 { // a publish needs none of its own, and leaves it to a body
+	if s.isExpected && want.Slots > 0 { // a publish needs no slot: the kept slot stays for a body
 		ask, s.isExpected = s.gate.Arrive, false
 	}
 	t := ask(want.Slots, order, grant)
@@ -129,7 +130,7 @@ func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*Ticket)) *Tic
 	return t
 }
 
-// giveBack releases what a task has of the gate: a place in its queue, or slots.
+// giveBack releases the ticket of a task, if it has one.
 func (s *runSlots) giveBack(task dagrun.TaskID) {
 	if t := s.byTask[task]; t != nil {
 		delete(s.byTask, task)
@@ -154,21 +155,22 @@ func (d *driver) askFor(want dagrun.Want) {
 	}
 }
 
-// What a ready task waits for is told once that has lasted for tellAfter: most waits last for less, and would cost a write
-// for nothing. Of a great many a second tells so many of a run.
+// The reason why a ready task waits is recorded once the wait has lasted for tellAfter. Most waits are shorter, and recording those
+// would cost a write for nothing. A worker records at most tellMost such reasons of tasks at the gate a second, and a run at most
+// tellMost of tasks that a limit of the run holds back.
 const (
 	tellAfter = time.Second
 	tellMost  = 100
 )
 
-// inLine is a wish that was not granted at once.
+// inLine is a task that waits at the gate.
 type inLine struct {
 	task   dagrun.TaskID
 	ticket *Ticket
-	due    time.Time
+	due    time.Time // when the reason of the wait is to be recorded
 }
 
-// tell has the rows of tasks say what they wait for, if they have for a while.
+// tell records in the rows of tasks what they wait for, once they have waited for tellAfter.
 func (d *driver) tell(now time.Time) {
 	if len(d.line) > 0 {
 		d.tellLine(now)
@@ -179,7 +181,7 @@ func (d *driver) tell(now time.Time) {
 	}
 }
 
-// tellLine is about those that wait for slots, in the order in which they asked.
+// tellLine records why tasks wait for slots, in the order in which they asked.
 func (d *driver) tellLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
@@ -195,8 +197,8 @@ func (d *driver) tellLine(now time.Time) {
 	}
 }
 
-// tellHeld is about those that a limit of the run holds back: they ask for no slots. Where tasks that fill the limit wait for slots,
-// those of the worker are what holds them all back.
+// tellHeld records why tasks wait that a limit of the run holds back, and that therefore do not ask for slots. If a task that counts
+// towards the limit waits for a slot, the reason of that task holds for the held ones too.
 func (d *driver) tellHeld() {
 	by := d.clock.now() - dagrun.Time(tellAfter.Milliseconds())
 	for _, task := range d.run.Held(by, tellMost) {
@@ -204,7 +206,7 @@ func (d *driver) tellHeld() {
 	}
 }
 
-// whyAhead says what the task ahead of a held one waits for; "": there is none, or it has its slot by now.
+// whyAhead returns what the task ahead of a held one waits for; "": there is none, or it has its slot by now.
 func (d *driver) whyAhead(task dagrun.TaskID) string {
 	ahead, ok := d.run.Ahead(task)
 	if !ok || d.slots.byTask[ahead] == nil {
@@ -214,11 +216,11 @@ func (d *driver) whyAhead(task dagrun.TaskID) string {
 	return why + d.ownShare(why)
 }
 
-// tellShare bounds how many tasks of a run a reason names.
+// tellShare is how many tasks of a run a reason names at most.
 const tellShare = 3
 
-// ownShare adds to a reason which tasks of this run hold slots. Without it nobody sees that steps of one run wait for each
-// other: a client that needs its server started holds the slot that the server waits for.
+// ownShare returns an addition to a reason: which tasks of this run hold slots. It shows the user that steps of one run wait for
+// each other, for example a client that waits for its server and holds the slot that the server needs.
 func (d *driver) ownShare(why string) string {
 	if !strings.HasSuffix(why, "are taken") {
 		return ""
@@ -240,8 +242,8 @@ func (d *driver) ownShare(why string) string {
 	return fmt.Sprintf(", %d by this run: %s", slots, strings.Join(names, ", "))
 }
 
-// perform does what was decided, now that it is durable. Nothing here takes long: what does goes on by itself and
-// reports to the postbox.
+// perform performs the actions of the core, after their commit. It does not wait: work that takes longer runs in a goroutine, which
+// posts the result to the postbox.
 func (d *driver) perform(actions []dagrun.Action) {
 	for _, a := range actions {
 		switch a.Kind {
@@ -259,12 +261,12 @@ func (d *driver) perform(actions []dagrun.Action) {
 	}
 }
 
-// cancelChild asks for the end of a child run; how it ends comes as a control. A run that waits for nothing else parks at
-// once, and nobody would ask again.
+// cancelChild asks for the cancel of a child run, until the request is stored. The end of the child comes back as a control. The
+// drive waits for the request before it ends: a run that waits for nothing else parks at once, and no driver would ask again.
 func (d *driver) cancelChild(a dagrun.Action) {
 	child, err := strconv.ParseInt(a.Ref, 10, 64)
 	if err != nil {
-		return // not one of ours: nothing to cancel
+		return // the reference names no run: there is nothing to cancel
 	}
 	ctx := d.ctx
 	d.errands.parting.Go(func() {
@@ -274,7 +276,7 @@ func (d *driver) cancelChild(a dagrun.Action) {
 	})
 }
 
-// probeCache looks a result up. A cache that does not answer has nothing.
+// probeCache looks up a result in the cache and posts the answer. An error counts as no result.
 func (d *driver) probeCache(a dagrun.Action) {
 	ctx, step := d.ctx, d.stepName(a.Task)
 	body, err := d.bodyOf(a.Task)
@@ -288,8 +290,8 @@ func (d *driver) probeCache(a dagrun.Action) {
 	})
 }
 
-// Prober asks whether what a wait waits for is there, and says why not: asked again later, it may be. An error is one that
-// asking again will not mend.
+// Prober probes for a wait step whether the awaited condition holds. Probe returns in why for what reason it does not hold yet; the
+// driver then probes again later. An error ends the step as failed, without another probe.
 type Prober interface {
 	Probe(ctx context.Context, with map[string]any) (there bool, why string, err error)
 }
@@ -299,7 +301,8 @@ const (
 	probeTimeout = 30 * time.Second
 )
 
-// open begins or takes up what a task waits for without a slot. It may take a while: the answer comes as a happening.
+// open begins or takes up what a task waits for without a slot: a child run, a time or a probe. It returns at once and posts the
+// answer.
 func (d *driver) open(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
@@ -322,13 +325,13 @@ func (d *driver) open(a dagrun.Action) {
 	})
 }
 
-// answer posts what became of an action.
+// answer posts the outcome of an action.
 func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
 	e.Task, e.Attempt = a.Task, a.Attempt
 	d.post.put(happening{event: e})
 }
 
-// openWait is asked again at the time it named.
+// openWait returns the end of a wait that is over, and otherwise an event that has the core open it again at the time in Until.
 func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecord) dagrun.Event {
 	until, err := d.waitUntil(task.Resolved.With, row)
 	switch {
@@ -342,11 +345,12 @@ func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecor
 	return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
 }
 
-// namedTime is how the row of a wait names its end, by the database's clock: what the run's clock says the next drive does not know.
+// namedTime is the format in which the row of a wait stores its end, by the database's clock. The next drive cannot read the time of
+// this drive's run clock.
 const namedTime = "2006-01-02T15:04:05.000Z07:00"
 
-// waitUntil is when a wait of a duration or until a time is over, by the run's clock; 0 for one that asks. An end that was
-// named counts, where it comes first.
+// waitUntil returns when a wait for a duration or until a time is over, by the run's clock; 0: it is a wait that probes. If the row
+// stores an earlier end than the duration gives, that end counts.
 func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.Time, error) {
 	if text, ok := with["duration"].(string); ok {
 		span, err := dagspec.ParseDuration(text)
@@ -366,7 +370,8 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 	return 0, nil
 }
 
-// probe asks once; what does not answer is asked again later, as what is not there yet. Why is the task's reason meanwhile.
+// probe probes once. While the condition does not hold, or the target does not answer, the task waits for the next probe, and the
+// Prober's reason becomes the task's.
 func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
 	what, _ := task.Resolved.With["http"].(map[string]any)
 	if d.life.config.Prober == nil || what == nil {
@@ -394,7 +399,7 @@ func probeInterval(what map[string]any) time.Duration {
 	return probeEvery
 }
 
-// openChild asks for the child run, until the database answers. Asked again, it finds the same child.
+// openChild enqueues the child run of a task, and tries until the database answers. If the child exists already, it finds that one.
 func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dagrun.Event {
 	child, err := childOf(task.Resolved.With)
 	if err != nil {
@@ -408,10 +413,11 @@ func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dag
 	return dagrun.Event{Kind: dagrun.EvWaits, Ref: strconv.FormatInt(int64(id), 10)}
 }
 
-// enqueue asks for a child run. What the database refuses for good is an error; anything else is tried until ctx ends.
+// enqueue enqueues a child run. It returns an error if the database refuses the child for good; after any other error it tries
+// again until ctx ends.
 func (l *life) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
 	if l.config.Self.Only != 0 {
-		defer l.claimer.wakeup.send() // nobody tells it: the child is in a lane that it does not serve
+		defer l.claimer.wakeup.send() // no notification comes: this worker does not serve the lane of the child
 	}
 	return backoff.Retry(ctx, func() (queue.RunID, error) {
 		id, err := l.session.EnqueueChild(ctx, c)
@@ -423,7 +429,7 @@ func (l *life) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) 
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(l.pauses()))
 }
 
-// childOf reads what dag.run and dag.enqueue have in common.
+// childOf reads the inputs that dag.run and dag.enqueue have in common.
 func childOf(with map[string]any) (c queue.Child, err error) {
 	c.DAG, _ = with["dag"].(string)
 	c.Queue, _ = with["queue"].(string)
@@ -450,10 +456,11 @@ func childOf(with map[string]any) (c queue.Child, err error) {
 	return c, nil
 }
 
-// longestAskPause between two tries to read something of a run. There is no last one: the lease decides, or how long reads fail.
+// longestAskPause is the longest pause between two tries to read something of a run. The number of tries has no limit: they end
+// when the claim is lost, or when the worker gives its runs up because reads have failed for too long.
 const longestAskPause = time.Second
 
-// kindOfRead is what is read of runs.
+// kindOfRead is a kind of read that a driver does for its run.
 type kindOfRead int
 
 const (
@@ -463,18 +470,19 @@ const (
 	kindsOfReads
 )
 
-// reads is what a worker knows of reads of its runs that fail, by kind: each may need another privilege.
+// reads holds the reads of runs that fail now, by kind, because each kind may need another privilege in the database.
 type reads struct {
 	mu     sync.Mutex
-	mended bool   // one was answered since the last that failed
-	unread Outage // keepRecords' alone
+	mended bool   // a read succeeded after the last failure
+	unread Outage // owned by keepRecords
 	of     [kindsOfReads]struct {
-		n     int // drives whose read failed and goes again
+		n     int // drives that repeat a failed read
 		fails queue.Failure
 	}
 }
 
-// failed takes in the error of a read that goes again.
+// failed records the error of a read that will be tried again. first reports whether it is the drive's first error in this read,
+// which began at began.
 func (r *reads) failed(kind kindOfRead, began time.Time, first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -491,7 +499,8 @@ func (r *reads) failed(kind kindOfRead, began time.Time, first bool, err error) 
 	r.mended = false
 }
 
-// answered says that a read was: what fails beside it is not for want of a database.
+// answered records that a read of this kind succeeded. That ends the failure of the kind, though reads of other drives may still
+// fail.
 func (r *reads) answered(kind kindOfRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -499,7 +508,7 @@ func (r *reads) answered(kind kindOfRead) {
 	r.mended = true
 }
 
-// over says that a read which failed before does not go again, answered or not.
+// over records that a drive does not repeat its failed read any more, with or without an answer.
 func (r *reads) over(kind kindOfRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -508,7 +517,8 @@ func (r *reads) over(kind kindOfRead) {
 	}
 }
 
-// failure is the longest of those that go on. Where none does, mended says whether that is known from an answer.
+// failure returns the longest failure that goes on. If there is none, mended reports whether a read has succeeded since the last
+// failure; otherwise the drives that read are gone, and the state of the database is unknown.
 func (r *reads) failure() (f queue.Failure, mended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -520,8 +530,8 @@ func (r *reads) failure() (f queue.Failure, mended bool) {
 	return f, r.mended
 }
 
-// ask reads something of the run. A database that is away, or that refuses the worker, says nothing about the run, so it is asked
-// until it answers or the claim is lost.
+// ask reads something of the run, until the database answers or the claim is lost. It tries again after an error that is about the
+// database and not about the run, such as an outage or a missing privilege.
 func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -557,17 +567,17 @@ func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(conte
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(pause))
 }
 
-// saysNothingOfRun says whether an error is about the database alone, so that what got it goes again.
+// saysNothingOfRun reports whether an error is about the database and not about the run, so that the call is worth another try.
 func saysNothingOfRun(err error) bool { return queue.Passing(err) || queue.OfDatabase(err) }
 
-// lookAtReads takes in whether the database lets runs be read now.
+// lookAtReads sets or clears unfitReads and logs the outage, by the reads that fail now. It returns the longest failure.
 func (l *life) lookAtReads() queue.Failure {
 	f, mended := l.reads.failure()
 	switch {
 	case !f.Failing():
 		l.fitness.clear(unfitReads)
 		if !mended {
-			l.reads.unread = Outage{} // who was to read is gone, and nothing is known
+			l.reads.unread = Outage{} // no drive reads any more: do not log that reads succeed again
 		}
 	case time.Since(f.Since) >= tellFailure:
 		l.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))

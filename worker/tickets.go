@@ -10,7 +10,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// inOrder compares tickets by who goes first: those of one run exactly, those of several as if none held slots.
+// inOrder compares two tickets: the result is negative if a goes before b. For tickets of one run this is the gate's order. For
+// tickets of two runs it leaves out how many slots the runs hold and when they were given some.
 func inOrder(a, b *Ticket) int {
 	return cmp.Or(
 		cmp.Compare(b.order.Run, a.order.Run), cmp.Compare(b.order.Step, a.order.Step),
@@ -18,17 +19,17 @@ func inOrder(a, b *Ticket) int {
 	)
 }
 
-// ticketQueue holds the tickets that wait, by run. The slots that a run holds and its last turn change the rank of all its tickets at
-// once, so it is runs that are in order, and in each run its tickets.
+// ticketQueue holds the waiting tickets in a heap of runs, with a heap of tickets in each run. When the slots of a run or its last
+// turn change, the rank of all its tickets changes with one move in the heap of runs.
 type ticketQueue struct {
-	runs  map[runKey]*gateRun // those that hold slots or wait
+	runs  map[runKey]*gateRun // runs that hold slots or have waiting tickets
 	waits runHeap
-	byAge list.List // of *Ticket: all that wait
-	wide  list.List // of *Ticket: those that need several slots
+	byAge list.List // of *Ticket: all waiting tickets, the oldest first
+	wide  list.List // of *Ticket: waiting tickets that need several slots, the oldest first
 	count uint64    // asks and turns so far
 }
 
-// runKey names a run at a gate. The priority is in it, since it does not change while the run is there.
+// runKey identifies a run at a gate. The priority can be a part of it because it does not change while the run is there.
 type runKey struct {
 	priority int
 	id       queue.RunID
@@ -37,10 +38,10 @@ type runKey struct {
 // gateRun is a run at a gate.
 type gateRun struct {
 	key     runKey
-	slots   int     // that its tasks hold
-	turn    uint64  // when it last was given slots; before that, when it first asked for some
+	slots   int     // held by its tasks
+	turn    uint64  // stamp of the last grant to the run; before the first grant, of its first ask
 	waiting tickets // heap
-	place   int     // in runHeap; -1: no task of it waits
+	place   int     // index in runHeap; -1: no task of the run waits
 }
 
 // goesBefore reports whether the next slot is for r rather than for other.
@@ -50,16 +51,16 @@ func (r *gateRun) goesBefore(other *gateRun) bool {
 
 func newTicketQueue() ticketQueue { return ticketQueue{runs: map[runKey]*gateRun{}} }
 
-// Len counts the tickets that wait.
+// Len returns the number of waiting tickets.
 func (q *ticketQueue) Len() int { return q.byAge.Len() }
 
-// stamp counts an ask or a turn.
+// stamp returns a number for an ask or a turn, greater than all before it.
 func (q *ticketQueue) stamp() uint64 {
 	q.count++
 	return q.count
 }
 
-// first is the ticket that goes before all others; nil: none waits.
+// first returns the waiting ticket that goes before all others; nil: none waits.
 func (q *ticketQueue) first() *Ticket {
 	if len(q.waits) == 0 {
 		return nil
@@ -67,13 +68,14 @@ func (q *ticketQueue) first() *Ticket {
 	return q.waits[0].waiting[0]
 }
 
-// oldest is the ticket that has waited longest, of those that wait.
+// oldest returns the ticket that has waited longest. At least one ticket must wait.
 func (q *ticketQueue) oldest() *Ticket {
 	return q.byAge.Front().Value.(*Ticket) //nolint:forcetypeassert // ours alone
 }
 
-// overdue is the oldest ticket that needs several slots and has waited for wideWaitMax; nil: there is none. One that does not fit beside
-// what its own run holds is passed over: the run may hold that for ever, as a server does that waits for its client.
+// overdue returns the oldest ticket that needs several slots and has waited for wideWaitMax; nil: there is none. It skips a ticket
+// that does not fit beside the slots that its own run holds: the run may hold these for ever, like a server that waits for its
+// client.
 func (q *ticketQueue) overdue(slots int) *Ticket {
 	looked := 0
 	for e := q.wide.Front(); e != nil && looked < wideLookMax; e = e.Next() {
@@ -89,7 +91,7 @@ func (q *ticketQueue) overdue(slots int) *Ticket {
 	return nil
 }
 
-// run finds the run of an ask. One that neither waits nor holds slots is new.
+// run returns the run of an ask. It adds the run if that neither waits nor holds slots yet.
 func (q *ticketQueue) run(order *Order) *gateRun {
 	key := runKey{order.Run, order.RunID}
 	r := q.runs[key]
@@ -117,7 +119,7 @@ func (q *ticketQueue) remove(t *Ticket) {
 	q.leave(t)
 }
 
-// enter puts a ticket where its turn is. Its age counts from add.
+// enter puts a ticket into the heaps. Its place in byAge, which add has set, stays.
 func (q *ticketQueue) enter(t *Ticket) {
 	heap.Push(&t.run.waiting, t)
 	if t.run.place < 0 {
@@ -125,7 +127,7 @@ func (q *ticketQueue) enter(t *Ticket) {
 	}
 }
 
-// leave is the end of enter.
+// leave takes a ticket out of the heaps. Its place in byAge stays.
 func (q *ticketQueue) leave(t *Ticket) {
 	heap.Remove(&t.run.waiting, t.place)
 	if len(t.run.waiting) == 0 {
@@ -133,13 +135,13 @@ func (q *ticketQueue) leave(t *Ticket) {
 	}
 }
 
-// gain has a run hold so many slots more.
+// gain adds slots, which may be negative, to the slots that a run holds.
 func (q *ticketQueue) gain(r *gateRun, slots int) {
 	r.slots += slots
 	q.rank(r)
 }
 
-// turn is that of a run which is given slots.
+// turn records that a run is given slots.
 func (q *ticketQueue) turn(r *gateRun) {
 	r.turn = q.stamp()
 	q.rank(r)
@@ -151,14 +153,15 @@ func (q *ticketQueue) rank(r *gateRun) {
 	}
 }
 
-// forget drops a run of which nothing is left here.
+// forget drops a run that neither holds slots nor waits.
 func (q *ticketQueue) forget(r *gateRun) {
 	if r.slots == 0 && len(r.waiting) == 0 {
 		delete(q.runs, r.key)
 	}
 }
 
-// runHeap are the runs of which tasks wait, the first on top. One generic heap for these and tickets makes BenchmarkGate/crowded slower by a tenth.
+// runHeap is a heap of the runs that have waiting tickets, the first on top. One generic heap for runs and tickets would make
+// BenchmarkGate/crowded slower by a tenth.
 type runHeap []*gateRun
 
 func (h runHeap) Len() int           { return len(h) }
@@ -169,14 +172,14 @@ func (h runHeap) Swap(i, j int) {
 	h[i].place, h[j].place = i, j
 }
 
-// Push is container/heap's.
+// Push implements heap.Interface.
 func (h *runHeap) Push(x any) {
 	r := x.(*gateRun) //nolint:forcetypeassert // ours alone
 	r.place = len(*h)
 	*h = append(*h, r)
 }
 
-// Pop is container/heap's.
+// Pop implements heap.Interface.
 func (h *runHeap) Pop() any {
 	last := len(*h) - 1
 	r := (*h)[last]
@@ -186,7 +189,7 @@ func (h *runHeap) Pop() any {
 	return r
 }
 
-// tickets are those of a run that wait, the first on top.
+// tickets is a heap of the waiting tickets of one run, the first on top.
 type tickets []*Ticket
 
 func (q tickets) Len() int           { return len(q) }
@@ -197,14 +200,14 @@ func (q tickets) Swap(i, j int) {
 	q[i].place, q[j].place = i, j
 }
 
-// Push is container/heap's.
+// Push implements heap.Interface.
 func (q *tickets) Push(x any) {
 	t := x.(*Ticket) //nolint:forcetypeassert // ours alone
 	t.place = len(*q)
 	*q = append(*q, t)
 }
 
-// Pop is container/heap's.
+// Pop implements heap.Interface.
 func (q *tickets) Pop() any {
 	last := len(*q) - 1
 	t := (*q)[last]
@@ -215,45 +218,46 @@ func (q *tickets) Pop() any {
 }
 
 const (
-	// askInterval is how often a slot that ends is kept at the most for a run that ranks no higher than what waits, or after one that was
-	// kept in vain.
+	// askInterval is the least time between two asks for a run that ranks no higher than the waiting tickets, and after an ask that
+	// the queue had no run for.
 	askInterval = 100 * time.Millisecond
-	// heldMax is how many runs more than it has slots a worker holds that have tasks to run, before it takes no more of the same priority.
+	// heldMax is how many more runs than slots a worker may hold before it asks for no more runs of the same priority. Only runs
+	// with tasks at the gate count.
 	heldMax = 8
-	// anyPriority is above all priorities: runs may be due that were not seen yet.
+	// anyPriority is above all priorities. It stands for runs that no look or poll has seen yet.
 	anyPriority = math.MaxInt
 )
 
-// QueueAsk is a slot that ended and is kept for a run of the queue, until a poll has asked for one.
+// QueueAsk keeps slots that came free for a run of the queue, although tickets wait at the gate. The next poll claims for it.
 type QueueAsk struct {
 	*Keeping
-	Lowest  int  // priority of a run to ask for
-	Fair    bool // of any priority: what waits longest
-	isFirst bool // only what ranks above all that waits here is asked for
+	Lowest  int  // least priority of the run to claim
+	Fair    bool // claim the run that has waited longest, of any priority
+	isFirst bool // only a run that ranks above all waiting tickets will do
 }
 
-// asks is what the gate goes by when it keeps a slot that ends for a run of the queue.
+// asks is the state by which the gate decides whether a slot that comes free is for a waiting ticket or for a run of the queue.
 type asks struct {
-	due   *int      // the highest priority of which a run may be due; nil: none was, as far as was seen
-	ends  int       // slots that ended while something waited for one
-	since time.Time // when the queue was asked last, for equals, or in vain
+	due   *int      // the highest priority of which a run may be due; nil: none is due as far as the worker knows
+	ends  int       // slots that came free, or were handed on, while a ticket waited
+	since time.Time // the last ask for a run of equal priority or any, or the last answer without a run
 	next  *QueueAsk // for the next poll; nil: none
 }
 
-// Due says what the highest priority is of which runs are due in the queue; nil: none is.
+// Due sets the highest priority of which a run is due in the queue; nil: none is due.
 func (g *Gate) Due(priority *int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asks.due = priority
 }
 
-// MayBeDue says that runs of any priority may be due.
+// MayBeDue records that runs of any priority may be due.
 func (g *Gate) MayBeDue() {
 	highest := anyPriority
 	g.Due(&highest)
 }
 
-// Asked takes what the next poll is to ask for; nil: nothing.
+// Asked removes and returns the ask for the next poll; nil: there is none, or its Keeping is over.
 func (g *Gate) Asked() *QueueAsk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -265,8 +269,8 @@ func (g *Gate) Asked() *QueueAsk {
 	return ask
 }
 
-// Answered says whether the queue had a run for an ask, if there was one. Where it had none, it is not asked
-// for that again until something may be due.
+// Answered records whether the queue had a run for an ask; ask may be nil. If it had none, the gate does not ask for such a run
+// again until one may be due.
 func (g *Gate) Answered(ask *QueueAsk, some bool) {
 	if ask == nil {
 		return
@@ -274,11 +278,11 @@ func (g *Gate) Answered(ask *QueueAsk, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !some {
-		g.asks.since = time.Now() // anybody may say that something is due
+		g.asks.since = time.Now() // bounds asks in vain: every notification marks all priorities as possibly due
 	}
 	switch {
 	case some || ask.Fair:
-	case ask.isFirst: // something that ranks as high as what waits may be due all the same
+	case ask.isFirst: // a run that ranks as high as the waiting tickets may still be due
 		lower := ask.Lowest - 1
 		g.asks.due = &lower
 	default:
@@ -286,9 +290,10 @@ func (g *Gate) Answered(ask *QueueAsk, some bool) {
 	}
 }
 
-// asksFor is what a slot is for that ends while a task of a run of this priority would get it; nil: it is for that task. A run that ranks
-// above goes first. One that ranks the same has every second slot, as long as the worker holds few enough runs; what waits longest has
-// one of queue.TurnEvery.
+// asksFor decides about a slot that comes free while a task of a run with this priority would get it. It returns nil if the task
+// gets the slot, and otherwise the ask for which the slot is to be kept. A run of the queue with a higher priority goes first. A run
+// with the same priority gets every second slot, as long as the worker holds few enough runs. The run that has waited longest gets
+// one slot of queue.TurnEvery.
 func (g *Gate) asksFor(priority int) *QueueAsk {
 	a := &g.asks
 	a.ends++
@@ -313,7 +318,7 @@ func (g *Gate) asksFor(priority int) *QueueAsk {
 	return ask
 }
 
-// ended keeps the slots that a task gave back for an ask, if it is their turn.
+// ended keeps the slots that a task just gave back for an ask, if asksFor or HandOn has decided so.
 func (g *Gate) ended(t *Ticket) {
 	ask := t.ask
 	t.ask = nil
@@ -325,7 +330,7 @@ func (g *Gate) ended(t *Ticket) {
 	}
 }
 
-// keepForAsk keeps slots that are free for an ask, of which it tells the worker once the gate is unlocked.
+// keepForAsk keeps free slots for an ask. giveOut then calls the worker's callback for asks, once the gate is unlocked.
 func (g *Gate) keepForAsk(ask *QueueAsk, slots int) {
 	slots = min(slots, g.free-g.expected)
 	if slots <= 0 {
@@ -338,5 +343,5 @@ func (g *Gate) keepForAsk(ask *QueueAsk, slots int) {
 	case !next.over && next.isFirst == ask.isFirst:
 		next.Slots += slots
 		g.expected += slots
-	} // else another one is under way, and the slots are for what waits here
+	} // else the ask under way is of another kind, and the slots are for the waiting tickets
 }

@@ -18,62 +18,66 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Config says what a worker is and does. Register, Slots, Executors and Logs are required.
+// Config describes a worker. Register, Slots, Executors and Logs are required.
 type Config struct {
 	Register func(ctx context.Context, w queue.Worker) (Session, error)
 	Cancel   func(ctx context.Context, run queue.RunID, now bool) error // of a child run
 
-	Self  queue.Worker // Name, Host, Queues, Labels, TTL …; ID, Slots and Offers are filled in
+	Self  queue.Worker // Name, Host, Queues, Labels, TTL …; the worker fills in ID, Slots and Offers
 	Slots int
 
-	Executors map[string]Executor                          // by what they execute: process, action:http.request, …
-	Offers    []string                                     // what else it offers, in the words of dagspec.Spec.Needs
-	Prober    Prober                                       // of waits that ask; nil: none
-	Logs      func(sink Writer, now func() time.Time) Logs // of one life of the worker, with the time of the database
-	Env       func(name string) (string, bool)             // the inherited environment, filtered; nil: nothing
+	Executors map[string]Executor                          // by kind of body: process, action:http.request, …
+	Offers    []string                                     // further abilities, in the words of dagspec.Spec.Needs
+	Prober    Prober                                       // for wait steps with a probe; nil: such steps fail
+	Logs      func(sink Writer, now func() time.Time) Logs // makes the logs of one life; now returns the database's time
+	Env       func(name string) (string, bool)             // looks up the inherited environment, filtered; nil: it is empty
 	Secrets   SecretPolicy
 
-	// LocalFiles says that DAGs are put from files of this host: tasks learn their folder, where the file is there.
+	// LocalFiles reports whether DAGs are put from files of this host. Tasks then learn the folder of their DAG file, if the file
+	// exists here.
 	LocalFiles bool
-	Source     string // of the run that Self.Only names: the file it was made of; "": where its DAG was put from last
+	Source     string // the DAG file of the run that Self.Only names; "": the file from which its DAG was put last
 
-	// Trial starts a body that does nothing, the way bodies start. A worker whose host could not start one claims nothing until a
-	// trial passes. nil: opening some descriptors is enough.
+	// Trial starts an empty body in the same way as the bodies of tasks. After a body could not start, the worker claims nothing
+	// until Trial returns nil. nil: OpenSome.
 	Trial func(ctx context.Context) error
 
-	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
-	Guard        LeaseSink     // nil: nobody outside watches
+	DrainTimeout time.Duration // for running tasks once the worker is to stop; 0: DefaultDrain
+	Guard        LeaseSink     // nil: the worker runs without a guard
 	Log          *slog.Logger  // nil: silent
 	Meter        Meter         // nil: nothing is counted
 
-	// Boot is the clock of Session.Deadline, nil for the time since boot. A test that tells a history again has its own,
-	// and wants Even: pauses between tries that chance does not stretch.
+	// Boot is the clock of Session.Deadline; nil: the time since boot. A test that replays a history sets a clock of its own. It
+	// also sets Even, which takes the random part out of the pauses between tries.
 	Boot func() time.Duration
 	Even bool
 
-	// Try says why the database would not take records now. A worker that gave its runs up begins anew once that is nil. nil: nobody
-	// is asked.
+	// Try returns an error if the database would not take records now. A worker that gave its runs up begins a new life once Try
+	// returns nil. nil: the worker begins the new life after a pause, without a trial.
 	Try func(ctx context.Context) error
 
-	// Overdue is told how many bodies run although the lease is over. nil: whoever watches from outside sees to it.
+	// Overdue is called with the number of bodies that still run when the lease is over. nil: the guard ends these bodies.
 	Overdue func(bodies int)
 
-	// Ended is told that nothing runs any more of the life under this id; released says that it holds nothing either.
-	// An error of it is the end of the worker. nil: nobody wants to know.
+	// Ended is called at the end of each life, with its id. released reports whether the session was closed in order, so that the
+	// life holds no claim any more. An error of Ended ends Run. nil: no call is made.
 	Ended func(worker uuid.UUID, released bool) error
 }
 
-// DefaultDrain is the DrainTimeout of a Config that names none.
+// DefaultDrain is the DrainTimeout of a Config in which it is 0.
 const DefaultDrain = time.Minute
 
-// LeaseSink is told until when a worker may live: the guard, which kills what outlives it.
+// LeaseSink is the worker's side of the guard. The worker reports its deadline to the guard, which kills every process of the
+// worker that still runs then.
 type LeaseSink interface {
-	Use(worker string) error       // before anything is registered under this id
-	Extend(deadline time.Duration) // by the time since boot
+	Use(worker string) error       // called before the worker registers under this id
+	Extend(deadline time.Duration) // deadline is in time since boot
 }
 
-// Worker claims runs and drives them until it is stopped. One life of it is one registration: when its lease is lost,
-// everything it runs is ended, and it begins anew under another id. The worker holds what goes on from life to life.
+// Worker claims runs and drives them until it is stopped.
+//
+// One registration of a worker is called a life. When the lease of a life is lost, the worker ends all tasks of that life and
+// registers again, under another id. The fields of Worker are kept from life to life.
 type Worker struct {
 	stopper
 
@@ -84,19 +88,19 @@ type Worker struct {
 	claimer   claimer
 	lookout   lookout
 	sharer    sharer
-	ends      rate      // of bodies
-	tells     allowance // of notes about what tasks wait for
-	renewNow  signal    // a sign of life is due at once
-	unrenewed Outage    // of signs of life; keepLease's alone
+	ends      rate      // bodies that ended lately
+	tells     allowance // for notes about what tasks wait for
+	renewNow  signal    // the next sign of life is due at once
+	unrenewed Outage    // signs of life that fail; owned by keepLease
 	records   records
-	reads     reads                       // what is known of reads of runs that fail
-	fitness   fitness                     // why nothing is to be claimed now
-	host      host                        // whether this host starts tasks
-	lives     *backoff.ExponentialBackOff // between lives that were lost soon; Run's alone
+	reads     reads                       // reads of runs that fail
+	fitness   fitness                     // reasons to claim nothing now
+	host      host                        // whether this host can start tasks
+	lives     *backoff.ExponentialBackOff // pauses between lives that were lost soon; owned by Run
 }
 
-// life is a worker under one registration, with what begins and ends with that. What is late of one life, such as a driver or a
-// body, knows nothing of the next one.
+// life holds the state of one registration of a worker. A driver or body that ends late keeps the life that it began in, and
+// cannot reach the next one.
 type life struct {
 	*Worker
 
@@ -108,26 +112,26 @@ type life struct {
 	clock     *clock
 	fleet     *fleet
 	logs      Logs
-	appends   appends                 // what is known of appends to logs
+	appends   appends                 // how appends to logs went lately
 	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
-	stop      context.CancelCauseFunc // of this life: everything ends at once
-	warned    int                     // how far the time without a sign of life has got; keepLease's alone
-	tooLong   chan error              // holds why the runs are to be given up, once they are
-	handedOn  atomic.Int64            // runs that are left to others because the worker stops
+	stop      context.CancelCauseFunc // ends ctx, and so everything of this life at once
+	warned    int                     // the last of askBodies, killBodies and forget that was done; 0: none; owned by keepLease
+	tooLong   chan error              // carries errUnwritten or errUnread when the worker is to give its runs up
+	handedOn  atomic.Int64            // runs left to other workers because this one stops
 }
 
-// stopper is how a worker is told to stop: once, or once more and at once.
+// stopper carries the two requests to stop: in order, and at once.
 type stopper struct {
-	drain   chan struct{} // closed: claim nothing more, let run what runs
+	drain   chan struct{} // closed: the worker claims nothing more and lets running tasks go on
 	drained sync.Once
-	hurry   chan struct{} // closed: stop at once
+	hurry   chan struct{} // closed: the worker stops at once
 	hurried sync.Once
 }
 
-// errStopped is why the context of a worker's life ends in order.
+// errStopped is the cancellation cause of a life that ends in order.
 var errStopped = errors.New("the worker stops")
 
-// New makes a worker; Run runs it.
+// New returns a worker that has not started; Run starts it. New returns an error if a required field of c is missing.
 func New(c Config) (*Worker, error) {
 	if c.Register == nil || c.Logs == nil || c.Slots < 1 || len(c.Executors) == 0 {
 		return nil, errors.New("a worker needs Register, Logs, Executors, and a slot or more")
@@ -166,23 +170,24 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// offered are what a worker does by itself, without an executor.
+// offered lists the abilities of every worker that need no executor.
 var offered = []string{
 	"action:noop", "action:wait", "action:approval", "action:dag.run", "publish", "cache", "secrets:env", "secrets:file",
 }
 
-// Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is
-// done.
+// Stop begins a drain and returns at once. The worker claims nothing more, gives running tasks the DrainTimeout to end, and then
+// ends the others and leaves their runs to other workers. Run returns when the drain is over.
 func (w *Worker) Stop() { w.drained.Do(func() { close(w.drain) }) }
 
-// StopNow is Stop without the while.
+// StopNow is Stop without the DrainTimeout: it ends running tasks at once.
 func (w *Worker) StopNow() {
 	w.Stop()
 	w.hurried.Do(func() { close(w.hurry) })
 }
 
-// Run works until Stop, or until ctx ends, which is as StopNow. An error is about starting, or of Ended: once it has
-// started, a worker outlives whatever happens to its database.
+// Run runs the worker until Stop or StopNow; the end of ctx is a StopNow. An error means that the worker could not start or stop
+// in order, or comes from Config.Ended. An outage of the database after the start is no error: the worker then waits or begins a
+// new life.
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
 	defer w.view.enter(Stopped)
@@ -214,14 +219,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Pauses before a life that follows one which was lost before its lease could end by itself. What ends one at once may end the next
-// as soon, and each leaves a row.
+// Pauses before a new life if the last one was lost within a TTL of its beginning. The same cause may end the next life as soon,
+// and each life leaves a row in the database.
 const (
 	firstLifePause   = 100 * time.Millisecond
 	longestLifePause = 30 * time.Second
 )
 
-// lifePauses grow from one short life to the next.
+// lifePauses returns pauses that double from one short life to the next.
 func (w *Worker) lifePauses() *backoff.ExponentialBackOff {
 	pauses := w.pauses()
 	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = firstLifePause, longestLifePause, 2
@@ -229,7 +234,8 @@ func (w *Worker) lifePauses() *backoff.ExponentialBackOff {
 	return pauses
 }
 
-// untilNextLife pauses after a life that began then and was lost soon. It says whether the worker is to begin anew.
+// untilNextLife pauses if the life that began at began was lost within a TTL. It reports whether the worker is to begin a new
+// life, which is false once the worker is to stop.
 func (w *Worker) untilNextLife(began time.Duration) bool {
 	if w.config.Boot()-began >= w.config.Self.TTL {
 		w.lives.Reset()
@@ -255,7 +261,7 @@ func (s *stopper) stopping() bool {
 	}
 }
 
-// newLife is one that is not registered yet.
+// newLife returns a life that is not registered yet.
 func (w *Worker) newLife() *life {
 	id := uuid.New()
 	l := &life{
@@ -266,11 +272,12 @@ func (w *Worker) newLife() *life {
 	return l
 }
 
-// live is one registration, from Register to Close. It says why the lease was lost, if it was.
+// live runs one life, from Register to the end of its session. lost is the reason if the lease was lost or the runs were given
+// up. err ends the worker.
 func (l *life) live(ctx context.Context) (lost, err error) {
 	switch err := l.register(ctx); {
 	case queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost):
-		return err, nil // it was registered, but not heard of again in time
+		return err, nil // registered, but no renewal was answered in time
 	case err != nil:
 		return nil, err
 	}
@@ -295,7 +302,7 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 	}
 	released := !errors.Is(lost, queue.ErrLeaseLost) && left == nil && err == nil
 	if lost != nil {
-		err = nil // what could not be closed others find out about
+		err = nil // other workers find out by themselves about a session that was not closed
 	}
 	if l.config.Ended != nil {
 		err = errors.Join(err, l.config.Ended(l.id, released))
@@ -316,7 +323,7 @@ func (l *life) register(ctx context.Context) error {
 	if l.session, err = l.config.Register(ctx, self); err != nil {
 		return err
 	}
-	l.config.Self.Replaces = nil // they are, by now
+	l.config.Self.Replaces = nil // Register has replaced them
 	renewal, asked, err := l.firstRenewal(ctx)
 	if err != nil {
 		return errors.Join(err, l.closeSession())
@@ -325,7 +332,7 @@ func (l *life) register(ctx context.Context) error {
 	l.fitness.clear(unfitPolls)
 	l.lookout.shared.Store(nil)
 	l.gate.Open()
-	l.extend() // before anything is claimed: nobody would end its tasks otherwise until the next renewal
+	l.extend() // before the first claim: without a deadline the guard would end no task until the next renewal
 	l.clock.set(renewal.Now, asked)
 	l.view.registered(l, asked)
 	l.logs = l.config.Logs(noted{l.session, &l.appends}, func() time.Time { return at(l.clock.now()) })
@@ -333,7 +340,8 @@ func (l *life) register(ctx context.Context) error {
 	return nil
 }
 
-// firstRenewal brings the time of the database. One that does not answer is asked again until the lease is over.
+// firstRenewal renews the lease, which returns the time of the database. It tries again until the lease is over, or until the
+// worker is to stop. asked is when the last try was sent, in time since boot.
 func (l *life) firstRenewal(ctx context.Context) (queue.Renewal, time.Duration, error) {
 	_, hard := l.session.Deadline()
 	ctx, cancel := context.WithTimeoutCause(ctx, hard-l.config.Boot(), queue.ErrLeaseLost)
@@ -356,7 +364,7 @@ func (l *life) firstRenewal(ctx context.Context) (queue.Renewal, time.Duration, 
 	return renewal, asked, err
 }
 
-// extend tells the guard how long the lease holds.
+// extend reports the hard deadline of the lease to the guard.
 func (l *life) extend() {
 	if l.config.Guard != nil {
 		_, hard := l.session.Deadline()
@@ -364,7 +372,7 @@ func (l *life) extend() {
 	}
 }
 
-// offers is what the worker can execute.
+// offers returns everything that the worker can execute, in the words of dagspec.Spec.Needs.
 func (l *life) offers() []string {
 	all := slices.Concat(offered, l.config.Offers)
 	if len(l.config.Secrets.Command) > 0 {
@@ -376,55 +384,55 @@ func (l *life) offers() []string {
 	return all
 }
 
-// Phase is what a worker is at.
+// Phase is a stage in the life of a worker.
 type Phase string
 
-// Phases. When its lease is lost a worker goes from Ending to Starting again.
+// Phases of a worker. A worker that has lost its lease goes from Ending back to Starting.
 const (
-	Starting Phase = "starting" // not registered (any more)
+	Starting Phase = "starting" // not registered yet, or not registered any more
 	Live     Phase = "live"
-	Draining Phase = "draining" // it claims nothing more, what it runs goes on
-	Ending   Phase = "ending"   // everything it runs has been told to end
+	Draining Phase = "draining" // claims nothing more; running tasks go on
+	Ending   Phase = "ending"   // all running tasks are asked to end or are being killed
 	Stopped  Phase = "stopped"
 )
 
-// Status is a worker at one moment.
+// Status describes a worker at one moment.
 type Status struct {
 	Phase       Phase
-	Since       time.Time // when it came to that, but for Draining, which is Live from before
-	Worker      uuid.UUID // of this registration, or of the last one
+	Since       time.Time // when the phase began; in Draining: when Live began
+	Worker      uuid.UUID // id of the current life, or of the last one; zero before the first
 	Containment string
 
 	TTL        time.Duration
 	RenewEvery time.Duration
-	Ticked     time.Time     // when the keeper of the lease last came round: every RenewEvery while Live and Draining
-	Soft, Hard time.Duration // until when the lease holds, by the time since boot: see queue.Session.Deadline
-	Renewed    time.Duration // when the last sign of life that was answered was sent, by the time since boot
-	RenewErr   error         // of the last sign of life; nil: it was taken
-	Refusal    string        // what the database answered to it in place of that; "": nothing
+	Ticked     time.Time     // last round of the loop that keeps the lease; at least one per RenewEvery while Live or Draining
+	Soft, Hard time.Duration // deadlines of the lease in time since boot, see queue.Session.Deadline
+	Renewed    time.Duration // when the last answered sign of life was sent, in time since boot
+	RenewErr   error         // error of the last sign of life; nil: it succeeded
+	Refusal    string        // the database's answer if it refused the last sign of life; "": it did not refuse
 
-	Awaits        string        // what it waits for before it can register, for people; "": nothing that it knows of
+	Awaits        string        // for people: what the worker waits for before it can register; "": nothing known
 	Registrations int           // so far
-	Losses        int           // of its lease, so far
+	Losses        int           // lost leases so far
 	GivenUp       int           // lives that ended because the database took no records or let no runs be read
-	Unfit         []string      // why it claims nothing now, for people, the oldest reason first
-	UnfitFor      []string      // the same as words of UnfitCauses
+	Unfit         []string      // for people: reasons to claim nothing now, the oldest first
+	UnfitFor      []string      // the same reasons as words of UnfitCauses, in the order of UnfitCauses
 	Unwritten     time.Duration // how long the database has taken no records; 0: it takes them
-	Unlogged      time.Duration // the same of logs
-	Runs          int           // under way here
-	Stalled       []queue.RunID // of these, those that can do nothing until they get a slot
+	Unlogged      time.Duration // how long the database has taken no logs; 0: it takes them
+	Runs          int           // runs that are driven here
+	Stalled       []queue.RunID // those of Runs that can do nothing until they get a slot
 	Gate          GateStats
 	Session       queue.SessionStats
 }
 
-// view is what Status needs to see of a worker's life, whoever asks.
+// view holds the part of Status that the worker writes as it goes. Any goroutine may read it.
 type view struct {
 	mu     sync.Mutex
 	status Status
-	life   *life // the last that was registered; nil: none yet
+	life   *life // the last life that was registered; nil: none yet
 }
 
-// Status shows the worker at this moment. It waits for nobody: what it says of the database is what the worker knows.
+// Status describes the worker at this moment. It sends nothing to the database and so never waits for it.
 func (w *Worker) Status() Status {
 	w.view.mu.Lock()
 	s, l := w.view.status, w.view.life
@@ -444,7 +452,8 @@ func (w *Worker) Status() Status {
 	return s
 }
 
-// Await has the status say what the worker waits for before it can register; "": it does not know. It is for Config.Register.
+// Await sets Status.Awaits: what the worker waits for before it can register, or "" if that is unknown. Config.Register calls
+// Await.
 func (w *Worker) Await(what string) { w.view.change(func(s *Status) { s.Awaits = what }) }
 
 func (v *view) change(do func(*Status)) {
@@ -461,7 +470,7 @@ func (v *view) enter(p Phase) {
 	})
 }
 
-// registered begins a life, whose first renewal was sent at asked.
+// registered enters phase Live with a life that was just registered. asked is when its first renewal was sent.
 func (v *view) registered(l *life, asked time.Duration) {
 	v.enter(Live)
 	v.change(func(s *Status) {
@@ -473,7 +482,7 @@ func (v *view) registered(l *life, asked time.Duration) {
 
 func (v *view) ticked() { v.change(func(s *Status) { s.Ticked = time.Now() }) }
 
-// renewed takes in what came of the sign of life that was sent at asked.
+// renewed stores the outcome of the sign of life that was sent at asked.
 func (v *view) renewed(asked time.Duration, err error) {
 	v.change(func(s *Status) {
 		s.RenewErr, s.Refusal = err, ""
@@ -501,7 +510,7 @@ func (s signal) send() {
 	}
 }
 
-// take takes the token, and reports whether there was one.
+// take removes the token and reports whether there was one.
 func (s signal) take() bool {
 	select {
 	case <-s:
