@@ -21,30 +21,30 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/logship"
 )
 
-// body is one attempt under way here, or the publish of one.
+// body is the execution of one attempt, or of its publish, on this worker.
 type body struct {
 	task    dagrun.TaskID
 	attempt int
 	publish bool
-	timed   bool // its start is told, as its timeout counts from then
+	timed   bool // the driver reports its start to the core, because a timeout counts from then
 	stop    context.CancelCauseFunc
-	now     chan struct{} // closed: no time for grace
-	grace   time.Duration // to end by itself
+	now     chan struct{} // closed: end at once, without grace
+	grace   time.Duration // time to end by itself after stop
 	hurry   sync.Once
-	lost    atomic.Pointer[string] // why the driver gave it up, if it did
+	lost    atomic.Pointer[string] // why the worker gave the body up; nil: it did not
 
-	// Set by its goroutine before its end is posted.
-	log      Log // still open: its publish writes to it too
+	// Set by the goroutine of the body before it posts the end.
+	log      Log // still open because a publish follows, which writes to it too; nil: closed
 	chunks   []queue.Chunk
 	lastLine string
 }
 
-// stopError is why the context of a body ends.
+// stopError is the cause with which the context of a body is canceled.
 type stopError struct{ cause dagrun.Request }
 
 func (e stopError) Error() string { return "stopped: " + e.cause.String() }
 
-// start runs the body of an attempt. A task that cannot even be described fails without one.
+// start runs the body of an attempt in a goroutine. If the task cannot be described, it posts a failure instead.
 func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *driver) start(a dagrun.Action) {
 		d.post.put(happening{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
 		return
 	}
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // a body ends by kill alone, and is waited for
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // only kill ends a body, and abandon waits for it
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
 	spec := d.run.Spec(a.Task)
 	if kill := task.Body.Kill; kill != nil {
@@ -60,7 +60,7 @@ func (d *driver) start(a dagrun.Action) {
 	}
 	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
 	d.life.fleet.bodies.Add(1)
-	if d.ctx.Err() != nil { // the life has ended: its session may be closed any moment
+	if d.ctx.Err() != nil { // the life has ended: its session may be closed at any moment
 		d.life.fleet.bodies.Add(-1)
 		stop(nil)
 		return
@@ -85,7 +85,7 @@ func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
 	return dagrun.Event{Kind: dagrun.EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &res}
 }
 
-// runBody executes a body and posts its end. Its log is closed with it, unless a publish follows.
+// runBody executes a body, closes its log unless a publish follows, and posts the end.
 func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
 	if noting, ok := log.(interface{ Note(text string) }); ok {
@@ -98,7 +98,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	}
 	start, failures := time.Now(), d.life.host.failuresSoFar()
 	res := task.outcome(d.execute(ctx, task, log))
-	took, ended := time.Since(start), d.clock.now() // before its log is closed, which takes a while without the database
+	took, ended := time.Since(start), d.clock.now() // before the log is closed, which takes a while in an outage of the database
 	d.life.ends.add()
 	if res.Unstarted {
 		d.life.cannotStart(res.Reason)
@@ -120,7 +120,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	d.post.put(happening{event: event, body: b})
 }
 
-// execute calls the executor; a panic in it is the task's failure, not the worker's.
+// execute calls the executor of a task. A panic in it fails the attempt and leaves the worker running.
 func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.Result) {
 	executor, ok := d.life.executors[kindOf(task.Body)]
 	if !ok {
@@ -143,7 +143,7 @@ func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.R
 	return executor.Execute(ctx, task)
 }
 
-// kill has a body end. It has ended only once its end was posted.
+// kill asks the body of an attempt to end, if it is under way. The body has ended only once its end is posted.
 func (d *driver) kill(a dagrun.Action) {
 	if b := d.bodies.attempt(a.Task, a.Attempt); b != nil {
 		b.kill(a.Cause, a.Now)
@@ -157,15 +157,15 @@ func (b *body) kill(cause dagrun.Request, now bool) {
 	b.stop(stopError{cause})
 }
 
-// abandon ends everything that is left of a drive, and waits until it is gone. After a drive that ended in order there is
-// nothing.
+// abandon ends the bodies and other goroutines that are left of a drive, and waits for them. A drive that ended in order has left
+// none.
 func (d *driver) abandon() {
 	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
 	d.bodies.running.Wait()
 	d.errands.asking.Wait()
 	d.errands.parting.Wait()
 	for _, log := range d.kept {
-		log.Close(d.ctx, string(dagrun.KindLost)) // for its resources: what it returns is not ours to write
+		log.Close(d.ctx, string(dagrun.KindLost)) // frees its resources: without the claim the last chunks must not be written
 	}
 	d.slots.releaseSpare()
 	for task := range d.slots.byTask {
@@ -174,8 +174,8 @@ func (d *driver) abandon() {
 	d.timer.Stop()
 }
 
-// bodies are those of a drive that are under way. They belong to its driver, but for the order to give all of them up: that
-// is for when the driver waits for a database that is away.
+// bodies holds the bodies of a drive that are under way. Its driver adds and removes them. fleet.giveUp reads them from another
+// goroutine, because the driver may be waiting for the database.
 type bodies struct {
 	mu      sync.Mutex
 	byTask  map[dagrun.TaskID]*body
@@ -188,7 +188,7 @@ func (b *bodies) add(one *body) {
 	b.byTask[one.task] = one
 }
 
-// remove says whether it was there.
+// remove removes a body and reports whether it was there.
 func (b *bodies) remove(one *body) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +199,7 @@ func (b *bodies) remove(one *body) bool {
 	return true
 }
 
-// attempt is the body of an attempt, nil if it is not under way.
+// attempt returns the body of an attempt; nil: it is not under way.
 func (b *bodies) attempt(task dagrun.TaskID, attempt int) *body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -217,23 +217,23 @@ func (b *bodies) each(do func(*body)) {
 	}
 }
 
-// Limits of what a task puts out, whatever executes it.
+// Limits of a task's outputs, with every executor.
 const (
-	MaxTextBytes   = 64 << 10 // a value that is a text
-	MaxJSONBytes   = 1 << 20  // any other value, and a text declared as json
-	MaxOutputBytes = 1 << 20  // all values of a task
+	MaxTextBytes   = 64 << 10 // per text value
+	MaxJSONBytes   = 1 << 20  // per other value, or text declared as json
+	MaxOutputBytes = 1 << 20  // for all values of a task
 )
 
 const elsewhere = "put large data elsewhere and output its address"
 
-// outcome is the result of a body as it goes to the core.
+// outcome returns the result of a body as the core gets it: without secrets in the reason, and failed if its outputs are invalid.
 func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 	res.Reason = t.Masked(res.Reason)
 	switch {
-	case res.Kind != dagrun.KindNone || t.Publish: // a publish puts nothing out
+	case res.Kind != dagrun.KindNone || t.Publish: // a publish has no outputs
 		return res
 	case t.settling:
-		res.Settled = true // checked before it was
+		res.Settled = true // the executor has called CheckOutputs before it settled
 		return res
 	}
 	if err := t.CheckOutputs(res.Outputs); err != nil {
@@ -242,8 +242,8 @@ func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 	return res
 }
 
-// CheckOutputs says what is wrong with the outputs of a body that is about to succeed. Each result passes it; an executor
-// that makes anything durable together with its outputs asks before.
+// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored. The worker calls it for each successful
+// result. An executor that makes anything durable together with its outputs must call it before.
 func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	switch {
 	case t.taken+len(outputs) > dagrun.MaxRunOutputs:
@@ -251,7 +251,7 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	case holdsNUL(string(outputs)):
 		return errors.New("an output holds a NUL byte, which no text in Postgres can: encode it, with base64 for one")
 	case len(outputs) <= MaxTextBytes:
-		return nil // whatever is in it: most outputs are small
+		return nil // no value can be too large: this saves most outputs the decoding
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(outputs), &values); err != nil {
@@ -270,7 +270,7 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	return nil
 }
 
-// measure is how long a value is, as its reader gets it, and how long it may be.
+// measure returns how many bytes a value has for its reader, and how many it may have.
 func (t *Task) measure(name string, value json.RawMessage) (size, limit int) {
 	var text *string
 	if err := json.Unmarshal(value, &text); err != nil {
@@ -298,7 +298,8 @@ func (t *Task) declares(name, kind string) bool {
 	return false
 }
 
-// Masked takes secrets out of a text that is stored and shown as it is: a reason, an answer that repeats what it was sent.
+// Masked replaces the secrets in a text that is stored and shown as it is: a reason, or an answer of a server that repeats its
+// request.
 func (t *Task) Masked(text string) string {
 	for _, s := range t.shapes() {
 		text = strings.ReplaceAll(text, s, "***")
@@ -306,13 +307,13 @@ func (t *Task) Masked(text string) string {
 	return text
 }
 
-// MaskedCut is Masked for the beginning of a longer text. It leaves off what may be the beginning of a secret, which Masked
-// would not know for one.
+// MaskedCut is Masked for the beginning of a longer text. It also cuts off an end that may be the first part of a secret, which
+// Masked does not recognize.
 func (t *Task) MaskedCut(text string) string {
 	return logship.MaskBeginning(text, t.shapes())
 }
 
-// MaskedName is Masked for the name of a header, whose capitals the server or the HTTP client has chosen.
+// MaskedName is Masked for the name of a header. It ignores case, because the server or the HTTP client chooses the capitals.
 func (t *Task) MaskedName(name string) string {
 	lower := strings.ToLower(name)
 	masked := lower
@@ -325,12 +326,12 @@ func (t *Task) MaskedName(name string) string {
 	return masked
 }
 
-// shapes are the forms in which secrets are masked, the longest first: one may be a part of another.
+// shapes returns the forms in which secrets are masked. The longest come first because one form may be a part of another.
 func (t *Task) shapes() []string {
 	var shapes []string
 	for _, secret := range t.masked() {
 		shapes = append(shapes, logship.Shapes(secret)...)
-		for _, s := range []string{secret, strings.TrimSpace(secret)} { // as an error quotes it
+		for _, s := range []string{secret, strings.TrimSpace(secret)} { // as error messages quote it
 			quoted := strconv.Quote(s)
 			shapes = append(shapes, quoted[1:len(quoted)-1])
 		}
@@ -340,12 +341,13 @@ func (t *Task) shapes() []string {
 	return shapes
 }
 
-// masked are the values that nobody is to see.
+// masked returns the values that must not be shown.
 func (t *Task) masked() []string {
 	return slices.AppendSeq(slices.Clone(t.hidden), maps.Values(t.Secrets))
 }
 
-// holdsNUL finds what JSON allows and Postgres refuses: \u0000, unless its backslash is one that is escaped.
+// holdsNUL reports whether a JSON text holds \u0000, which JSON allows and Postgres refuses. A \u0000 after an escaped backslash does
+// not count.
 func holdsNUL(text string) bool {
 	for {
 		before, after, found := strings.Cut(text, `\u0000`)
@@ -359,8 +361,8 @@ func holdsNUL(text string) bool {
 	}
 }
 
-// Lacks says whether an error means that this host has no descriptor or no memory left. Every body needs both, so no DAG is to
-// blame.
+// Lacks reports whether an error means that this host has no file descriptor or no memory left. Every body needs both, so such an
+// error is not the fault of a DAG.
 func Lacks(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS} {
 		if errors.Is(err, errno) {
@@ -370,7 +372,7 @@ func Lacks(err error) bool {
 	return false
 }
 
-// lackHints say what to do where something is used up.
+// lackHints holds, by error number, what is used up and what the operator can do.
 var lackHints = map[syscall.Errno]string{
 	syscall.EMFILE:  "the worker has no file descriptor left: lower slots, or raise the limit (ulimit -n)",
 	syscall.ENFILE:  "the whole host has no file descriptor left: raise fs.file-max",
@@ -379,8 +381,9 @@ var lackHints = map[syscall.Errno]string{
 	syscall.EAGAIN:  "the worker's user or its cgroup has too many processes: lower slots, or raise the limit (ulimit -u, pids.max)",
 }
 
-// Unstarted is how an attempt ends that this host could not start. Nothing of its body may have happened. The worker hands the run
-// on, claims nothing more, and tries its host again before it does. The place says what the host lacks; "": the error says it.
+// Unstarted returns the result of an attempt that this host could not start. An executor may return it only if no part of the body
+// has run. The worker then hands the run on, and claims nothing until a trial shows that the host can start tasks. place says what
+// the host lacks; "": a hint is derived from err.
 func Unstarted(err error, place string) dagrun.Result {
 	why := err.Error()
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// describe puts together what an executor gets. Its errors are the DAG's or the worker's configuration's.
+// describe returns the task that an executor gets. An error means that the configuration of the DAG or of the worker is wrong.
 func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	spec, err := d.bodyOf(a.Task)
 	if err != nil {
@@ -50,7 +50,8 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	return t, nil
 }
 
-// sourcePath is the file of the run's DAG. The same content may have been put from elsewhere since the run was made.
+// sourcePath returns the file of the run's DAG. For the run that Self.Only names, Config.Source goes first: the same content may have
+// been put from another file since.
 func (d *driver) sourcePath() string {
 	if c := &d.life.config; c.Source != "" && d.claim.Run == c.Self.Only {
 		return c.Source
@@ -58,7 +59,7 @@ func (d *driver) sourcePath() string {
 	return d.def.Path
 }
 
-// traceparent is what an application said of its trace, if a header can carry it.
+// traceparent returns the trace context that the application gave, or "" if it cannot be sent in a header.
 func traceparent(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
@@ -84,7 +85,7 @@ func (d *driver) reveal(ctx context.Context, t *Task) error {
 	return nil
 }
 
-// folderOf is the folder of a file that is there, else "".
+// folderOf returns the folder of a file, or "" if there is no regular file at this path.
 func folderOf(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
@@ -109,7 +110,7 @@ func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope
 	return body.ResolvePublish(scope, row.Outputs)
 }
 
-// stepName is the step as people write it: a replacement's is search~1.
+// stepName returns the name of a task's step. A replacement has a number: search~1.
 func (d *driver) stepName(id dagrun.TaskID) string {
 	name := d.def.Graph.StepName(id.Step)
 	if id.Alt != 0 {
@@ -118,12 +119,13 @@ func (d *driver) stepName(id dagrun.TaskID) string {
 	return name
 }
 
-// taskKey is the same in every attempt of a task, and never another task's: a run's number is given again after a restore.
+// taskKey returns a key that is the same in every attempt of a task and that no other task ever has. It holds the run's UID, because
+// the number of a run may be given again after a restore.
 func (d *driver) taskKey(id dagrun.TaskID) string {
 	return "oarlock-" + d.claim.UID.String() + "-" + d.def.Graph.TaskName(id)
 }
 
-// parent is a direct parent as its children see it in $OARLOCK_UPSTREAM.
+// parent is the JSON of a direct parent in $OARLOCK_UPSTREAM.
 type parent struct {
 	State   string          `json:"state"`
 	Outputs json.RawMessage `json:"outputs"`
@@ -136,7 +138,8 @@ type parentItem struct {
 	Outputs json.RawMessage `json:"outputs"`
 }
 
-// upstream tells how the direct parents ended, by step. What it tells is of now; most bodies never ask.
+// upstream returns a function that encodes the direct parents of a task, by step, as they are now. Only the call encodes, since most
+// bodies never need it.
 func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, error) {
 	edges := d.def.Graph.Step(id.Step).Depends
 	steps, items := make([]dagrun.StepView, len(edges)), make([][]dagrun.StepView, len(edges))
@@ -155,7 +158,7 @@ func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, 
 		}
 		var text bytes.Buffer
 		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false) // outputs are to be found as they were written
+		e.SetEscapeHTML(false) // keeps outputs as they were written
 		err := e.Encode(parents)
 		return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 	}
@@ -168,7 +171,7 @@ func object(outputs dagrun.JSON) json.RawMessage {
 	return json.RawMessage(outputs)
 }
 
-// kindOf is the word under which an executor is registered: process, or action:NAME.
+// kindOf returns the key of Config.Executors for a body: process, or action:NAME.
 func kindOf(body *dagspec.Step) string {
 	if body.Action != "" {
 		return "action:" + body.Action

@@ -1,6 +1,5 @@
 // Package worker drives runs: it claims them, keeps the lease, gives slots to tasks, has executors run their bodies, and
-// hands everything on when it stops.
+// leaves its runs to other workers when it stops.
 //
-// It decides nothing about a run (that is package dagrun) and stores nothing (that is package queue). It knows no pgx, no
-// SQL and no YAML.
+// Package dagrun decides what a run does next, and package queue stores it. Package worker uses no pgx, no SQL and no YAML.
 package worker

@@ -16,72 +16,72 @@ import (
 
 // Executor runs bodies of one kind: commands, or one action.
 type Executor interface {
-	// Execute runs the body of one attempt to its end and says how it ended. Once ctx is done the body is to end, as its
-	// step's kill says; once task.Now is closed, at once. Timeouts are not the executor's business: they come as an end of
-	// ctx. Execute returns when nothing of the body is left, but for what the step says to keep.
+	// Execute runs the body of one attempt to its end and returns the result. Once ctx is done, it has the body end in the way that
+	// the step's kill asks for; once task.Now is closed, at once. A timeout also comes as the end of ctx. Execute returns when no
+	// part of the body is left, except for what the step says to keep.
 	Execute(ctx context.Context, task *Task) dagrun.Result
 }
 
-// Task is one attempt as executors see it.
+// Task describes one attempt to its executor.
 type Task struct {
-	Worker      string // id of the worker it runs under
+	Worker      string // id of the worker's current life
 	Run         int64
-	UID         string // of the run, for other systems: they may see its number again after a restore
+	UID         string // of the run, for other systems: after a restore of the database, Run may be given to another run
 	DAG         string
-	Step        string // its name: a replacement's as step~1, a handler's as @exit
-	Item        string // key of its item, "" without foreach
+	Step        string // name of the step; a replacement has step~1, a handler @exit
+	Item        string // key of its item; "": the step has no foreach
 	Attempt     int
-	Publish     bool   // the body is the publish of one that has succeeded
-	PublishTry  int    // of a publish, from 1: its attempt stays the one that succeeded
-	Fence       int64  // grows with every drive of the run: systems that compare it can refuse a stale task
+	Publish     bool   // the body is the publish of an attempt that has succeeded
+	PublishTry  int    // number of the publish, from 1, while Attempt stays the same; 0: no publish
+	Fence       int64  // grows with every drive of the run: other systems can compare it to refuse a stale task
 	Traceparent string // of the trace that the run belongs to; "": none
-	Key         string // the same in every attempt: an idempotency key for systems that take one
+	Key         string // the same in every attempt of the task: an idempotency key for other systems
 
-	LogicalAt         time.Time // the time that the run is about
-	Schedule          string    // the name of the schedule that made the run, "" where none did
+	LogicalAt         time.Time // the time for which the run does its work
+	Schedule          string    // name of the schedule that made the run; "": none did
 	PreviousLogicalAt time.Time // the schedule's time before LogicalAt; zero: none
 
-	Body     *dagspec.Step     // what to run; Publish is a body of its own
-	Resolved *dagspec.Resolved // its texts, with all references filled in
-	Source   string            // folder of the DAG file, "" when it is not on this host
+	Body     *dagspec.Step     // the body to run: of the step, or of its publish
+	Resolved *dagspec.Resolved // the texts of Body with all references filled in
+	Source   string            // folder of the DAG file; "": the file is not on this host
 
 	Params   map[string]any
-	Upstream func() ([]byte, error) // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
-	Secrets  map[string]string      // that the step names, read; all that it uses are masked in its log
-	RunState string                 // of handlers: the verdict so far
-	Failed   []string               // of handlers: the tasks that failed
+	Upstream func() ([]byte, error) // returns the direct parents as JSON, the content of $OARLOCK_UPSTREAM
+	Secrets  map[string]string      // values of the secrets that the step names, all of them masked in its log
+	RunState string                 // for handlers: the state of the run so far
+	Failed   []string               // for handlers: the tasks that failed
 
-	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
-	Note           func(string)  // adds a line of Oarlock's own to that log; nil: it takes none
-	Started        func()        // to be called once, when the body is under way: its timeout counts from then
-	Now            chan struct{} // closed when there is no time for grace
+	Stdout, Stderr io.Writer     // the log of the attempt; writes never block for long
+	Note           func(string)  // adds a line of Oarlock to the log; nil: the log takes none
+	Started        func()        // the executor calls it once, when the body is under way: the timeout counts from then
+	Now            chan struct{} // closed: the body is to end at once, without grace
 
-	hidden   []string // values that are masked wherever the task shows something
+	hidden   []string // values that are masked in everything that the task shows
 	claim    *queue.Claim
 	id       dagrun.TaskID
 	clock    *runClock
-	taken    int  // what other tasks of the run had put out at the start, in bytes
-	settling bool // a Settlement was asked for: its body is durable if it succeeds
+	taken    int  // bytes of the outputs of other tasks of the run, at the start
+	settling bool // Settlement was called: if the task succeeds, its outputs are stored already
 }
 
-// Settlement is how this attempt ends in the transaction of its own SQL: see queue.Session.SettleTx. A publish cannot end
-// like that: what settles is the body. Ask CheckOutputs before: nothing is checked after.
+// Settlement returns the end of this attempt for a transaction of its own SQL, see queue.Session.SettleTx. The executor must call
+// CheckOutputs before, since the outputs are not checked later. A publish cannot be settled: only the body of the attempt can.
 func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
 	t.settling = true
 	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
 }
 
-// Outputs are what a Go function puts out, by name.
+// Outputs holds the outputs of a Go function by name.
 type Outputs map[string]any
 
-// Func is a Go function that is an action: a step calls it by the name under which it is among the Executors,
-// "action:NAME". Its context ends when the attempt is to end; context.Cause says why.
+// Func is an action written as a Go function. Register it in Config.Executors as "action:NAME"; a step then calls the action NAME.
+// The context ends when the attempt is to end, and context.Cause returns the reason.
 //
-// An error fails the attempt, as kind exit with code 1; Permanent and Snooze say more. A panic fails it as kind panic,
-// with the stack in the log.
+// An error fails the attempt, as kind exit with code 1; see Permanent and Snooze. A panic fails it as kind panic, with the stack in
+// the log.
 type Func func(ctx context.Context, task *Task) (Outputs, error)
 
-// Permanent marks an error that trying again will not mend: neither on_error nor retry_policy may.
+// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ err error }
@@ -89,14 +89,14 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Snooze is an error that is none: the next attempt starts after d, and the retry budget is left alone.
+// Snooze returns an error that does not count as a failure: the next attempt starts after d and uses up no retry.
 func Snooze(d time.Duration) error { return &snoozeError{d} }
 
 type snoozeError struct{ span time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozes for %v", e.span) }
 
-// Execute calls the function.
+// Execute implements Executor by a call of f.
 func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	task.Started()
 	outputs, err := f(context.WithValue(ctx, loggerKey{}, task.Stderr), task)
@@ -113,7 +113,7 @@ func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	return dagrun.Result{Outputs: dagrun.JSON(text)}
 }
 
-// failed is how an error of a function ends its attempt.
+// failed returns the result of an attempt after its function returned err.
 func (t *Task) failed(ctx context.Context, err error) dagrun.Result {
 	if snooze, ok := errors.AsType[*snoozeError](err); ok {
 		return dagrun.Result{SnoozeUntil: t.clock.now() + dagrun.Time(snooze.span.Milliseconds())}
@@ -127,7 +127,8 @@ func (t *Task) failed(ctx context.Context, err error) dagrun.Result {
 
 type loggerKey struct{}
 
-// Logger writes to the log of the task that a Func's context belongs to; elsewhere it writes nothing.
+// Logger returns a logger that writes to the log of the task. ctx must be derived from the context of a Func; for any other context
+// the logger writes nothing.
 func Logger(ctx context.Context) *slog.Logger {
 	if stderr, ok := ctx.Value(loggerKey{}).(io.Writer); ok {
 		return slog.New(slog.NewTextHandler(stderr, nil))
@@ -135,7 +136,7 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// Session is where a worker's runs are, by role: a *queue.Session in each, or what stands for one in a test.
+// Session is the store of a life's runs, by role. Each role is played by a *queue.Session, or by a stand-in in a test.
 type Session struct {
 	Claimer
 	Reader
@@ -145,12 +146,12 @@ type Session struct {
 	Database string // for people: user@host/database
 }
 
-// SessionOf is a session of a store in every role.
+// SessionOf returns a Session in which s plays every role.
 func SessionOf(s *queue.Session) Session {
 	return Session{Claimer: s, Reader: s, Writer: s, Lease: s, Database: s.Database()}
 }
 
-// Claimer is where runs come from. No call waits for another.
+// Claimer finds runs and mends the queue. Its methods may be called concurrently, and none waits for another.
 type Claimer interface {
 	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
 	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
@@ -160,7 +161,7 @@ type Claimer interface {
 	Attend(ctx context.Context) (queue.Attended, error)
 }
 
-// Reader is what drivers read.
+// Reader reads what drivers need.
 type Reader interface {
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
@@ -168,7 +169,7 @@ type Reader interface {
 	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
 }
 
-// Writer is what drivers write.
+// Writer stores what drivers decide.
 type Writer interface {
 	Commit(ctx context.Context, b *queue.Batch) error
 	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
@@ -177,7 +178,7 @@ type Writer interface {
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }
 
-// Lease is a worker's proof of life, and its end.
+// Lease keeps a worker registered, and ends the registration.
 type Lease interface {
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
@@ -186,10 +187,10 @@ type Lease interface {
 	Stats() queue.SessionStats
 }
 
-// enqueuer executes dag.enqueue: it asks for a run and does not wait for it.
+// enqueuer executes dag.enqueue: it enqueues a run and does not wait for its end.
 type enqueuer struct{ life *life }
 
-// Execute enqueues. Every attempt of a task asks for a run of its own unless the step names a run_key.
+// Execute implements Executor. Every attempt of a task enqueues a run of its own, unless the step has a run_key.
 func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
 	child, err := childOf(task.Resolved.With)
 	if err != nil {
@@ -207,7 +208,7 @@ func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
 	return dagrun.Result{Outputs: dagrun.JSON(fmt.Sprintf(`{"run_id":%d}`, id))}
 }
 
-// whenAndOnce reads what only dag.enqueue takes.
+// whenAndOnce reads the inputs run_key and run_at, which only dag.enqueue takes.
 func whenAndOnce(c *queue.Child, with map[string]any) (err error) {
 	c.Key, _ = with["run_key"].(string)
 	if at, ok := with["run_at"].(string); ok {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Pauses between two tries of a host that starts nothing. Each is twice the one before it, until a body has started in between.
+// Pauses before trials of a host that could not start a body. They double until a body has started and ended in between.
 const (
 	shortestHostPause = time.Second
 	longestHostPause  = time.Minute
@@ -20,20 +20,20 @@ const (
 // hostTrialTimeout bounds how long one trial may take.
 const hostTrialTimeout = 30 * time.Second
 
-// host is whether this host starts tasks, for all lives of a worker.
+// host records whether this host can start tasks, over all lives of a worker.
 type host struct {
 	failed chan struct{} // a body could not start
-	proved atomic.Bool   // a body started after the last failure, and ended, since the host was last found to be mended
+	proved atomic.Bool   // since the last trial that passed, a body has started and ended, with no failure in between
 
 	mu       sync.Mutex
-	failures int // so far
+	failures int // bodies that could not start so far
 
-	pause  time.Duration // before the next trial; watchHost's alone
-	outage Outage        // watchHost's alone
+	pause  time.Duration // before the next trial; owned by watchHost
+	outage Outage        // owned by watchHost
 }
 
-// cannotStart takes in that this host could not start a body. From now on the worker claims nothing and begins nothing. What waits
-// goes to another worker.
+// cannotStart records that this host could not start a body. From now on the worker claims no runs and starts no tasks, and it gives
+// runs that wait for a slot back to the queue.
 func (l *life) cannotStart(why string) {
 	l.host.mu.Lock()
 	l.host.failures++
@@ -49,14 +49,15 @@ func (l *life) cannotStart(why string) {
 	}
 }
 
-// failuresSoFar counts bodies that this host could not start.
+// failuresSoFar returns how many bodies this host could not start.
 func (h *host) failuresSoFar() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failures
 }
 
-// proves takes in that a body started and ended, after so many failures. One from before the last failure proves nothing.
+// proves records that a body has started and ended. failures is failuresSoFar at its start: a body that started before the last
+// failure proves nothing.
 func (h *host) proves(failures int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,10 +72,10 @@ func (w *Worker) saysUnfit(why string) {
 	w.fitness.set(unfitHost, time.Now(), "this host cannot start tasks: "+why)
 }
 
-// UnfitCauses are the words for why a worker claims nothing.
+// UnfitCauses lists the words for the causes for which a worker claims nothing.
 var UnfitCauses = []string{unfitRecords, unfitReads, unfitPolls, unfitHost}
 
-// unfitFor are the causes that hold now.
+// unfitFor returns the causes that hold now, in the order of UnfitCauses.
 func (w *Worker) unfitFor() (causes []string) {
 	for _, cause := range UnfitCauses {
 		if _, unfit := w.fitness.of(cause); unfit {
@@ -84,16 +85,16 @@ func (w *Worker) unfitFor() (causes []string) {
 	return causes
 }
 
-// startsNothing says whether tasks that wait for a slot wait in vain until the host is mended.
+// startsNothing reports whether this host cannot start tasks now, so that tasks wait for a slot in vain.
 func (w *Worker) startsNothing() bool {
 	_, unfit := w.fitness.of(unfitHost)
 	return unfit
 }
 
-// watchHost tries a host that starts nothing until it does.
+// watchHost is the loop that tries a host that could not start a body, until it can.
 func (l *life) watchHost() {
 	for {
-		if l.startsNothing() { // since the life before this one, perhaps
+		if l.startsNothing() { // possibly since an earlier life
 			l.mendHost()
 		}
 		select {
@@ -104,7 +105,7 @@ func (l *life) watchHost() {
 	}
 }
 
-// mendHost returns once the host starts tasks again, or the life of the worker is over.
+// mendHost tries the host with growing pauses. It returns once a trial passes, or the life is over.
 func (l *life) mendHost() {
 	if l.host.proved.Swap(false) || l.host.pause == 0 {
 		l.host.pause = shortestHostPause
@@ -121,7 +122,8 @@ func (l *life) mendHost() {
 	}
 }
 
-// awaitTrial tells of the host until the next trial is due; false: the life of the worker ended before.
+// awaitTrial waits until the next trial is due, and meanwhile logs now and then that the host cannot start tasks. It returns false if
+// the life ended before.
 func (l *life) awaitTrial(due time.Time) bool {
 	for {
 		if r, unfit := l.fitness.of(unfitHost); unfit {
@@ -141,7 +143,7 @@ func (l *life) awaitTrial(due time.Time) bool {
 	}
 }
 
-// tryHost says whether a trial passed, and no body failed to start since it began.
+// tryHost runs a trial. It reports whether the trial passed and no body failed to start meanwhile.
 func (l *life) tryHost() bool {
 	failures := l.host.failuresSoFar()
 	ctx, cancel := context.WithTimeout(l.ctx, hostTrialTimeout)
@@ -150,7 +152,7 @@ func (l *life) tryHost() bool {
 	l.host.mu.Lock()
 	defer l.host.mu.Unlock()
 	switch {
-	case l.ctx.Err() != nil: // cut off, it proves nothing
+	case l.ctx.Err() != nil: // the end of the life cut the trial off: it proves nothing
 		return false
 	case err != nil:
 		l.saysUnfit(err.Error())
@@ -164,10 +166,10 @@ func (l *life) tryHost() bool {
 	return true
 }
 
-// someDescriptors are as many as the body of an action may need.
+// someDescriptors is how many file descriptors the body of an action may need.
 const someDescriptors = 8
 
-// OpenSome opens some descriptors and closes them again: the trial of a worker that starts no processes.
+// OpenSome opens some file descriptors and closes them again. It is the trial of a worker that starts no processes.
 func OpenSome(context.Context) error {
 	for range someDescriptors {
 		f, err := os.Open(os.DevNull)
@@ -187,25 +189,26 @@ const (
 	unfitHost    = "host"    // this host cannot start tasks
 )
 
-// fitness keeps the reasons why a worker claims nothing now. Without one the worker is fit. It is safe for concurrent use.
+// fitness holds the reasons why a worker claims nothing now. Without a reason the worker is fit. It is safe for concurrent use.
 type fitness struct {
 	mu      sync.Mutex
-	reasons []reason // in the order in which they began
-	mended  func()   // called outside of the lock when the last reason is gone; nil: nobody is told
-	changed func()   // called outside of the lock when the oldest reason is another one, or has another text; nil: nobody is told
+	reasons []reason // in the order in which they were set
+	mended  func()   // called without the lock when the last reason is gone; nil: no call
+	changed func()   // called without the lock when the first reason is another one or has another text; nil: no call
 }
 
-// reason is why a worker claims nothing.
+// reason is one reason why a worker claims nothing.
 type reason struct {
 	cause string
 	since time.Time
 	why   string // for people, in one line and without secrets
 }
 
-// String is for people: what is wrong, and since when.
+// String returns for people what is wrong, and since when.
 func (r reason) String() string { return r.why + ", since " + r.since.UTC().Format(time.RFC3339) }
 
-// set adds a reason that holds since a moment. One that is there already keeps that moment, and takes the new text.
+// set adds a reason that has held since the moment since. If there is one for this cause already, it keeps its moment and takes the
+// new text.
 func (f *fitness) set(cause string, since time.Time, why string) {
 	f.mu.Lock()
 	before := f.firstLocked()
@@ -221,7 +224,7 @@ func (f *fitness) set(cause string, since time.Time, why string) {
 	}
 }
 
-// clear takes a reason back, if it is there.
+// clear removes the reason for a cause, if there is one.
 func (f *fitness) clear(cause string) {
 	f.mu.Lock()
 	i := f.find(cause)
@@ -238,19 +241,19 @@ func (f *fitness) clear(cause string) {
 	}
 }
 
-// find needs f.mu. It answers -1 where there is no such reason.
+// find returns the index of the reason for a cause, -1: there is none. It needs f.mu.
 func (f *fitness) find(cause string) int {
 	return slices.IndexFunc(f.reasons, func(r reason) bool { return r.cause == cause })
 }
 
-// ok says whether the worker may claim runs now.
+// ok reports whether the worker is fit to claim runs now.
 func (f *fitness) ok() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.reasons) == 0
 }
 
-// of is the reason of a cause; false: there is none.
+// of returns the reason for a cause; false: there is none.
 func (f *fitness) of(cause string) (reason, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,7 +263,7 @@ func (f *fitness) of(cause string) (reason, bool) {
 	return reason{}, false
 }
 
-// first is the oldest of the reasons, or an empty one.
+// first returns the oldest reason, or an empty one if the worker is fit.
 func (f *fitness) first() reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,7 +277,7 @@ func (f *fitness) firstLocked() reason {
 	return f.reasons[0]
 }
 
-// texts are the reasons for people, the oldest first.
+// texts returns the reasons for people, the oldest first.
 func (f *fitness) texts() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,29 +9,30 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Logs takes what bodies write.
+// Logs stores the output of bodies.
 type Logs interface {
 	Open(name LogName) Log
-	Close() // once nothing is under way any more
+	Close() // called once no log is open any more
 }
 
 // Log is the log of one attempt.
 type Log interface {
 	Stdout() io.Writer
 	Stderr() io.Writer
-	Mask(secrets []string) // from the next write on, besides what is masked already
-	// Close ends the log. What it returns, the last pieces with the final marker, rides with the record of the end.
+	Mask(secrets []string) // masks these values too, from the next write on
+	// Close ends the log. It returns the last chunks, with the final marker, which the driver stores in the same commit as the
+	// record of the attempt's end.
 	Close(ctx context.Context, reason string) (last []queue.Chunk, lastLine string)
 }
 
-// LogName says which attempt a log belongs to.
+// LogName identifies the attempt that a log belongs to, and the place where the log goes on.
 type LogName struct {
 	Run     queue.RunID
 	Task    dagrun.TaskID
 	Attempt int
 	Day     time.Time
-	Next    int   // number of its first chunk: not 0 where it goes on
-	Lines   int64 // begun before that chunk
+	Next    int   // number of its first chunk; 0: a new log
+	Lines   int64 // lines that begin before that chunk
 }
 
 func (d *driver) logName(a dagrun.Action) LogName {
@@ -44,7 +45,7 @@ func (d *driver) logName(a dagrun.Action) LogName {
 	return name
 }
 
-// closeLogs ends the logs that were kept for a publish, once their attempt is over.
+// closeLogs ends logs that were kept open for a publish, if their attempts are over in these rows.
 func (d *driver) closeLogs(ctx context.Context, rows []dagrun.TaskRecord) {
 	if len(d.kept)+len(d.left) == 0 {
 		return
@@ -69,8 +70,8 @@ func (d *driver) closeLogs(ctx context.Context, rows []dagrun.TaskRecord) {
 	}
 }
 
-// keepLog has the end of a log ride with the record of its attempt's. Of a body that wrote nothing that record says it all,
-// unless it is lost: who knows what it wrote.
+// keepLog adds the end of a log to the next commit, which also records the end of the attempt. It drops the final marker of a body
+// that wrote nothing, because the record suffices then. It keeps the marker of a lost attempt, which may have written something.
 func (d *driver) keepLog(task dagrun.TaskID, last []queue.Chunk, lastLine string) {
 	if len(last) == 1 {
 		c := &last[0]
@@ -84,7 +85,8 @@ func (d *driver) keepLog(task dagrun.TaskID, last []queue.Chunk, lastLine string
 	}
 }
 
-// leaveLogs stores what is left of logs that are kept for a publish, which a later drive is to try.
+// leaveLogs adds the rest of logs that are kept for a publish to the next commit, without a final marker: a later drive does the
+// publish and goes on with the log.
 func (d *driver) leaveLogs(ctx context.Context) {
 	for task, log := range d.kept {
 		chunks, _ := log.Close(ctx, "")
@@ -99,11 +101,11 @@ func (d *driver) leaveLogs(ctx context.Context) {
 			end.Next++
 		}
 		delete(d.kept, task)
-		d.left[task] = end // should the drive go on after all
+		d.left[task] = end // in case the commit fails and the drive goes on
 	}
 }
 
-// takeUpLogs ends the logs that a lost driver could not, but for those whose publish is still to come.
+// takeUpLogs ends the logs that a lost driver left open, except logs of attempts that still have a publish to come.
 func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) {
 	goesOn := map[dagrun.TaskID]bool{}
 	for i := range left.Saved.Tasks {
@@ -123,7 +125,7 @@ func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) 
 	}
 }
 
-// endLog writes the final marker of a log that nobody here has open.
+// endLog adds the final marker of a log that is not open here to the next commit.
 func (d *driver) endLog(end queue.LogEnd, word string) {
 	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
 		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next, Lines: end.Lines,
@@ -131,7 +133,7 @@ func (d *driver) endLog(end queue.LogEnd, word string) {
 	})
 }
 
-// endWord says in a word how a body ended.
+// endWord returns the word for how a body ended.
 func endWord(res dagrun.Result) string {
 	if res.Kind == dagrun.KindNone {
 		return dagrun.TaskSucceeded.String()

@@ -10,47 +10,47 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Meter is told what a worker does, as it happens. Its methods are called from many goroutines, some of them where every
-// microsecond counts: they count, do not block and do not call back.
+// Meter receives the events of a worker as they happen. Many goroutines call its methods, some in places where every microsecond
+// counts. A method must not block and must not call the worker.
 type Meter interface {
-	RunStarted(dag string, waited time.Duration) // its first drive begins here, so long after it was due
-	RunLeft(dag string, as Outcome, took time.Duration)
-	TaskSettled(dag string, as dagrun.State) // durable; again when the run is retried
+	RunStarted(dag string, waited time.Duration)        // the first drive of a run begins; waited counts from the time it was due
+	RunLeft(dag string, as Outcome, took time.Duration) // a drive has ended; took is of the whole run, 0: the run is not over
+	TaskSettled(dag string, as dagrun.State)            // a task's final state is stored; called again if the run is retried
 	AttemptEnded(a AttemptEnd)
 	Polled(p PollEnd)
-	Renewed(margin, took time.Duration, err error) // margin: what was left until the worker would have killed its tasks
+	Renewed(margin, took time.Duration, err error) // margin was left until the worker would have killed its tasks
 }
 
-// Outcome is how a drive of a run ended here: in the run's last state, or so.
+// Outcome is how a drive of a run ended: the final state of the run, or one of the constants.
 type Outcome string
 
-// Outcomes of drives after which the run is not over, but for Undrivable and Refused, which end it as failed.
+// Outcomes of drives other than a final state of the run. The run is not over, except that Undrivable and Refused end it as failed.
 const (
-	Parked     Outcome = "parked"     // it waits, without a worker
-	HandedOn   Outcome = "handed_on"  // the worker stops, another one goes on
-	Unfit      Outcome = "unfit"      // this host could not start its tasks, another one is to go on
-	ClaimLost  Outcome = "lost"       // the claim was another's already, or the worker's lease ended
-	Refused    Outcome = "refused"    // the database takes no record of it
-	Undrivable Outcome = "undrivable" // it cannot be driven here, nor anywhere
+	Parked     Outcome = "parked"     // the run waits, without a worker
+	HandedOn   Outcome = "handed_on"  // another worker goes on: this one stops, or has no free slot
+	Unfit      Outcome = "unfit"      // another worker goes on: this host could not start tasks
+	ClaimLost  Outcome = "lost"       // another worker had the claim already, or the lease of this one ended
+	Refused    Outcome = "refused"    // the database takes no record of the run
+	Undrivable Outcome = "undrivable" // no worker can drive the run
 )
 
-// AttemptEnd is the end of one body, a publish included.
+// AttemptEnd is the end of one body, which may be a publish.
 type AttemptEnd struct {
 	DAG     string
 	Body    string // run, command, the name of an action that this worker executes, or OtherBody
-	Outcome string // succeeded, snoozed, stopped (somebody asked for it), or a dagrun.FailureKind
+	Outcome string // AttemptSucceeded, AttemptSnoozed, AttemptStopped, AttemptUnstarted or a dagrun.FailureKind
 	Took    time.Duration
 }
 
-// OtherBody stands for a body that this worker does not execute, or could not even describe.
+// OtherBody stands for a body that this worker does not execute or could not describe.
 const OtherBody = "other"
 
-// Ends of attempts that are no dagrun.FailureKind.
+// Ends of attempts besides the values of dagrun.FailureKind.
 const (
 	AttemptSucceeded = "succeeded"
 	AttemptSnoozed   = "snoozed"
-	AttemptStopped   = "stopped"
-	AttemptUnstarted = "unstarted" // this host could not start it
+	AttemptStopped   = "stopped"   // the driver ended the body, for a reason other than its timeout
+	AttemptUnstarted = "unstarted" // this host could not start the body
 )
 
 // PollEnd is the end of one poll.
@@ -61,7 +61,7 @@ type PollEnd struct {
 	Err    error
 }
 
-// silent is the meter of a worker that has none.
+// silent is the Meter of a worker without one.
 type silent struct{}
 
 func (silent) RunStarted(string, time.Duration)            {}
@@ -71,7 +71,7 @@ func (silent) AttemptEnded(AttemptEnd)                     {}
 func (silent) Polled(PollEnd)                              {}
 func (silent) Renewed(time.Duration, time.Duration, error) {}
 
-// meter tells how an attempt ended.
+// meter reports the end of an attempt to the Meter.
 func (d *driver) meter(ctx context.Context, task *Task, res *dagrun.Result, took time.Duration) {
 	d.life.config.Meter.AttemptEnded(AttemptEnd{
 		DAG: d.claim.DAG, Body: d.life.bodyName(task.Body), Outcome: attemptOutcome(ctx, res), Took: took,
@@ -95,7 +95,7 @@ func attemptOutcome(ctx context.Context, res *dagrun.Result) string {
 	return AttemptStopped
 }
 
-// bodyName is one of few: whoever writes DAGs invents none.
+// bodyName returns the AttemptEnd.Body of a body. DAGs cannot add names: an action that this worker does not execute is OtherBody.
 func (l *life) bodyName(body *dagspec.Step) string {
 	_, known := l.executors[kindOf(body)]
 	switch {
@@ -109,7 +109,7 @@ func (l *life) bodyName(body *dagspec.Step) string {
 	return "run"
 }
 
-// count tells what has become durable.
+// count reports settled tasks to the Meter after their commit, and sets the outcome of a drive that ends with it.
 func (d *driver) count(ready *dagrun.Ready) {
 	for i := range ready.Records.Tasks {
 		if row := &ready.Records.Tasks[i]; row.State.Terminal() {
@@ -129,7 +129,7 @@ func (d *driver) count(ready *dagrun.Ready) {
 	}
 }
 
-// handsOn is the outcome of a drive that another worker is to go on with.
+// handsOn returns the outcome of a drive if another worker is to go on with the run.
 func (e *driveEnding) handsOn() Outcome {
 	if e.unfit {
 		return Unfit
@@ -137,7 +137,7 @@ func (e *driveEnding) handsOn() Outcome {
 	return HandedOn
 }
 
-// outcomeAfter is how a drive ended that returned err.
+// outcomeAfter returns the outcome of a drive that returned err.
 func (d *driver) outcomeAfter(err error) Outcome {
 	switch {
 	case err == nil && d.ending.outcome != "":

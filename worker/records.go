@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// recordsEvery is how often a worker looks whether the database takes its records.
+	// recordsEvery is the time between two checks whether the database takes the worker's records.
 	recordsEvery = 250 * time.Millisecond
-	// tellFailure is how old a failure is before it is told: most are mended sooner.
+	// tellFailure is how old a failure is before it is logged. Most failures are over sooner.
 	tellFailure = time.Second
-	// emptyPatience is how long a life of which no record was taken waits for the first: nothing of it runs.
+	// emptyPatience is how long a life waits for its first record to be taken. No task runs before that.
 	emptyPatience = 10 * time.Second
 )
 
-// Pauses between trials whether records are taken again. They grow until a record of a later life is taken.
+// Pauses between trials whether the database takes records again. They grow until a record of a later life is taken.
 const (
 	firstTrialPause   = time.Second
 	longestTrialPause = 30 * time.Second
 	trialTimeout      = 10 * time.Second
 )
 
-// What ends a life in which the database did not do this for the time of a lease.
+// Causes of giving all runs up and ending a life, after the database has failed for recordsPatience.
 var (
 	errUnwritten = errors.New("the database takes no records")
 	errUnread    = errors.New("the database lets no runs be read")
@@ -38,15 +38,15 @@ var (
 // isGivenUp reports whether a life ended because its worker gave its runs up.
 func isGivenUp(lost error) bool { return errors.Is(lost, errUnwritten) || errors.Is(lost, errUnread) }
 
-// records is what a worker knows of its records. The outages belong to the goroutine that looks after them.
+// records holds the outages of a worker's records. They belong to keepRecords, and between two lives to untilRecorded.
 type records struct {
-	unwritten Outage
-	unlogged  Outage
-	aside     Outage
+	unwritten Outage                      // records that the database does not take
+	unlogged  Outage                      // logs that the database does not take
+	aside     Outage                      // records that wait for a lock
 	pauses    *backoff.ExponentialBackOff // between trials
 }
 
-// lookAtRecords takes in whether the database takes records now.
+// lookAtRecords sets or clears unfitRecords, depending on whether the database takes records now. It returns the session's figures.
 func (l *life) lookAtRecords() queue.SessionStats {
 	s := l.session.Stats()
 	if f := s.Failing; f.Failing() {
@@ -57,7 +57,8 @@ func (l *life) lookAtRecords() queue.SessionStats {
 	return s
 }
 
-// keepRecords tells of records that are not taken and runs that cannot be read, and has the worker give its runs up when that lasts.
+// keepRecords is the loop that logs when records are not taken or runs cannot be read. It has the worker give its runs up when that
+// lasts.
 func (l *life) keepRecords() {
 	look := time.NewTicker(recordsEvery)
 	defer look.Stop()
@@ -78,7 +79,7 @@ func (l *life) keepRecords() {
 	}
 }
 
-// endIfTooLong has the worker give its runs up once something has failed for too long.
+// endIfTooLong has the worker give its runs up, for the reason why, once f has gone on for recordsPatience.
 func (l *life) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
 	if !f.Failing() || time.Since(f.Since) < l.recordsPatience(s) {
 		return
@@ -89,7 +90,8 @@ func (l *life) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
 	}
 }
 
-// recordsPatience is how long records or reads may fail before the worker gives its runs up: as long as others let it be silent.
+// recordsPatience returns how long records or reads may fail before the worker gives its runs up. That is a TTL, the same time for
+// which other workers let a silent worker keep its runs.
 func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 	if s.Taken == 0 {
 		return min(emptyPatience, w.config.Self.TTL)
@@ -97,7 +99,7 @@ func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 	return w.config.Self.TTL
 }
 
-// tellRecords logs what fails, what waits, and when that is over.
+// tellRecords logs records and logs that fail, records that wait for a lock, and the end of each.
 func (l *life) tellRecords(s *queue.SessionStats) {
 	l.records.unwritten.told(l.log, s.Failing.Since, s.Failing.Err,
 		"the database takes no records: nothing is claimed", "the database takes records again")
@@ -112,7 +114,8 @@ func (l *life) tellRecords(s *queue.SessionStats) {
 	l.records.aside.told(l.log, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
 }
 
-// told tells of something that fails since a moment; zero: it does not.
+// told logs a failure that began at since, once it is as old as tellFailure. If since is zero there is no failure, and the outage is
+// over.
 func (o *Outage) told(log *slog.Logger, since time.Time, err error, failed, over string) {
 	switch {
 	case since.IsZero():
@@ -122,10 +125,10 @@ func (o *Outage) told(log *slog.Logger, since time.Time, err error, failed, over
 	}
 }
 
-// unwrittenFor is how long the database has taken no records; 0: it takes them.
+// unwrittenFor returns how long the database has taken no records; 0: it takes them.
 func (w *Worker) unwrittenFor() time.Duration { return w.failsFor(errUnwritten) }
 
-// failsFor is how long the database has not done what would end this life; 0: it does it.
+// failsFor returns how long errUnwritten or errUnread has held; 0: it does not hold.
 func (w *Worker) failsFor(why error) time.Duration {
 	cause := unfitRecords
 	if errors.Is(why, errUnread) {
@@ -138,7 +141,7 @@ func (w *Worker) failsFor(why error) time.Duration {
 	return time.Since(r.since)
 }
 
-// untilRecorded waits until a trial is taken. It says whether the worker is to begin anew.
+// untilRecorded waits until a trial shows that the database takes records again. It returns false if the worker is to stop.
 func (w *Worker) untilRecorded(ctx context.Context, log *slog.Logger) bool {
 	w.view.enter(Starting)
 	for {
@@ -153,7 +156,7 @@ func (w *Worker) untilRecorded(ctx context.Context, log *slog.Logger) bool {
 		if err == nil {
 			w.records.unwritten.Over(log, "the database takes records again")
 			w.fitness.clear(unfitRecords)
-			w.reads.unread = Outage{} // whether runs can be read the next life finds out
+			w.reads.unread = Outage{} // the next life finds out whether runs can be read
 			w.fitness.clear(unfitReads)
 			return true
 		}
@@ -170,7 +173,7 @@ func (w *Worker) tryRecords(ctx context.Context) error {
 	return w.config.Try(ctx)
 }
 
-// trialPauses grow from life to life.
+// trialPauses returns pauses that double from trial to trial, and go on growing over several lives.
 func (w *Worker) trialPauses() *backoff.ExponentialBackOff {
 	pauses := w.pauses()
 	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = firstTrialPause, longestTrialPause, 2
@@ -178,22 +181,23 @@ func (w *Worker) trialPauses() *backoff.ExponentialBackOff {
 	return pauses
 }
 
-// appends is what a worker knows of its appends to logs.
+// appends records how the appends to logs of one life went.
 type appends struct {
 	mu    sync.Mutex
-	began time.Time // of the call under way; zero: none is
-	since time.Time // when the first of the calls began that failed; zero: the last one went well
-	err   error     // of the last one
+	began time.Time // when the call under way began; zero: none is
+	since time.Time // when the first of the failed calls began; zero: the last call went well
+	err   error     // of the last failed call
 }
 
-// noted is a writer whose appends are taken note of.
+// noted is a Writer that records the outcome of its appends.
 type noted struct {
 	Writer
 
 	appends *appends
 }
 
-// AppendLogs takes note of what came of it, unless the caller gave up.
+// AppendLogs implements Writer. It counts an append as failed only if the error is about the database: not if the caller gave up,
+// the session has ended, or the answer refuses chunks of some runs.
 func (n noted) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
 	began := time.Now()
 	n.appends.begin(began)
@@ -209,7 +213,7 @@ func (a *appends) begin(at time.Time) {
 	a.began = at
 }
 
-// end takes in how a call ended; well: an error is none of the database's.
+// end records the end of a call that began at began. well reports that err is not about the database.
 func (a *appends) end(began time.Time, err error, well bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,12 +228,12 @@ func (a *appends) end(began time.Time, err error, well bool) {
 	}
 }
 
-// appendPatience is how long an append may be under way before it counts as one that fails.
+// appendPatience is how long an append may be under way before it counts as failing.
 const appendPatience = 3 * time.Second
 
 var errNoAppend = errors.New("the server does not answer")
 
-// failure is since when appends fail, and why; zero: they do not.
+// failure returns since when appends have failed, and the error; zero: they do not fail.
 func (a *appends) failure() (since time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

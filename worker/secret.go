@@ -24,43 +24,43 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// SecretPolicy says what the secrets of a DAG may name on this worker. The zero value allows all but the worker's own way
-// to its database, which is never handed out.
+// SecretPolicy limits which variables, files and commands the secrets of a DAG may come from on this worker. The zero value allows all
+// variables and files. The variables of the worker's own access to its database are never handed out.
 type SecretPolicy struct {
 	Env   []string // globs of variables; nil: all; empty: none
 	Files []string // globs of absolute paths, as a DAG writes them; nil: all; empty: none
 
-	NeverEnv   []string // variables, besides ownVariables
-	NeverFiles []string // files, by whatever path they are named
+	NeverEnv   []string // further variables that are never handed out, besides ownVariables
+	NeverFiles []string // files that are never handed out, under any path
 
-	// Command prints the secret whose key it gets as its last argument; none: no secret comes from a command. It runs with
+	// Command prints the secret for the key that it gets as its last argument; empty: no secret comes from a command. It runs with
 	// this process's environment, without ownVariables and NeverEnv.
 	Command        []string
-	WorkerVariable string // holds the id of the worker in the command's environment; "": none does
+	WorkerVariable string // name of the variable with the worker's id in the command's environment; "": none
 }
 
-// ownVariables hold the worker's way to its database.
+// ownVariables lists the variables that hold the worker's access to its database.
 var ownVariables = []string{"OARLOCK_DATABASE_URL", "DATABASE_URL", "PGPASSWORD", "OARLOCK_DIRECT_URL", "OARLOCK_CONNECTIONS"}
 
-// kernelFiles show the environment and the files of processes, the worker's among them.
+// kernelFiles is where the kernel shows the environments and files of processes, including the worker's.
 const kernelFiles = "/proc/"
 
 const (
 	minSecretBytes = 4        // a shorter secret would be masked out of ordinary words
-	maxSecretBytes = 64 << 10 // of a file: each secret is a variable of the environment, and masked in every line of a log
+	maxSecretBytes = 64 << 10 // of a file or command: a secret becomes an environment variable and is masked in every log line
 )
 
-// secretReader reads secrets where the worker has them. No value is in an error.
+// secretReader reads secrets from variables, files and the command. Its errors hold no values of secrets.
 type secretReader struct {
 	SecretPolicy
-	running chan struct{} // a place for each command under way
+	running chan struct{} // holds one token per command under way
 }
 
 func newSecretReader(p SecretPolicy) *secretReader {
 	return &secretReader{SecretPolicy: p, running: make(chan struct{}, maxSecretCommands)}
 }
 
-// read gives the values of secrets, by name. Some may take a while.
+// read returns the values of secrets, by name. It may wait for a command for each.
 func (r *secretReader) read(ctx context.Context, worker string, wanted []dagspec.Secret) (map[string]string, error) {
 	secrets := make(map[string]string, len(wanted))
 	for _, s := range wanted {
@@ -86,8 +86,8 @@ func (r *secretReader) one(ctx context.Context, worker string, s dagspec.Secret)
 	return r.file(filepath.Clean(s.Key))
 }
 
-// atHand are the values of all secrets that a look at this host gives: they are masked in logs of tasks that do not get
-// them, too.
+// atHand returns the values of the declared secrets that variables and files give without a command. They are masked in the logs of
+// all tasks of the DAG, also of tasks that do not get them.
 func (r *secretReader) atHand(declared []dagspec.Secret) (values []string) {
 	for _, s := range declared {
 		if s.From == "command" {
@@ -118,7 +118,7 @@ func (p *SecretPolicy) variable(name string) (string, error) {
 	return value, nil
 }
 
-// file reads what it has looked at, whatever becomes of the path meanwhile.
+// file reads a secret from a file. It checks and reads the same open file, so replacing the file at the path meanwhile changes nothing.
 func (p *SecretPolicy) file(name string) (string, error) {
 	if !allows(p.Files, name) {
 		return "", fmt.Errorf("file %s is not among secrets_files of this worker", name)
@@ -126,7 +126,7 @@ func (p *SecretPolicy) file(name string) (string, error) {
 	if p.isOwn(name) {
 		return "", fmt.Errorf("file %s is the worker's own: no secrets_files hands it out", name)
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // no waiting for a pipe
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("the worker has no file %s", name)
@@ -149,16 +149,16 @@ func (p *SecretPolicy) file(name string) (string, error) {
 	case len(value) > maxSecretBytes:
 		return "", fmt.Errorf("file %s has more than %d bytes: no secret is that long", name, maxSecretBytes)
 	}
-	return strings.TrimSuffix(string(value), "\n"), nil // editors and echo end a file with one
+	return strings.TrimSuffix(string(value), "\n"), nil // editors and echo end a file with a newline
 }
 
-// isOwn tells of what the kernel shows of processes, behind links as well.
+// isOwn reports whether a path lies in kernelFiles, or is a link into them.
 func (p *SecretPolicy) isOwn(name string) bool {
 	target, err := filepath.EvalSymlinks(name)
 	return strings.HasPrefix(name, kernelFiles) || err == nil && strings.HasPrefix(target, kernelFiles)
 }
 
-// isNever compares files, not their names: there are links.
+// isNever reports whether f is one of NeverFiles. It compares files and not names, because of links.
 func (p *SecretPolicy) isNever(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && slices.ContainsFunc(p.NeverFiles, func(name string) bool {
@@ -167,7 +167,7 @@ func (p *SecretPolicy) isNever(f *os.File) bool {
 	})
 }
 
-// allows says whether one of the globs matches; nil is no list at all.
+// allows reports whether one of the globs matches. If globs is nil, it always does.
 func allows(globs []string, name string) bool {
 	return globs == nil || slices.ContainsFunc(globs, func(glob string) bool {
 		ok, _ := path.Match(glob, name)
@@ -176,16 +176,16 @@ func allows(globs []string, name string) bool {
 }
 
 const (
-	secretTimeout     = 10 * time.Second // of a command that reads a secret
-	secretPipes       = time.Second      // that what it left behind may keep its output open
-	maxSecretCommands = 8                // at once
-	maxSecretKey      = 1 << 10
+	secretTimeout     = 10 * time.Second // for a command that prints a secret
+	secretPipes       = time.Second      // how long processes that a command left behind may keep its output open
+	maxSecretCommands = 8                // under way at once
+	maxSecretKey      = 1 << 10          // bytes
 )
 
-// errSecretStopped is the cause of secrets that are not read, as their task is to end.
+// errSecretStopped means that a secret was not read because its task is to end.
 var errSecretStopped = errors.New("the task was stopped before its secrets were read")
 
-// ask has the worker's command print a secret. Nothing but the value is taken of it: what it says to stderr may be secret.
+// ask runs the worker's command and returns the secret that it prints. It drops the command's stderr, which may hold secrets.
 func (r *secretReader) ask(ctx context.Context, worker, key string) (string, error) {
 	switch {
 	case len(r.Command) == 0:
@@ -224,7 +224,7 @@ func (r *secretReader) ask(ctx context.Context, worker, key string) (string, err
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// plainExit says how a command ended, or why it did not start.
+// plainExit returns an error that says how a command ended, without its stderr. An error of starting the command stays as it is.
 func plainExit(err error) error {
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		return errors.New(ended.ProcessState.String())
@@ -232,7 +232,7 @@ func plainExit(err error) error {
 	return err
 }
 
-// environ is what the command gets: all that this process has, but for its way to the database.
+// environ returns the environment for the command: the environment of this process without its access to the database.
 func (r *secretReader) environ(worker string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -244,13 +244,13 @@ func (r *secretReader) environ(worker string) []string {
 	return env
 }
 
-// limited takes so many bytes and forgets the rest.
+// limited is a writer that keeps the first left bytes and drops the rest.
 type limited struct {
-	taken []byte // no bytes.Buffer: its ReadFrom would get around Write
+	taken []byte // not a bytes.Buffer, since its ReadFrom would bypass Write
 	left  int
 }
 
-// Write never fails: the command is not to end by a broken pipe, but to be refused.
+// Write never fails. A command that prints too much is refused at its end, and must not end by a broken pipe before.
 func (l *limited) Write(p []byte) (int, error) {
 	kept := p[:min(len(p), l.left)]
 	l.left -= len(kept)
@@ -259,12 +259,12 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 const (
-	minURLPart   = 16 // bytes of a path, or of one segment of it or of a query: a shorter one may be any word
-	minHostBytes = 10 // of a host without its port: a shorter one, such as 127.0.0.1, stands in many texts
+	minURLPart   = 16 // bytes of a path, a segment of a path or a query: a shorter part may be an ordinary word
+	minHostBytes = 10 // of a host without its port: a shorter host, such as 127.0.0.1, occurs in many texts
 )
 
-// urlParts are the pieces in which a request's secrets come back where they stand in its URL: a server repeats the path that
-// it does not know, and an error names the host. Each piece is there as JSON and HTML have it, too.
+// urlParts returns the pieces of a request's URL that may show a secret of the URL in answers and errors: a server repeats a path that
+// it does not know, and an error names the host. Each piece is returned in its JSON and HTML forms as well.
 func urlParts(address string, secrets []string) []string {
 	var parts []string
 	final, err := url.Parse(address)
@@ -309,14 +309,14 @@ func urlParts(address string, secrets []string) []string {
 	return shapes
 }
 
-// hostParts are the host of a URL with its port and without it, in letters and in punycode. A name without a dot, such as
-// localhost, is no part of a secret: outputs would lose it everywhere.
+// hostParts returns the host of a URL with and without its port, in letters and in punycode. Without the port it leaves out a name
+// without a dot, such as localhost, because masking would remove this word from all outputs.
 func hostParts(u *url.URL) (parts []string) {
 	plain := u.Hostname()
 	if plain == "" {
 		return nil
 	}
-	ascii, _ := idna.Lookup.ToASCII(plain) // of a host that no request can have there is nothing more to mask
+	ascii, _ := idna.Lookup.ToASCII(plain) // on an error no request can use this host, and its other forms need no mask
 	letters, _ := idna.Lookup.ToUnicode(plain)
 	for _, name := range []string{plain, ascii, letters} {
 		if u.Port() != "" {
