@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// absent is a database that does not answer each question at first.
+// absent is a database that does not answer the first reads of each kind.
 type absent struct {
 	worker.Reader
 
@@ -108,7 +108,7 @@ func (s *stuck) Commit(ctx context.Context, b *queue.Batch) error {
 	return s.Writer.Commit(ctx, b)
 }
 
-// pair executes a until it may end, and anything else until it is asked to.
+// pair executes step a until the test lets it end, and every other step until it is asked to end.
 type pair struct{ started, end, asked chan struct{} }
 
 func (p *pair) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
@@ -123,7 +123,7 @@ func (p *pair) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15}
 }
 
-// Just when the database is away, tasks must be asked to end in time.
+// Tasks must be asked to end in time in an outage of the database too.
 func TestDriver_EndsBodiesWhileACommitWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x}\n")
@@ -176,7 +176,8 @@ func (f *forbidding) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*qu
 	return f.Reader.ReadMail(ctx, claims)
 }
 
-// A database that refuses a worker says nothing about the run. The worker tells of it, claims nothing, and goes on once it is mended.
+// A database that refuses a worker says nothing about the run. The worker reports the refusal, claims nothing meanwhile, and goes on
+// with the run once the database answers again.
 func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"28000", "28P01", "3D000", "42501", "42P01"} {
@@ -202,7 +203,7 @@ func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
 					if _, err := b.Control(t.Context(), queue.Ask{Run: ids[0], Verb: dagrun.VerbPause}); err != nil {
 						t.Fatal(err)
 					}
-					pass(3 * time.Second) // not so long that it gives its runs up
+					pass(3 * time.Second) // too short for the worker to give its runs up
 					if s := w.Status(); !slices.Equal(s.UnfitFor, []string{"reads"}) || log.lines("the database lets no runs be read: nothing is claimed") != 1 {
 						t.Errorf("it is unfit for %v", s.UnfitFor)
 					}

@@ -320,8 +320,8 @@ func newLookout() lookout {
 // sharedLanesMax is how many lanes one look asks about at most.
 const sharedLanesMax = 100
 
-// freshFor returns how long the last successful look still counts: until queue.PollInterval after it was sent. A result of 0 or
-// less means that it is out of date.
+// freshFor returns how long the results of the last successful look still count: until queue.PollInterval after the look was sent.
+// With 0 or less they are out of date.
 func (l *lookout) freshFor(now time.Duration) time.Duration {
 	return time.Duration(l.seen.Load()) + queue.PollInterval - now
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// unpolled is a claimer whose polls the database may refuse.
+// unpolled is a claimer with polls that the database may refuse.
 type unpolled struct {
 	worker.Claimer
 	refusal atomic.Pointer[pgconn.PgError]
@@ -30,7 +30,7 @@ func (r *unpolled) Poll(ctx context.Context, want queue.Want) (queue.Polled, err
 // noted is a claimer that notes when it is polled and whether for an ask.
 type noted struct {
 	worker.Claimer
-	asks, after *int // polls for asks, and those that follow one at once
+	asks, after *int // polls for asks, and polls that follow one at once
 	last        *time.Time
 }
 
@@ -45,7 +45,7 @@ func (n noted) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) 
 	return n.Claimer.Poll(ctx, want)
 }
 
-// A full worker that asks the queue for a slot that ends needs no poll beside that: nothing else is free.
+// A full worker that asks the queue for a run when a slot comes free needs no further poll, because no other slot is free.
 func TestClaimer_NoPollFollowsAnAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestClaimer_NoPollFollowsAnAsk(t *testing.T) {
 	})
 }
 
-// A worker whose polls are refused says so where people and machines look, and only once that lasts.
+// A worker reports to people and to programs that its polls are refused, and only once that has lasted.
 func TestClaimer_AWorkerWhosePollsFailIsUnfit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// stepped is a bench whose database has a clock that can be set.
+// stepped is a bench with a database clock that the test can set.
 type stepped struct {
 	*bench
 	ahead atomic.Int64
 	boot  func() time.Duration
 }
 
-// hourAhead is a database in simulated time whose clock is an hour ahead.
+// hourAhead is a database in simulated time with a clock that is an hour ahead.
 func hourAhead(t *testing.T, source string) *stepped {
 	t.Helper()
 	start := time.Now()
@@ -40,7 +40,7 @@ func (s *stepped) works(t *testing.T, name string) {
 	s.start(t, name, func(c *worker.Config) { c.Boot = s.boot })
 }
 
-// takes waits for a state of a run, and says how long that took.
+// takes waits for a state of a run, and returns how long that took.
 func (s *stepped) takes(t *testing.T, id queue.RunID, state string) time.Duration {
 	t.Helper()
 	since, tick := time.Now(), time.NewTicker(100*time.Millisecond)
@@ -67,7 +67,7 @@ func wantTook(t *testing.T, what string, took, least, most time.Duration) {
 	}
 }
 
-// inOrder looks whether no task of a chain began before the one before it ended.
+// inOrder checks that no task of a chain began before the task in front of it had ended.
 func (s *stepped) inOrder(t *testing.T, id queue.RunID) {
 	t.Helper()
 	tasks, err := s.Tasks(t.Context(), id)
@@ -105,7 +105,7 @@ func TestWorker_ForgetsAClockThatWasAhead(t *testing.T) {
 	})
 }
 
-// What is under way when the clock is set right goes on in its own time.
+// A run that is under way when the clock is set back goes on in its own time.
 func TestWorker_GoesOnInTimeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	const chain = "name: d\nsteps:\n  - {id: a, action: wait, with: {duration: 25s}}\n  - {id: b, depends: [a], run: exit 1, retry_policy: {limit: 1, interval: 10s}, continue_on: failed}\n  - {id: c, depends: [b], run: hold, timeout: 15s, continue_on: failed}\n"
@@ -141,7 +141,7 @@ func TestWorker_WaitsUntilAMomentOfTheDatabase(t *testing.T) {
 	})
 }
 
-// A clock that is set ahead between two signs of life lets nothing end early that begins after it.
+// After the database's clock is set ahead between two signs of life, no wait that begins then ends early.
 func TestWorker_NoticesAClockThatIsSetAheadBeforeItDrives(t *testing.T) {
 	t.Parallel()
 	const parks = "name: d\nsteps: [{id: a, action: wait, with: {duration: 20m}}]\n"
@@ -156,7 +156,7 @@ func TestWorker_NoticesAClockThatIsSetAheadBeforeItDrives(t *testing.T) {
 	})
 }
 
-// A worker is asked to stop with each sign of life until it is gone, and says so once.
+// Each sign of life asks a worker to stop until it is gone; the worker logs that once.
 func TestWorker_SaysOnceThatItIsAskedToStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// costly has an expression for each of many items, and each of them costs more than one may.
+// costly is a DAG with an expression for each of many items, each of which exceeds the cost limit of an expression.
 const (
 	costlyItems = 1000
 	costly      = `
@@ -24,7 +24,7 @@ steps:
 `
 )
 
-// A cancel wins while expressions are evaluated: it waits for one of them, not for all.
+// A cancel takes effect while expressions are evaluated: it waits for one expression, not for all.
 func TestDriver_ACancelGetsInBetweenCostlyExpressions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, costly)

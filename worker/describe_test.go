@@ -50,7 +50,7 @@ func reading(t *testing.T, p SecretPolicy, wanted ...dagspec.Secret) (map[string
 	return newSecretReader(p).read(t.Context(), "w1", wanted)
 }
 
-// program writes a script that anybody may run.
+// program writes an executable script and returns its path.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "get-secret")

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// sluggish is a journal that takes its time for what comes in a certain moment.
+// sluggish is a journal that is slow for commits which come in a certain span of time.
 type sluggish struct {
 	worker.Writer
 	from, until time.Time
@@ -62,7 +62,7 @@ func simulated(t *testing.T, source string, runs int) (b *bench, boot func() tim
 	return b, boot, ids
 }
 
-// A body that ends before its timeout has not timed out because the driver waited for the database just then.
+// A body that ends before its timeout must not time out because the driver waits for the database just then.
 func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
 	t.Parallel()
 	const runs = 16
@@ -87,7 +87,7 @@ func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
 	})
 }
 
-// Several bodies that end while the driver waits for the database have all ended when they did, whichever is taken in first.
+// Each body that ends while the driver waits for the database is recorded with its own end, whichever end is taken in first.
 func TestDriver_BodiesThatEndedMeanwhileEndedWhenTheyDid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,14 +120,14 @@ func TestDriver_BodiesThatEndedMeanwhileEndedWhenTheyDid(t *testing.T) {
 	})
 }
 
-// resolute condemns although nobody waits for it any more, as a journal may that has room just then.
+// resolute condemns a run although the caller has given up, as a journal may do that has room just then.
 type resolute struct{ worker.Writer }
 
 func (r resolute) Condemn(ctx context.Context, c *queue.Claim, why error) error {
 	return r.Writer.Condemn(context.WithoutCancel(ctx), c, why)
 }
 
-// What the end of a worker's life cuts off says nothing about the run: it is for the next driver, not to be failed.
+// A drive that the end of a worker's life cuts off says nothing about the run: the next driver goes on with it, and it does not fail.
 func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 	t.Parallel()
 	const runs = 16
@@ -154,7 +154,7 @@ func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 	})
 }
 
-// A reason is read long after it was stored: what it says of a time stays true.
+// A reason is read long after it was stored, so a time in it must be absolute.
 func TestDriver_NamesWhenAParkedRunGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestDriver_NamesWhenAParkedRunGoesOn(t *testing.T) {
 	})
 }
 
-// ready counts the tasks that say they are, and why.
+// ready counts the ready tasks, by the reason of their rows.
 func (b *bench) ready(t *testing.T, id queue.RunID, why string) (n int) {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), id)
@@ -189,8 +189,8 @@ func (b *bench) ready(t *testing.T, id queue.RunID, why string) (n int) {
 	return n
 }
 
-// Waits are told once they have lasted, and a great many of them one after the other: short ones cost no write. That some limit
-// of the run holds tasks back is such a wait too.
+// The reason of a wait is recorded once the wait has lasted, so that short waits cost no write. Reasons of very many waits are
+// recorded a bounded number a second. A task that a limit of the run holds back waits in this sense too.
 func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 	t.Parallel()
 	var steps, items strings.Builder
@@ -202,7 +202,7 @@ func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 		slots  int
 		source string
 		why    string
-		line   int // tasks in line for slots, which are told beside those that a limit holds back
+		line   int // tasks in line for slots, recorded besides tasks that a limit holds back
 	}{
 		"slots":                            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0", 0},
 		"max_active_steps":                 {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached", 0},

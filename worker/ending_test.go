@@ -17,8 +17,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// unwritten is a session whose database takes nothing while it is away. As queue.Session's, a commit under way waits until the
-// session is closed, whatever becomes of its caller; one that waits for its turn can be withdrawn.
+// unwritten is a session with a database that takes no commits while it is away. As in a queue.Session, a commit under way waits until
+// the session is closed, even if its caller gives up. A commit that waits for its turn ends with its caller's context.
 type unwritten struct {
 	worker.Writer
 	worker.Lease
@@ -51,8 +51,8 @@ func (u *unwritten) Close(ctx context.Context) error {
 	return u.Lease.Close(ctx)
 }
 
-// Whoever is told to stop at once while the database takes nothing ends all the same, and leaves its run to the next driver
-// as it is: that a commit was given up says nothing about the run.
+// A worker that is told to stop at once while the database takes nothing ends all the same. It leaves its run to the next driver as
+// it is, because a commit that was given up says nothing about the run.
 func TestStopNow_LeavesARunWhoseCommitIsGivenUpToTheNextDriver(t *testing.T) {
 	t.Parallel()
 	for name, underWay := range map[string]bool{"under way": true, "waiting for its turn": false} {
@@ -105,7 +105,7 @@ func (h held) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15, ExitCode: 143, HasExit: true}
 }
 
-// What runs under a claim that is lost ends at once, whether or not the lease was in danger before: somebody else has the run.
+// The tasks of a run end at once when its claim is lost, whether or not the lease was in danger before: another worker has the run.
 func TestWorker_EndsWhatRunsUnderAClaimThatIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestFitness_NamesItsReasonsOldestFirstAndTellsOnceItIsMended(t *testing.T) 
 	}
 }
 
-// Bodies from before a host broke go on and end. That says nothing about the host.
+// Bodies that began before a host broke go on and end. Their ends do not prove that the host can start tasks.
 func TestHost_IsProvedOnlyByABodyThatBeganAfterItBroke(t *testing.T) {
 	t.Parallel()
 	h := host{}

@@ -17,7 +17,7 @@ const reserveFor = 5 * time.Second
 // that come free for this ticket.
 const wideWaitMax = 30 * time.Second
 
-// wideLookMax is how many tickets that need several slots overdue looks at, at most, to find one that can be served.
+// wideLookMax is the number of tickets that overdue looks at, at most, to find one that fits.
 const wideLookMax = 64
 
 // handOnFor is how long another ticket may have waited while slots still go from a task to the next task of the same run. Handing

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ending is a gate of one slot with tasks of a run that wait; end has the one that holds the slot end.
+// ending is a gate of one slot at which the tasks of a run wait. end ends the task that holds the slot.
 func ending(t *testing.T, waiting int) (g *Gate, end func()) {
 	t.Helper()
 	g = NewGate(1)
@@ -71,7 +71,7 @@ func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
 			t.Errorf("where nothing is due it asks for %v", got)
 		}
 		g.MayBeDue()
-		end() // the sixteenth: for what waits longest
+		end() // the sixteenth slot is for the run that has waited longest
 		if ask := g.Asked(); ask == nil || !ask.Fair {
 			t.Errorf("it asks for %+v", ask)
 		} else {
@@ -79,7 +79,7 @@ func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
 			g.Answered(ask, false)
 		}
 		time.Sleep(time.Second)
-		if got, want := asked(), []int{6, 5}; !slices.Equal(got, want) { // what ranks above, then what ranks the same, and no more
+		if got, want := asked(), []int{6, 5}; !slices.Equal(got, want) { // priority above the waiting tasks, then the same, then none
 			t.Errorf("it asks for %v, want %v", got, want)
 		}
 	})
@@ -131,7 +131,7 @@ func TestGate_AsksForFewEquals(t *testing.T) {
 	})
 }
 
-// The slot of an ask is for what it brings, and a chain hands its slot on no sooner.
+// The slot of an ask goes to the run that the poll claims for it, also where a chain would hand its slot on.
 func TestGate_AnAskKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

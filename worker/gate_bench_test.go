@@ -6,8 +6,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// BenchmarkGate asks for a slot and gives it back: while slots are free, one that is handed on from task to task, and while tasks of
-// many runs wait.
+// BenchmarkGate asks for a slot and gives it back: while slots are free, while a slot is handed on from task to task, and while tasks
+// of many runs wait.
 func BenchmarkGate(b *testing.B) {
 	none := func(*Ticket) {}
 	order := func(i int) Order { return Order{RunID: queue.RunID(i)} }

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// granted records who got a grant, in order.
+// granted records the names of the tasks that got a grant, in order.
 type granted struct {
 	mu    sync.Mutex
 	names []string
@@ -186,8 +186,8 @@ func TestGate_CutsWhatNobodyCanHave(t *testing.T) {
 	}
 }
 
-// Whatever is asked and given back in whatever order: no more slots are out than there are, nobody gets two grants, and
-// once everything is given back everybody who did not give up has had one.
+// In any order of asks and releases, the gate grants no more slots than it has, and no ticket gets two grants. Once all slots are
+// given back, each ticket that did not give up has had a grant.
 func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -242,8 +242,8 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 	})
 }
 
-// Below a priority that never runs dry, one grant of queue.TurnEvery goes to what has waited longest; also where slots would be handed
-// on from step to step.
+// While tasks of a higher priority never run out, one grant of queue.TurnEvery goes to the task that has waited longest, also where
+// slots would be handed on from step to step.
 func TestGate_NothingStarves(t *testing.T) {
 	t.Parallel()
 	for name, hands := range map[string]bool{"asks anew": false, "hands on": true} {
@@ -272,7 +272,7 @@ func TestGate_NothingStarves(t *testing.T) {
 	}
 }
 
-// A slot that a run was claimed for is its own, whoever asks before it arrives.
+// A slot for which a run was claimed stays reserved for that run, although other tasks ask before it arrives.
 func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	t.Parallel()
 	var r granted

@@ -21,7 +21,7 @@ type modelTask struct {
 	holds  bool
 }
 
-// gateModel says in the plainest way whose turn is next, for tasks that need one slot.
+// gateModel is the plainest model of which task gets the next slot, for tasks that need one slot.
 type gateModel struct {
 	tasks  []*modelTask
 	turns  map[queue.RunID]int // last turn of a run that waits or holds slots; before that, its first ask
@@ -38,7 +38,7 @@ func (m *gateModel) held(id queue.RunID) (n int) {
 	return n
 }
 
-// next are the tasks that wait, the next one first.
+// next returns the waiting tasks, the next one first.
 func (m *gateModel) next() []*modelTask {
 	waiting := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.holds })
 	byAge := func(a, b *modelTask) int { return a.asked - b.asked }
@@ -75,7 +75,7 @@ func (m *gateModel) leave(t *modelTask) {
 	}
 }
 
-// However tasks ask, end, leave and are handed on, each slot goes to the task that the model says.
+// In any order of asks, ends, withdrawals and hand-ons, each slot goes to the task that the model names.
 func TestGate_GoesByTheModel(t *testing.T) {
 	t.Parallel()
 	const slots, operations = 5, 10_000
@@ -134,7 +134,7 @@ func TestGate_GoesByTheModel(t *testing.T) {
 	}
 }
 
-// fanOut asks for many tasks of a run, each of which takes a second, and counts those that hold slots and those that have ended.
+// fanOut asks for many tasks of a run, each of which takes a second, and counts running and ended tasks.
 type fanOut struct {
 	holds, ended atomic.Int32
 }
@@ -175,7 +175,7 @@ func TestGate_FanOutsShareTheSlots(t *testing.T) {
 	}
 }
 
-// A run that would get the slot back anyway keeps it, however long others have waited.
+// A run that would get the slot back anyway keeps it, however long other runs have waited.
 func TestGate_HandsOnToWhoHoldsLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestGate_HandsOnToWhoHoldsLess(t *testing.T) {
 	})
 }
 
-// flood is runs without end, each of which wants one slot for so long.
+// flood asks for one slot for each of an endless series of runs, which hold it for a fixed time.
 type flood struct {
 	g        *Gate
 	runs     atomic.Int64
@@ -252,7 +252,7 @@ func TestGate_AWideTaskStartsBesideAFlood(t *testing.T) {
 	}
 }
 
-// While a task keeps all that comes free, no run hands its slot on, and none that was claimed before takes one.
+// While the gate keeps all free slots for one task, no run hands its slot on, and no run that was claimed before takes one.
 func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
 	})
 }
 
-// A run whose own task keeps its next one from starting holds up nobody else.
+// A run with a task that keeps the next task of the run from starting holds up no other run.
 func TestGate_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestGate_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
 	})
 }
 
-// For how long slots are kept for the first does not begin anew when another comes first because of what was given back.
+// The time for which slots are kept for the first task does not begin again when another task comes first because of a release.
 func TestGate_KeepsNoLongerWhenTheOrderChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,8 +23,8 @@ func (c *counted) Commit(ctx context.Context, b *queue.Batch) error {
 	return c.Writer.Commit(ctx, b)
 }
 
-// Where many runs want few slots, the end of a step and the start of the next one of its run are still one commit; and a
-// function that wrote nothing leaves no chunk, but an end to be read.
+// While many runs want few slots, the end of a step and the start of the next step of its run are still one commit. A function that
+// wrote nothing leaves no chunk of a log, but its end can be read.
 func TestDriver_ARunKeepsItsSlotFromStepToStep(t *testing.T) {
 	t.Parallel()
 	const runs, perRun = 20, 4

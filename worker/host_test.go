@@ -19,7 +19,7 @@ import (
 
 const noRoom = "no space left on device (state_dir /d)"
 
-// frail is a host that can be broken. Bodies that run go on.
+// frail is a host that a test can break. Running bodies go on then.
 type frail struct {
 	sleeper
 	broken  atomic.Bool
@@ -144,7 +144,7 @@ func TestHost_IsTriedWithGrowingPauses(t *testing.T) {
 	})
 }
 
-// A trial that passes proves little where bodies fail all the same: the pauses grow until one starts.
+// A trial that passes proves little while bodies cannot start all the same: the pauses grow until a body starts.
 func TestHost_ThatFailsBehindItsTrialIsTriedLessAndLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestHost_HandsOnMidGraphWhatDoesNotRun(t *testing.T) {
 	})
 }
 
-// A publish asks for no slot, so nothing but the end of the drive keeps it from beginning again and again.
+// A publish asks for no slot, so only the end of the drive keeps it from beginning again and again.
 func TestHost_HandsAPublishOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

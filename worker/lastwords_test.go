@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// line is the only one with a text in it.
+// line returns the only logged line with a text in it.
 func (s *spoken) line(t *testing.T, text string) string {
 	t.Helper()
 	var found []string
@@ -50,7 +50,7 @@ func TestWorker_SaysWhomItTookOverFrom(t *testing.T) {
 	})
 }
 
-// dispossessed loses its lease with its first sign of life but one.
+// dispossessed is a lease that is lost with the second sign of life.
 type dispossessed struct {
 	worker.Lease
 
@@ -86,11 +86,12 @@ func TestWorker_NamesItselfOnceWhenItsLeaseIsLost(t *testing.T) {
 	})
 }
 
-// What a worker says last is that it has stopped, and how many runs it left to others: of two that it drives one ends meanwhile.
+// The last line of a worker says that it has stopped and how many runs it left to other workers. Of the two runs that it drives here,
+// one ends during the drain.
 func TestWorker_SaysLastThatItHasStopped(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		second string // a step's time
+		second string // duration of the step of the second run
 		stop   func(*worker.Worker)
 		want   string
 	}{

@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// faulty is a session whose database is away as long as the test says so.
+// faulty is a session with a database that is away as long as the test says so.
 type faulty struct {
 	worker.Lease
 	away *atomic.Bool
@@ -24,7 +24,7 @@ type faulty struct {
 
 var errAway = &netError{syscall.ECONNREFUSED}
 
-// netError is an error as of a connection that cannot be made.
+// netError is the error of a connection that cannot be made.
 type netError struct{ error }
 
 func (e *netError) Unwrap() error   { return e.error }
@@ -38,7 +38,7 @@ func (f *faulty) Drain(ctx context.Context) error {
 	return f.Lease.Drain(ctx)
 }
 
-// extended is a guard that remembers until when the lease holds.
+// extended is a guard that remembers the last deadline of the lease.
 type extended struct{ until *atomic.Int64 }
 
 func (extended) Use(string) error                { return nil }
@@ -58,7 +58,7 @@ func (p polled) Poll(ctx context.Context, a queue.Want) (queue.Polled, error) {
 	return p.Claimer.Poll(ctx, a)
 }
 
-// What a worker claims is somebody's to end from the first moment on.
+// The guard knows the deadline before the first claim, so that it can end every task.
 func TestWorker_TellsTheGuardBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
@@ -79,7 +79,7 @@ func TestWorker_TellsTheGuardBeforeItClaims(t *testing.T) {
 	}
 }
 
-// unheard is a lease whose first renewals fail.
+// unheard is a lease with first renewals that fail.
 type unheard struct {
 	worker.Lease
 	left *atomic.Int64
@@ -111,7 +111,7 @@ func TestWorker_OutlivesADatabaseThatGoesRightAfterItRegistered(t *testing.T) {
 	}
 }
 
-// A database that is away holds nothing up: who is told to stop at once ends its tasks at once.
+// A worker that is told to stop at once ends its tasks at once, also in an outage of the database.
 func TestStopNow_EndsTasksThoughTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
@@ -132,7 +132,7 @@ func TestStopNow_EndsTasksThoughTheDatabaseIsAway(t *testing.T) {
 	away.Store(false)
 }
 
-// silenced is a lease whose renewals fail for a while, though everything else reaches the database.
+// silenced is a lease with renewals that fail for a while, though everything else reaches the database.
 type silenced struct {
 	worker.Lease
 	from, until time.Time
@@ -153,7 +153,7 @@ type beginner struct{ begun *atomic.Int64 }
 func (b beginner) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	t.Started()
 	if b.begun.Add(1) > beganTooOften {
-		return dagrun.Result{} // else no time would pass any more, and nobody would come to count
+		return dagrun.Result{} // otherwise no time would pass in the bubble, and the test could not count
 	}
 	select {
 	case <-time.After(time.Millisecond):
@@ -163,7 +163,7 @@ func (b beginner) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15, ExitCode: 143, HasExit: true}
 }
 
-// What is given up because the lease is in danger does not begin again before the danger has passed.
+// A task that is given up because the lease is in danger does not begin again before the danger has passed.
 func TestWorker_BeginsNothingWhileItsLeaseIsInDanger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func (o outlived) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, err
 	return o.Lease.Renew(ctx, v)
 }
 
-// Each life leaves a row behind, so what ends one at once must not end many.
+// Each life leaves a row in the database, so a cause that ends each life at once must not end many in a short time.
 func TestWorker_PausesBetweenLivesThatAreLostSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestWorker_PausesBetweenLivesThatAreLostSoon(t *testing.T) {
 	})
 }
 
-// renewing is a lease that counts signs of life, and keeps what the last one said.
+// renewing is a lease that counts signs of life, and keeps the figures of the last one.
 type renewing struct {
 	worker.Lease
 
@@ -274,7 +274,7 @@ func (r *renewing) into(c *worker.Config) {
 	}
 }
 
-// What the database shows of a worker is as old as its last sign of life, so one follows a change within a second.
+// The database shows a worker as its last sign of life described it, so a sign of life follows a change within a second.
 func TestWorker_SaysAtOnceThatItsFitnessChanged(t *testing.T) {
 	t.Parallel()
 	lease := &renewing{}
@@ -291,7 +291,7 @@ func TestWorker_SaysAtOnceThatItsFitnessChanged(t *testing.T) {
 	})
 }
 
-// noisy is a claimer that hears again and again that it may have missed something.
+// noisy is a claimer that hears again and again that notifications may have been missed.
 type noisy struct{ worker.Claimer }
 
 func (n noisy) Hear(ctx context.Context) (queue.Heard, error) {
@@ -315,13 +315,13 @@ func TestWorker_GivesNoMoreThanASignOfLifeASecond(t *testing.T) {
 			}
 		})
 		pass(20500 * time.Millisecond)
-		if n := lease.n.Load(); n < 20 || n > 22 { // two as it begins
+		if n := lease.n.Load(); n < 20 || n > 22 { // two of them at the beginning
 			t.Errorf("%d signs of life in 20 seconds", n)
 		}
 	})
 }
 
-// A run that is given back since the lease was in danger waited for no slot of a busy worker.
+// A run that goes back because the lease is in danger is not recorded as having waited for a slot of a busy worker.
 func TestWorker_HandsOnForTheDatabaseWhileItsLeaseIsInDanger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// blind is a claimer whose looks, from one on, or sweeps, or chores are never answered, and that hears of nothing.
+// blind is a claimer without answers to looks, from a certain one on, or to sweeps, or to chores. It hears no notifications.
 type blind struct {
 	worker.Claimer
 	looks, sweeps, chores bool
-	answered              int // looks that are before that
+	answered              int // looks before the first one without an answer
 	n                     *atomic.Int64
 }
 
@@ -50,7 +50,7 @@ func (b blind) Hear(ctx context.Context) (queue.Heard, error) {
 	return queue.Heard{}, ctx.Err()
 }
 
-// A worker that is told of nothing finds a run within the time of a look; where no look is answered, within that of a poll.
+// A worker without notifications finds a run within queue.LookInterval; if no look is answered, within queue.PollInterval.
 func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 					}
 				})
 				for range 20 {
-					time.Sleep(7777 * time.Millisecond) // as idle as it gets
+					time.Sleep(7777 * time.Millisecond) // by now the worker polls as rarely as it ever does
 					id := b.enqueue(t, "d")
 					time.Sleep(c.within + 10*time.Millisecond)
 					if r, err := b.Get(t.Context(), id); err != nil || r.State != "succeeded" {
@@ -90,7 +90,7 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A full worker that no look tells what is due keeps the next slot for an urgent run all the same.
+// A full worker without answers to its looks keeps the next slot that comes free for an urgent run all the same.
 func TestLookout_WithoutLooksUrgentRunsGetSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestLookout_WithoutLooksUrgentRunsGetSlots(t *testing.T) {
 	})
 }
 
-// paced is a claimer whose sweeps say, one after the other: it failed, it was too soon twice, it failed, and then that it is done.
+// paced is a claimer with sweeps that return, one after the other: an error, twice "too soon", an error, and then done.
 type paced struct {
 	worker.Claimer
 	n int

@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// tally writes down what a worker tells its meter.
+// tally is a Meter that writes all events down.
 type tally struct {
 	mu      sync.Mutex
 	told    []string
@@ -30,7 +30,7 @@ func (y *tally) note(format string, args ...any) {
 	y.told = append(y.told, fmt.Sprintf(format, args...))
 }
 
-// sorted are the notes that begin with one of words, in order of the alphabet.
+// sorted returns the notes that begin with one of words, in alphabetical order.
 func (y *tally) sorted(words ...string) []string {
 	y.mu.Lock()
 	defer y.mu.Unlock()

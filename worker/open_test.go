@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// prober answers as its function does.
+// prober is a Prober made of a function.
 type prober func() (bool, string, error)
 
 func (p prober) Probe(context.Context, map[string]any) (bool, string, error) { return p() }

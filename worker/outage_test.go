@@ -34,7 +34,8 @@ func TestOutage_IsSaidOnceThenNowAndThen(t *testing.T) {
 	})
 }
 
-// What fails and succeeds by turns is one outage: it fills no log. One that lasts is told soon, whatever was told before.
+// Calls that fail and succeed by turns are one outage, and do not fill the log. An outage that lasts is logged soon, whatever was
+// logged before.
 func TestOutage_IsSaidNowAndThenWhereItComesAndGoes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// deaf is a lease whose renewals get no answer for a while: they wait until they are given up.
+// deaf is a lease with renewals that get no answer for a while: they wait until the caller gives them up.
 type deaf struct {
 	worker.Lease
 	from, until time.Time
@@ -29,7 +29,7 @@ func (d deaf) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) 
 	return d.Lease.Renew(ctx, v)
 }
 
-// begins says how often a task begins on a worker that lives through an outage: more than once, if it was ended.
+// begins returns how often a task begins on a worker that lives through an outage: more than once if the worker ended it.
 func begins(t *testing.T, ttl, from, outage time.Duration) int64 {
 	t.Helper()
 	var n int64
@@ -59,7 +59,7 @@ func TestOutages_ATaskNoticesNoneThatIsHarmless(t *testing.T) {
 	for _, ttl := range []time.Duration{30 * time.Second, 5 * time.Minute, time.Hour} {
 		const beat = 5 * time.Second
 		o := worker.OutagesOf(ttl)
-		for less := range 7 { // so that a renewal may wait in vain at any moment when it ends
+		for less := range 7 { // so that the outage ends at any moment of a renewal that waits in vain
 			if n := begins(t, ttl, 3*beat-time.Millisecond, max(0, o.Harmless-time.Duration(less)*time.Second)); n != 1 {
 				t.Errorf("lease %v: in an outage of %v - %d s its task was ended", ttl, o.Harmless, less)
 			}
@@ -92,7 +92,7 @@ func TestOutages_AWorkerSaysAtItsStartWhatItLivesThrough(t *testing.T) {
 	}
 }
 
-// The tables of the documentation are made of the rules that workers follow.
+// The tables of the documentation must agree with the rules that workers follow.
 func TestOutages_AreDocumentedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/operations.md")

@@ -50,7 +50,7 @@ func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
 	}
 }
 
-// A Go function, and each item of a foreach, passes the limits that commands pass.
+// The limits of outputs that hold for commands hold for a Go function and for each item of a foreach too.
 func TestOutputs_OfFunctionsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n"+
@@ -87,7 +87,7 @@ func TestOutputs_OfFunctionsAreBounded(t *testing.T) {
 	}
 }
 
-// A reason is stored and shown to everybody: no secret may be in it, whoever gives it.
+// A reason is stored, and shown to every user. It must hold no secret, whichever part of the worker or executor gives it.
 func TestReason_HoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")

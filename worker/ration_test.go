@@ -24,7 +24,7 @@ func TestRation_LeavesOthersTheirShare(t *testing.T) {
 	}
 }
 
-// Single runs that are enqueued all the time, and that a worker is told of, do not keep it from a backlog that nobody told it of.
+// A steady flow of notifications for single runs does not keep a worker from a backlog that no notification announced.
 func TestRation_NeverCutsTwiceRunning(t *testing.T) {
 	t.Parallel()
 	const slots, backlog = 512, 20_000

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Reads that fail beside others of their kind that are answered are no outage, however long one of them fails.
+// Reads that fail are no outage as long as other reads of their kind succeed, however long one of them fails.
 func TestReads_OneThatIsAnsweredEndsTheOutage(t *testing.T) {
 	t.Parallel()
 	var r reads

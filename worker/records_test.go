@@ -28,10 +28,10 @@ import (
 
 var errDiskFull = &pgconn.PgError{Severity: "ERROR", Code: "53100", Message: "could not extend file: No space left on device"}
 
-// spoken is what a worker logs.
+// spoken collects the log of a worker.
 type spoken struct{ await.Buffer }
 
-// lines are those with a text in them.
+// lines returns the lines with a text in them.
 func (s *spoken) lines(text string) (n int) { return strings.Count(s.String(), text) }
 
 const (
@@ -43,7 +43,7 @@ const (
 type running struct {
 	started chan *worker.Task
 	now     *atomic.Int64
-	deaf    bool // they do not end before they are killed
+	deaf    bool // the bodies do not end before they are killed
 }
 
 func (r running) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
@@ -73,7 +73,7 @@ func (f *fullDisk) begun(t *testing.T, attempt int) {
 	}
 }
 
-// fullDisk is a bench in a synctest bubble, with a worker that runs one task of a run whose other one has ended when the disk gets full.
+// fullDisk is a bench in a synctest bubble. Its worker runs one task of a run, while the other task has ended when the disk gets full.
 type fullDisk struct {
 	*bench
 
@@ -89,7 +89,7 @@ func onFullDisk(t *testing.T, change func(*worker.Config), test func(t *testing.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		boot := func() time.Duration { return 1e6*time.Hour + time.Since(began) } // later than the real one, by which health judges
+		boot := func() time.Duration { return 1e6*time.Hour + time.Since(began) } // later than the real time since boot, which package health uses
 		f := &fullDisk{
 			bench: &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})},
 			said:  &spoken{}, bodies: running{started: make(chan *worker.Task, 100), now: &atomic.Int64{}},
@@ -121,7 +121,7 @@ func pass(d time.Duration) {
 func (f *fullDisk) fill(t *testing.T) {
 	t.Helper()
 	f.TakeNoRecords(errDiskFull)
-	f.enqueue(t, "d") // its start is the record
+	f.enqueue(t, "d") // the start of this run is the record
 	pass(queue.LookInterval + time.Second)
 }
 
@@ -141,7 +141,7 @@ func TestRecords_AnOutageIsToldAndNothingIsClaimedUntilItIsOver(t *testing.T) {
 			t.Errorf("ready: %v", err)
 		}
 		if err := health.Alive(s); err != nil {
-			t.Errorf("alive: %v", err) // no restart mends it
+			t.Errorf("alive: %v", err) // a restart would not help
 		}
 		if s.Unwritten <= 0 || s.Unwritten > 3*time.Second {
 			t.Errorf("unwritten for %v", s.Unwritten)
@@ -207,7 +207,7 @@ func TestRecords_AWorkerGivesItsRunsUpAfterALeaseAndComesBackOnceATrialIsTaken(t
 	})
 }
 
-// A trial may be taken though records are not: then the pauses grow, and runs are held for a moment only.
+// The database may take a trial and still no records. Then the pauses grow, and each life holds runs for a moment only.
 func TestRecords_AWorkerThatWritesNothingHoldsRunsForAMomentOnly(t *testing.T) {
 	t.Parallel()
 	onFullDisk(t, func(c *worker.Config) { c.Try = func(context.Context) error { return nil } }, func(t *testing.T, f *fullDisk) {
@@ -237,7 +237,7 @@ func TestRecords_AWorkerThatWritesNothingHoldsRunsForAMomentOnly(t *testing.T) {
 	})
 }
 
-// Whatever the error is, it is told in the log, by readiness and by the metrics, and the run is not failed by it.
+// Any error of the database is shown in the log, by readiness and by the metrics, and does not fail the run.
 func TestRecords_EachKindOfFailureIsToldEverywhere(t *testing.T) {
 	t.Parallel()
 	server := func(code string) error { return &pgconn.PgError{Severity: "ERROR", Code: code, Message: "refused"} }
@@ -278,7 +278,7 @@ func TestRecords_EachKindOfFailureIsToldEverywhere(t *testing.T) {
 // errAwayDial is the error of a connection that cannot be made.
 var errAwayDial = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// parts has a worker that is told to stop end within a bound.
+// parts waits for the end of a worker that is to stop, and checks that it took no longer than bound and gave the run back.
 func (f *fullDisk) parts(t *testing.T, bound time.Duration) {
 	t.Helper()
 	asked := time.Now()
@@ -322,8 +322,8 @@ func TestRecords_ASecondStopEndsAWorkerAtOnce(t *testing.T) {
 	})
 }
 
-// A drain may last longer than records are waited for: the runs are given up all the same, while tasks run and while they have their
-// grace.
+// A drain may last longer than a worker waits for records. It gives the runs up all the same, while tasks run and while they have
+// their grace.
 func TestRecords_AWorkerThatDrainsGivesItsRunsUpAfterALease(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]time.Duration{"while tasks run": 24 * time.Hour, "during the grace": time.Second} {
@@ -364,7 +364,7 @@ func TestRecords_AStopWhileRunsAreGivenUpIsHeard(t *testing.T) {
 	})
 }
 
-// refusing is a sink whose appends fail.
+// refusing is a sink with appends that fail.
 type refusing struct {
 	worker.Writer
 

@@ -30,7 +30,7 @@ func TestShare_AWideRunDoesNotGoBackAndForth(t *testing.T) {
 	})
 }
 
-// While a wide run waits for long, what it leaves free is for others.
+// While a run that needs several slots waits, other runs get the slots that are free but too few for it.
 func TestShare_SmallRunsPassAWideOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestShare_SmallRunsPassAWideOne(t *testing.T) {
 	})
 }
 
-// However many runs came back and wait for a slot, the next one is heard that needs none.
+// However many runs came back and wait for a slot, the worker claims the next run that needs none.
 func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
 	})
 }
 
-// A full worker decides what is asked of many runs, however many of these wait for a slot afterwards, and though it is alone.
+// A full worker that is alone decides requests to many runs, however many of these runs wait for a slot afterwards.
 func TestShare_AFullWorkerDecidesAllApprovals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestShare_AFullWorkerDecidesAllApprovals(t *testing.T) {
 	})
 }
 
-// A run that waits for a slot times out in time, and its timers go on, though another worker serves its lane: that one is full, too.
+// A run that waits for a slot times out in time, and its timers go on, although another worker serves its lane and is full too.
 func TestShare_TimersOfWhatWaitsForASlotGoOn(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2} {

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// rigged is a worker's clock whose time since boot the test sets.
+// rigged is a worker's clock with a time since boot that the test sets.
 type rigged struct {
 	clock
 	passed time.Duration
@@ -19,7 +19,7 @@ func newRigged() *rigged {
 	return r
 }
 
-// sets has the database say now what time it is.
+// sets renews the clock from a given time of the database.
 func (r *rigged) sets(now dagrun.Time) { r.set(now, r.passed) }
 
 func wantTime(t *testing.T, when string, got, want dagrun.Time) {
@@ -49,7 +49,7 @@ func TestRunClock_NeverGoesBackAndNeverStandsStill(t *testing.T) {
 	wantTime(t, "at first", run.now(), 10*hour)
 	c.sets(9 * hour)
 	wantTime(t, "when the clock was set back", run.now(), 10*hour)
-	for range 10_000 { // however often it is looked at
+	for range 10_000 { // however often it is read
 		c.passed += 300 * time.Microsecond
 		run.now()
 	}
@@ -70,7 +70,7 @@ func TestRunClock_NeverGoesBackAndNeverStandsStill(t *testing.T) {
 	}
 }
 
-// A renewal that took long makes the database seem to be behind by a little, which nothing is to be made of.
+// A renewal that took long makes the database seem to be a little behind. That must not count as a clock that was set back.
 func TestRunClock_WaitsForADatabaseThatSeemsALittleBehind(t *testing.T) {
 	t.Parallel()
 	c := newRigged()
@@ -88,7 +88,7 @@ func TestRunClock_WaitsForADatabaseThatSeemsALittleBehind(t *testing.T) {
 	}
 }
 
-// A run that has records of a later time goes on from there; others on the same worker do not.
+// A run that has records with a later time goes on from there; other runs on the same worker do not.
 func TestRunClock_BeginsAfterWhatIsStored(t *testing.T) {
 	t.Parallel()
 	c := newRigged()
@@ -121,7 +121,8 @@ func TestRunClock_StoresWhatIsToComeByTheDatabase(t *testing.T) {
 	wantTime(t, "the deadline, loaded", saved.Run.Deadline, 10*hour+8)
 }
 
-// What is claimed was claimed by the database's clock of now. One that was set since the last sign of life is noticed before it is driven.
+// The answer to a poll carries the time of the database. If that clock was set since the last sign of life, the worker notices before
+// it drives the claimed runs.
 func TestClock_IsComparedWithWhatAPollSays(t *testing.T) {
 	t.Parallel()
 	c := newRigged()

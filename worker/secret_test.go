@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// What a DAG may ask the worker for is the worker's to say; the way to its own database is nobody's.
+// The worker decides which secrets a DAG may have. No DAG may have the access to the worker's own database.
 func TestSecrets_AreThoseThatTheWorkerAllows(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -37,8 +37,8 @@ func TestSecrets_AreThoseThatTheWorkerAllows(t *testing.T) {
 	none := worker.SecretPolicy{Env: []string{}, Files: []string{}}
 	for _, tt := range []struct {
 		policy worker.SecretPolicy
-		secret string // from where
-		want   string // in the reason; "": it is handed out
+		secret string // the source of the secret
+		want   string // text in the reason; "": the secret is handed out
 	}{
 		{worker.SecretPolicy{}, "env, key: OTHER", ""},
 		{worker.SecretPolicy{}, "file, key: " + dir + "/token", ""},
@@ -74,8 +74,8 @@ func TestSecrets_AreThoseThatTheWorkerAllows(t *testing.T) {
 	}
 }
 
-// A secret goes to the bodies that name it, and to no other one; a missing one fails those alone, and the handler that
-// raises the alarm runs.
+// A secret goes only to the bodies that name it. A missing secret fails only these bodies, and the handler that raises the alarm
+// runs.
 func TestSecrets_GoToTheBodiesThatNameThem(t *testing.T) {
 	t.Setenv("DB_WORD", "hunter2")
 	b := setup(t, `
@@ -118,7 +118,7 @@ steps:
 	}
 }
 
-// A worker without the command does not offer what it cannot do: the run waits for one that has it.
+// A worker without a secrets command does not offer it, so a run that needs the command waits for another worker.
 func TestSecrets_AreOfferedFromACommandWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsecrets: [{name: s, from: command, key: k}]\nsteps: [{id: a, run: x, secrets: [s]}]\n")

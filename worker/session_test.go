@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Sessions of both stores are what a worker needs.
+// The sessions of both stores implement all roles of a worker.Session.
 var (
 	_ func(*queue.Session) worker.Session = worker.SessionOf
 

@@ -27,7 +27,7 @@ const (
 	// idleFull is how many of these runs may wait for a slot before the worker gives them back, even to a lane that no other worker
 	// serves.
 	idleFull = idleMax / 2
-	// wideReturnInterval is how long after it went back a run that needs several slots does not go back again.
+	// wideReturnInterval is the least time between two returns of the same run if that needs several slots.
 	wideReturnInterval = time.Minute
 	// endsInterval is the time over which ended bodies are counted. A worker claims ahead for as many slots as bodies ended in it.
 	endsInterval = 100 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// join has a worker with so many slots work on a simulated store.
+// join starts a worker with this many slots on a simulated store.
 func (b *bench) join(t *testing.T, name string, slots int, boot func() time.Duration) *worker.Worker {
 	t.Helper()
 	return b.start(t, name, func(c *worker.Config) { c.Boot, c.Slots, c.Executors["process"] = boot, slots, sleeper{} })
@@ -84,8 +84,8 @@ func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
 		for i := range 3 {
 			all = append(all, b.join(t, fmt.Sprint("w", i), 16, boot))
 		}
-		time.Sleep(5*time.Second + queue.LookInterval/2) // a look would see what is due at the same moment, and claim it without being told
-		const burst = 30                                 // two workers have room for all of it; who is told of a run is chance, but of so many each is told of some
+		time.Sleep(5*time.Second + queue.LookInterval/2) // between two looks: a look would find the runs without a notification
+		const burst = 30                                 // two workers have room for all; notifications go to a worker by chance, but 30 reach each of three
 		for range burst {
 			b.enqueue(t, "d")
 		}
@@ -104,7 +104,7 @@ func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
 	})
 }
 
-// The first steps need no slot, so the worker that is alone begins all runs. What then waits for its slots goes to another one.
+// The first steps need no slot, so a worker that is alone begins all runs. Runs that then wait for its slots go to another worker.
 func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	})
 }
 
-// Runs that wait go back though the other worker is full as well: a slot that ends there finds them in the queue at once, and
-// need not be seen by this worker first.
+// Runs that wait go back although the other worker is full as well. When a slot comes free there, that worker finds them in the queue
+// at once; otherwise this worker would have to see the free slot first.
 func TestShare_RunsThatWaitGoBackBeforeAnotherHasRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestShare_RunsThatWaitGoBackBeforeAnotherHasRoom(t *testing.T) {
 	})
 }
 
-// Runs that begin to wait one after the other do not put off the look at those that wait already.
+// Runs that begin to wait one after the other do not put off the check of runs that wait already.
 func TestShare_ManyThatBeginToWaitPutNothingOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func (l late) Poll(ctx context.Context, a queue.Want) (queue.Polled, error) {
 	return p, err
 }
 
-// The slot that a poll looks for a run for is kept from tasks of runs that are held, unless the poll hangs.
+// While a poll looks for a run for a slot, tasks of other runs here do not get the slot, unless the poll hangs.
 func TestShare_ASlotIsKeptWhileAPollIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[time.Duration]string{200 * time.Millisecond: "claimed", time.Minute: "held"} {
@@ -208,7 +208,7 @@ func TestShare_ASlotIsKeptWhileAPollIsUnderWay(t *testing.T) {
 	}
 }
 
-// A run that is under way stays where it is, however much of it waits.
+// A run with a task under way stays where it is, however many of its tasks wait.
 func TestShare_ARunThatIsUnderWayStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestShare_ARunThatIsUnderWayStays(t *testing.T) {
 	})
 }
 
-// A run that ranks above all that waits gets the next slot that ends, and waits in the database until then.
+// A run that ranks above all waiting tasks gets the next slot that comes free, and waits in the database until then.
 func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 	t.Parallel()
 	for trial := range 20 {
@@ -305,7 +305,7 @@ func TestShare_FanOutsShareTheSlots(t *testing.T) {
 	})
 }
 
-// Turns have a bound: a worker does not begin all there is, and end nothing.
+// Turns have a bound: a worker must not begin all runs of the queue and end none.
 func TestShare_ManyFanOutsEndOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,13 +325,13 @@ func TestShare_ManyFanOutsEndOneAfterTheOther(t *testing.T) {
 				held++
 			}
 		}
-		if held > 4+8+1 || over < 30 { // one after the other it would be 40
+		if held > 4+8+1 || over < 30 { // 40 would be over if the runs went one after the other
 			t.Errorf("after 100 s %d are held, and %d over", held, over)
 		}
 	})
 }
 
-// However many small runs there are beside them, fan-outs go on.
+// Fan-outs go on, however many small runs there are beside them.
 func TestShare_FanOutsGoOnBesideAFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestShare_FanOutsGoOnBesideAFlood(t *testing.T) {
 	})
 }
 
-// A step of most slots of a worker starts though small runs take each slot that ends.
+// A step that needs most slots of a worker starts although small runs take each slot that comes free.
 func TestShare_AWideStepStartsBesideSmallRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -391,7 +391,7 @@ func (b *bench) done(t *testing.T, id queue.RunID) (n int) {
 	return n
 }
 
-// chained are so many steps, one after the other.
+// chained returns n steps, one after the other.
 func chained(n int, span string) (text string) {
 	for i := range n {
 		text += fmt.Sprintf("  - {id: s%d, run: %s", i, span)
@@ -403,7 +403,7 @@ func chained(n int, span string) (text string) {
 	return text
 }
 
-// steps are so many roots that take as long.
+// steps returns n root steps of equal duration.
 func steps(n int, span string) (text string) {
 	for i := range n {
 		text += fmt.Sprintf("  - {id: s%d, run: %s}\n", i, span)

@@ -420,7 +420,7 @@ type Status struct {
 	Unwritten     time.Duration // how long the database has taken no records; 0: it takes them
 	Unlogged      time.Duration // how long the database has taken no logs; 0: it takes them
 	Runs          int           // runs that are driven here
-	Stalled       []queue.RunID // those of Runs that can do nothing until they get a slot
+	Stalled       []queue.RunID // runs among these that can do nothing until they get a slot
 	Gate          GateStats
 	Session       queue.SessionStats
 }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a store in memory and the workers on it.
+// bench holds a store in memory and the bodies of its workers.
 type bench struct {
 	*storetest.Memory
 	bodies *bodies
@@ -56,7 +56,7 @@ func (b *bench) enqueue(t *testing.T, dag string) queue.RunID {
 	return id
 }
 
-// start runs a worker until the test ends, or until it is stopped before.
+// start runs a worker until the test ends or stops it.
 func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *worker.Worker {
 	t.Helper()
 	c := worker.Config{
@@ -105,7 +105,7 @@ func (b *bench) await(t *testing.T, id queue.RunID) *queue.Run {
 	return r
 }
 
-// states are the states of a run's tasks, by step and item.
+// states returns the states of a run's tasks, by step and item.
 func (b *bench) states(t *testing.T, id queue.RunID) string {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), id)
@@ -123,7 +123,7 @@ func (b *bench) states(t *testing.T, id queue.RunID) string {
 	return strings.Join(all, " ")
 }
 
-// bodies executes tasks as the test says: what a step prints as its run text.
+// bodies executes tasks by the run text of their step, see Execute.
 type bodies struct {
 	started chan *worker.Task
 
@@ -131,7 +131,8 @@ type bodies struct {
 	ran []string
 }
 
-// Execute understands: "exit N", "out JSON", "hold" until it is stopped, and succeeds at anything else.
+// Execute understands "exit TEXT", where the exit code is the length of TEXT, "out JSON", "panic TEXT", and "hold", which lasts until
+// the body is stopped. It succeeds with any other text.
 func (b *bodies) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	t.Started()
 	b.mu.Lock()
@@ -220,7 +221,7 @@ func TestWorker_APanicIsTheTasksFailure(t *testing.T) {
 	}
 }
 
-// full is a writer of a database that has no room for a child at first.
+// full is a Writer of a database that at first refuses children for want of room.
 type full struct {
 	worker.Writer
 	left *atomic.Int32

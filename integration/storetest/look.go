@@ -36,7 +36,7 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	return looked, nil
 }
 
-// DoChores queues runs whose time has come, and ends queued runs that waited too long.
+// DoChores queues parked runs that are due, and ends queued runs that waited too long.
 func (s *MemorySession) DoChores(ctx context.Context) (queued int, err error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {

@@ -176,7 +176,7 @@ func (s *setup) lookAndDo(w Session, lanes ...int) (looked queue.Looked, queued 
 	return looked, queued
 }
 
-// wakes reports whether a look finds a run whose time has come, and its chores queue it.
+// wakes reports whether a look finds a parked run that is due, and the chores after it queue the run.
 func (s *setup) wakes(w Session) bool {
 	s.Helper()
 	_, queued := s.lookAndDo(w)
