@@ -20,22 +20,23 @@ import (
 // RunID is the number of a run.
 type RunID int64
 
-// Claim is the ownership of a run by one drive, with the run as it was when it was claimed. Its fields must not be changed.
+// Claim is the ownership of one run by one drive, with a snapshot of the run at the moment of the claim. Callers must not change
+// its fields.
 type Claim struct {
 	Run     RunID
-	UID     uuid.UUID // of the run: what other systems are told is made of it, since numbers come again after a restore
+	UID     uuid.UUID // of the run; names in other systems are derived from it, because run numbers may be used again after a restore
 	ID      uuid.UUID // never used twice
 	Epoch   int       // counts the drives of the run
-	Inbox   int64     // when it was claimed
-	Begun   bool      // it had started before, so that giving it back does not make it one that never was claimed
-	Limited bool      // it was claimed behind a limit: its end makes room for another run
+	Inbox   int64     // the run's inbox counter at the moment of the claim
+	Begun   bool      // the run had started before this claim: giving it back must not mark it as never started
+	Limited bool      // the claim was made behind a limit: when it ends, another run may be claimed
 
 	DAG         string
 	DAGID       int64
 	Version     int
 	Lane        int
 	Queue       string
-	Priority    int // of its lane: higher goes first
+	Priority    int // of the lane; a higher one goes first
 	Losses      int // drives lost since a task of the run last finished
 	Params      json.RawMessage
 	Labels      json.RawMessage
@@ -47,46 +48,47 @@ type Claim struct {
 	SubmittedBy string
 	Key         string
 	Traceparent string
-	Parent      RunID // 0 for none
+	Parent      RunID // 0: the run has no parent
 	Root        RunID
 	Depth       int
 
-	Schedule          string    // the name of the schedule that made the run, "" where none did
-	PreviousLogicalAt time.Time // the time of that schedule before LogicalAt; zero: none
+	Schedule          string    // name of the schedule that made the run; "": no schedule did
+	PreviousLogicalAt time.Time // fire time of that schedule before LogicalAt; zero: there is none
 
-	// Row is the run's own row as the last drive left it. Its State is RunQueued: what a claim finds.
+	// Row is the run's own row as the last drive left it. Its State is always RunQueued, the state before the claim.
 	Row dagrun.RunRecord
 
-	stage      int       // where it stood in the queue
-	readyAt    time.Time // its place there
-	unreadable error     // why the rest of it is not as it was stored: it never leaves the session
+	stage      int       // stage of the run in the queue before the claim
+	readyAt    time.Time // position of the run within its stage
+	unreadable error     // why this version cannot read the run as it is stored; such a claim never leaves the session
 
 	lost     chan struct{}
 	lostOnce sync.Once
 	left     atomic.Bool
-	leaving  func() // told of Leave where it was lost before; nil: nobody is
+	leaving  func() // Leave calls it if the claim was lost before; nil: nothing is called
 }
 
-// NewClaim makes a claim that is not lost. Stores fill in its fields before anybody else sees it.
+// NewClaim returns a claim that is not lost. A store fills in the other fields before it hands the claim out.
 func NewClaim(run RunID, id uuid.UUID) *Claim {
 	return &Claim{Run: run, ID: id, lost: make(chan struct{})}
 }
 
-// Fresh says that the run has no tasks and no controls yet: there is nothing to Load.
+// Fresh reports whether the run has no tasks and no controls yet, so that there is nothing to Load.
 func (c *Claim) Fresh() bool { return c.Epoch == 1 && c.Inbox == 0 }
 
-// Begins says whether a record of the run only says that it is running, as its row does since the claim.
+// Begins reports whether rec says nothing but that the run is running. The claim has stored that already.
 func (c *Claim) Begins(rec *dagrun.RunRecord) bool {
 	was, is := c.Row, *rec
-	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // which the claim stored, and nothing changes
+	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // the claim stored both, and no drive changes them
 	was.Counts, is.Counts = dagrun.Counts{}, dagrun.Counts{}
 	return was == is
 }
 
-// Results are what was handed in with the request instead of running steps, by step; nil for none.
+// Results returns the results that the request brought along for some steps, by step. These steps do not run. It returns nil if
+// there are none.
 func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	if len(c.Precomputed) == 0 {
-		return nil, nil //nolint:nilnil // none were
+		return nil, nil //nolint:nilnil // the request brought no results
 	}
 	var given map[string]struct {
 		ExitCode int             `json:"exit_code"`
@@ -106,14 +108,14 @@ func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	return results, nil
 }
 
-// Lost is closed once the session knows that the claim is gone.
+// Lost returns a channel that is closed once the session knows that the claim is gone.
 func (c *Claim) Lost() <-chan struct{} { return c.lost }
 
 // Forfeit closes Lost. Stores call it; it may be called more than once.
 func (c *Claim) Forfeit() { c.lostOnce.Do(func() { close(c.lost) }) }
 
-// Leave says that its driver is gone, with everything of the run that it had under way. Before that the worker does not give
-// back a claim that was lost and that the database still has.
+// Leave reports to the session that the driver of this claim has stopped, with everything it had under way for the run. The
+// session gives a lost claim that the database still holds back only after that.
 func (c *Claim) Leave() {
 	c.left.Store(true)
 	select {
@@ -125,15 +127,15 @@ func (c *Claim) Leave() {
 	}
 }
 
-// Loaded is what a former drive left of a run, and what waits for its next driver.
+// Loaded is the state of a run that earlier drives left, and the requests that wait for the next driver.
 type Loaded struct {
-	Saved   dagrun.Saved // what dagrun.Restore takes
+	Saved   dagrun.Saved // the argument of dagrun.Restore
 	Settled []Settled    // step each as EvSettled before EvBegin
 	Mailbox Mailbox
-	Logs    []LogEnd // of the tasks recorded as running, or with a publish to come: where their log ends
+	Logs    []LogEnd // ends of the stored logs of all tasks that are recorded as running, or that still have to publish
 }
 
-// Settled is a result that committed together with a task's own SQL, but was not recorded yet.
+// Settled is a result that was committed together with a task's own SQL, but is not recorded yet.
 type Settled struct {
 	Task    dagrun.TaskID
 	Attempt int
@@ -146,40 +148,40 @@ type LogEnd struct {
 	Attempt int
 	Day     time.Time // the log_day of the attempt
 	Next    int       // number of the next chunk
-	Lines   int64     // begun before it
-	Final   bool      // the final marker is there
+	Lines   int64     // lines begun before chunk Next
+	Final   bool      // the final marker is stored
 }
 
-// Mailbox is what people and child runs ask of a run, as one moment shows it.
+// Mailbox holds the requests of people and child runs to a run, at one moment.
 type Mailbox struct {
-	Inbox    int64     // Batch.Seen, once all Controls were stepped
+	Inbox    int64     // becomes Batch.Seen once every one of Controls was stepped
 	Controls []Control // undecided, oldest first
 }
 
-// Batch is what one drive wants to be durable: the records of one Ready, in one piece.
+// Batch is the records of one Ready of one drive. They become durable together.
 type Batch struct {
 	Claim   *Claim
-	Seen    int64 // Mailbox.Inbox, or Claim.Inbox while nothing was read
+	Seen    int64 // Mailbox.Inbox of the last ReadMail, or Claim.Inbox before the first one
 	Records dagrun.Records
-	Leave   *dagrun.Leave   // the drive ends and the run goes on later
-	Result  *dagrun.Verdict // the drive ends and the run is over
+	Leave   *dagrun.Leave   // set: the drive ends, and the run goes on later
+	Result  *dagrun.Verdict // set: the drive ends, and the run is over
 	Details []Detail
 	Keeps   []Keep
-	Chunks  []Chunk // the last pieces of logs, which ride with the records of their ends
-	Waits   bool    // with Leave.Drained: its next task waits for a slot, and at Leave.WakeAt something is due all the same
+	Chunks  []Chunk // last chunks of logs, stored together with the records that end their attempts
+	Waits   bool    // with Leave.Drained: the next task waits for a slot, and something else is due at Leave.WakeAt all the same
 }
 
-// Keep has a task's outputs found by later tasks of the step that have the same cache key: those of its record in the same
-// batch, which names the key and says succeeded.
+// Keep stores the outputs of a task so that later tasks of the step find them by the same cache key. The outputs and the key come
+// from the task's record in the same batch, which must say that the task succeeded.
 type Keep struct {
 	Task dagrun.TaskID
-	Step string        // as Cached is asked for it
-	TTL  time.Duration // 0: for good
+	Step string        // the step name that Cached is called with
+	TTL  time.Duration // 0: the outputs are kept forever
 
-	Shared bool // found by runs of other submitters too
+	Shared bool // runs of other submitters find the outputs too
 }
 
-// keepOf says whether a record's outputs are to be kept.
+// keepOf returns the Keep of a task record, or nil if the record's outputs are not to be kept.
 func (b *Batch) keepOf(t *dagrun.TaskRecord) *Keep {
 	if t.State != dagrun.TaskSucceeded || t.CacheKey == "" {
 		return nil
@@ -192,25 +194,25 @@ func (b *Batch) keepOf(t *dagrun.TaskRecord) *Keep {
 	return nil
 }
 
-// Detail adds to a task's row what the core does not know. A task without one keeps what is stored.
+// Detail adds columns to a task's row that the core does not know. A task without a Detail keeps the stored values.
 type Detail struct {
 	Task     dagrun.TaskID
 	Slot     int
-	LastLine string // of stderr, for status
+	LastLine string // last line of stderr, for the run's status
 }
 
-// ends says whether the claim is given back with this batch.
+// ends reports whether this batch gives the claim back.
 func (b *Batch) ends() bool { return b.Leave != nil || b.Result != nil }
 
-// claimReply is what a statement that claims brings.
+// claimReply is the answer to a statement that claims runs.
 type claimReply struct {
-	fenced bool // the worker's session may still claim
+	fenced bool // the worker still has its fence, so the session may claim
 	now    time.Time
 	limits bool // the worker serves lanes behind limits
 	claims []*Claim
 }
 
-// read takes all rows: each is a claim, but for the only one where there is none.
+// read reads all rows. Each row is one claim; if nothing was claimed, there is a single row without a run.
 func (r *claimReply) read(rows pgx.Rows) error {
 	defer rows.Close()
 	var c claimRow
@@ -226,7 +228,7 @@ func (r *claimReply) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// or is what a pointer points at, or nothing.
+// or returns the value that p points at, or the zero value if p is nil.
 func or[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -234,9 +236,9 @@ func or[T any](p *T) (v T) {
 	return v
 }
 
-// claimRow is a claimed run: its columns are those of the view claims. All are null where nothing was claimed. Rows are scanned
-// into it one after the other, so what is null must become nothing again: thousands of claims a second are not to be pointers to
-// each of their columns.
+// claimRow is one row of the view claims. All columns are null if nothing was claimed. The rows of a reply are scanned into one
+// claimRow after the other, so a null must reset its field to the zero value. Pointers would do that too, but at thousands of
+// claims a second each column would cost an allocation.
 type claimRow struct {
 	run, inbox, dag, parent, root, left                                         zeronull.Int8
 	epoch, version, lane, priority, losses, depth, generation, tolerated, stage zeronull.Int4
@@ -253,11 +255,11 @@ func (c *claimRow) targets() []any {
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
 		&c.schedule, &c.previousAt, &c.stage, &c.readyAt,
-		nil, nil, nil, // state, worker and wake-up time: what every claim has
+		nil, nil, nil, // state, worker and wake-up time are the same for every claim
 	}
 }
 
-// claim is the claim of a row, also of one that cannot be read.
+// claim returns the claim of a row. If the row cannot be read, the claim has the reason in unreadable.
 func (c *claimRow) claim() *Claim {
 	claim := NewClaim(RunID(c.run), uuid.UUID(c.id))
 	claim.UID, claim.Epoch, claim.Inbox, claim.Losses = uuid.UUID(c.uid), int(c.epoch), int64(c.inbox), int(c.losses)
@@ -273,7 +275,7 @@ func (c *claimRow) claim() *Claim {
 	return claim
 }
 
-// row is the run's own row as the last drive left it.
+// row decodes the run's own row as the last drive left it.
 func (c *claimRow) row() (dagrun.RunRecord, error) {
 	r := dagrun.RunRecord{
 		State: dagrun.RunQueued, Reason: string(c.reason), Generation: int(c.generation), EndingBy: string(c.by), EndingText: string(c.text),
@@ -287,7 +289,7 @@ func (c *claimRow) row() (dagrun.RunRecord, error) {
 	return r, err
 }
 
-// instant is a stored moment as the core counts: nothing is 0.
+// instant converts a stored moment to the core's time. It returns 0 for nil.
 func instant(t *time.Time) dagrun.Time {
 	if t == nil {
 		return 0
@@ -302,31 +304,31 @@ func instantOf(t zeronull.Timestamptz) dagrun.Time {
 	return dagrun.Time(time.Time(t).UnixMilli())
 }
 
-// claimSet is the claims that a session believes it has. Polls add to it, the journal takes out what was given back, and claims that
-// are found to be gone are forfeited.
+// claimSet holds the claims that a session believes it has. Polls add claims, the journal removes claims that were given back,
+// and a claim that turns out to be gone is forfeited.
 type claimSet struct {
 	mu          sync.Mutex
 	byRun       map[RunID]*heldClaim
-	forfeited   map[uuid.UUID]*Claim // claims we gave up: the database may have them still, and their drivers may be at work still
-	limitedEnds atomic.Int64         // claims behind limits that are held no more
-	doubt       func()               // told when nothing is left of one of those; nil: nobody is
+	forfeited   map[uuid.UUID]*Claim // claims that the session gave up; the database may still hold them, and their drivers may go on
+	limitedEnds atomic.Int64         // number of claims behind limits that the set no longer holds
+	doubt       func()               // called when the driver of a forfeited claim has left; nil: nothing is called
 }
 
-// heldClaim is one claim, and what its driver was told is durable.
+// heldClaim is one held claim, with the part of its drive that is known to be durable.
 type heldClaim struct {
 	claim *Claim
 	acked int64 // highest Seq of a task record that a commit acknowledged
-	notes int64 // notes written so far: a note's number makes a flush that is sent twice write it once
+	notes int64 // notes written so far; they number the next notes, so that a flush that is sent twice writes each note once
 
-	followed   bool        // somebody reads the log while it is written
-	written    bool        // the run's own row, since the claim
-	acted      bool        // something that happened of the run was committed since the claim
-	calmed     bool        // its losses were set back in this drive
-	committing atomic.Bool // the journal has a batch of it
+	followed   bool        // a reader follows the run's log while it is written
+	written    bool        // the run's own row was written since the claim
+	acted      bool        // something beyond the start of the run was committed since the claim
+	calmed     bool        // this drive has reset the run's count of losses
+	committing atomic.Bool // a batch of this claim is in the journal
 }
 
-// begins says whether a record of the run only says that it is running, as its row does since the claim. A run that is short
-// then has its row written at its end and not before.
+// begins reports whether rec says nothing but that the run is running, while the run's row says the same since the claim. The
+// journal then does not write the row, so that a short run has its row written only once, at its end.
 func (h *heldClaim) begins(rec *dagrun.RunRecord) bool {
 	if rec == nil || h.written {
 		return false
@@ -339,8 +341,8 @@ func newClaimSet() *claimSet {
 	return &claimSet{byRun: map[RunID]*heldClaim{}, forfeited: map[uuid.UUID]*Claim{}}
 }
 
-// add takes a claim in. One of the same run that is still here was lost, by a failover for instance: its driver must not
-// go on beside the new one.
+// add adds a claim. If the set still holds an older claim of the same run, that one was lost, for example by a failover, and add
+// forfeits it: its driver must not go on beside the new one.
 func (h *claimSet) add(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -351,7 +353,7 @@ func (h *claimSet) add(c *Claim) {
 	c.leaving = h.doubt
 }
 
-// of is a claim as it is held, nil if the claim is not held (any more).
+// of returns the held claim of c, or nil if the set does not hold c, or holds it no more.
 func (h *claimSet) of(c *Claim) *heldClaim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -361,14 +363,14 @@ func (h *claimSet) of(c *Claim) *heldClaim {
 	return nil
 }
 
-// remove takes a claim out that was given back in order.
+// remove removes a claim that was given back in order.
 func (h *claimSet) remove(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dropLocked(c)
 }
 
-// dropLocked is for callers that have the lock.
+// dropLocked removes a claim. The caller must hold mu.
 func (h *claimSet) dropLocked(c *Claim) {
 	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
 		delete(h.byRun, c.Run)
@@ -378,7 +380,7 @@ func (h *claimSet) dropLocked(c *Claim) {
 	}
 }
 
-// forfeit takes a claim out that is gone, and lets its driver know.
+// forfeit removes a claim that is gone, and tells its driver by closing Lost.
 func (h *claimSet) forfeit(c *Claim) {
 	h.mu.Lock()
 	h.dropLocked(c)
@@ -387,8 +389,8 @@ func (h *claimSet) forfeit(c *Claim) {
 	c.Forfeit()
 }
 
-// missing are the claims that were here before the database was asked, that it lacks, and that are still here: not those that the
-// journal has something of, which may be their end.
+// missing returns the claims that the set held before the sweep asked the database, that the database lacks, and that the set
+// still holds. It leaves out claims of which the journal has a batch, because that batch may have ended the claim.
 func (h *claimSet) missing(f *sweepReply) (missing []*Claim) {
 	there := make(map[uuid.UUID]bool, len(f.claims))
 	for _, id := range f.claims {
@@ -402,8 +404,9 @@ func (h *claimSet) missing(f *sweepReply) (missing []*Claim) {
 	return missing
 }
 
-// unknown are claims of the database's that nobody here knows of: they were not here before it was asked, nor are now, no poll was or is
-// bringing them, and no driver is left on them. expected are the ids that polls may be bringing now.
+// unknown returns the claims that the database says this worker holds, but that nothing in this session knows of. The set held
+// them neither before the sweep asked nor now, no poll was or is claiming under their ids, and no driver is left on them.
+// expected are the ids that polls may be claiming under now.
 func (h *claimSet) unknown(f *sweepReply, expected []uuid.UUID) (runs []RunID, claims []uuid.UUID) {
 	known := make(map[uuid.UUID]bool, len(f.before))
 	for _, held := range slices.Concat(f.before, h.all()) {
@@ -423,7 +426,7 @@ func (h *claimSet) unknown(f *sweepReply, expected []uuid.UUID) (runs []RunID, c
 	return runs, claims
 }
 
-// forfeitAll is the end of a session.
+// forfeitAll forfeits every claim, at the end of the session.
 func (h *claimSet) forfeitAll() {
 	for _, held := range h.all() {
 		h.forfeit(held.claim)
@@ -440,22 +443,21 @@ func (h *claimSet) all() []*heldClaim {
 	return all
 }
 
-// runs are those of all claims.
+// runs returns the runs of all claims.
 func (h *claimSet) runs() []RunID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.byRun))
 }
 
-// count is the number of claims.
 func (h *claimSet) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.byRun)
 }
 
-// sum is the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same of what the
-// database holds.
+// sum returns the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same two numbers for
+// the claims that the database holds.
 func (h *claimSet) sum() (count int, hash int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,15 +20,17 @@ import (
 )
 
 const (
-	// MaxClaims bounds the runs that one Poll claims, so that one answer is not too large: a run may have params of a MiB.
+	// MaxClaims bounds the runs that one Poll claims, so that its answer does not grow too large: one run may have params of a
+	// MiB.
 	MaxClaims = 128
-	repolls   = 2 // within one Poll
+	repolls   = 2 // one Poll tries again so often after its connection died
 
-	// TurnEvery is how many turns go by priority before one goes to what would starve otherwise: of polls to the runs that wait
-	// longest, and of the slots of a worker to the task that does.
+	// TurnEvery is how many turns go by priority before one turn goes by waiting time, so that nothing starves. Of TurnEvery
+	// polls one claims the runs that have waited longest. Of TurnEvery slots of a worker one goes to the task that has waited
+	// longest.
 	TurnEvery = 16
 
-	// noQueue is served by a worker that serves no lane: no queue can have this name.
+	// noQueue is the only queue of a worker that serves no lane. No queue can have this name.
 	noQueue = ""
 )
 
@@ -38,23 +40,24 @@ var (
 	claimFamily  = sql.Named("queue/claim_family")
 )
 
-// Poll claims runs. Call it when there is room and something may be due, and each PollInterval while no Look says whether something is.
+// Poll claims runs. Call it when there is room for more and something may be due, and at each PollInterval while no Look reports
+// whether something is due.
 //
-// An error says nothing about runs that were claimed: where the reply was lost, a Sweep gives them back.
+// After an error Poll may still have claimed runs: if only the reply was lost, a Sweep gives those runs back.
 func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
 	var p Polled
 	err := s.alone(ctx, s.claimer.polling, func() (err error) {
 		p, err = s.claimer.poll(ctx, want)
 		return err
 	})
-	if ended := s.end.get(); ended != nil { // perhaps while the poll was under way
+	if ended := s.end.get(); ended != nil { // the session may have ended while the poll was under way
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
 	}
-	return p, nil // nobody else would hand out what was claimed; the next poll meets the same trouble
+	return p, nil // the claims must be returned, because no later call would return them; the next poll meets the same error
 }
 
 // claimer claims runs for a session. Its fields belong to the call that has the token of polling.
@@ -63,15 +66,15 @@ type claimer struct {
 	conn   *link
 	held   *claimSet
 	x      *exchange
-	lost   func() error // ends the session, and says why
+	lost   func() error // ends the session and returns the reason
 	now    func() time.Duration
 
 	polling chan struct{} // holds one token
-	anew    atomic.Bool   // its connection is a new one: behind it may be another server
-	polls   int           // for slots, so far
-	queues  []string      // those that gave runs, the one first that did longest ago
-	vain    seen          // by the last claim behind limits that was in vain
-	vainAt  time.Duration // when that was
+	anew    atomic.Bool   // the connection was made anew, so another server may be behind it
+	polls   int           // polls for slots so far
+	queues  []string      // queues that gave runs, ordered by when each last gave one
+	vain    seen          // what the session knew at the last claim behind limits that found nothing
+	vainAt  time.Duration // time of that claim
 }
 
 func newClaimer(s *Session, conn *link, x *exchange) *claimer {
@@ -95,16 +98,16 @@ func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 
 func between(n int) int { return min(max(n, 0), MaxClaims) }
 
-// order is what a poll claims, and in which order.
+// order says which runs a poll claims, and in which order.
 type order struct {
-	last     int  // stage
-	lowest   int  // priority
-	fair     bool // the oldest first, whatever its priority and stage
-	newFirst bool // what is new before what has begun and wants a slot
+	last     int  // highest stage to claim from
+	lowest   int  // lowest priority to claim
+	fair     bool // oldest run first, whatever its priority and stage
+	newFirst bool // new runs before runs that have begun and want a slot
 }
 
-// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first. One that is for something in
-// particular says itself whether it is fair.
+// order returns the order of the next poll. Of the polls for slots, every sixteenth is fair and every second takes new runs
+// first. A poll with a lowest priority says in its Want whether it is fair.
 func (c *claimer) order(want *Want) order {
 	o := order{last: stageRoused, lowest: math.MinInt32}
 	if want.Slots == 0 {
@@ -121,8 +124,8 @@ func (c *claimer) order(want *Want) order {
 	return o
 }
 
-// claim adds to p.Claims. Behind limits it claims before and after the rest, by which of both has something due that ranks higher; by turns
-// where neither does.
+// claim adds claims to p.Claims. It claims behind limits after the rest, and also before the rest if the due runs behind limits
+// have the higher priority. At equal priorities the two take turns.
 func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 	if c.anew.Swap(false) {
 		c.x.cursors.forget()
@@ -131,7 +134,7 @@ func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 		if err := c.claimFamily(ctx, want, p); err != nil {
 			return err
 		}
-		_, err := c.claimOpen(ctx, Want{}, order{}, p) // it has no lanes: what is left is to see whether it is fenced
+		_, err := c.claimOpen(ctx, Want{}, order{}, p) // the worker serves no lanes; claimOpen only checks its fence
 		return err
 	}
 	o, due := c.order(&want), c.x.due.Load()
@@ -151,7 +154,7 @@ func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 	return c.claimLimited(ctx, want, o, p)
 }
 
-// room is how many more runs to claim.
+// room returns how many more runs the poll may claim.
 func (w *Want) room(p *Polled) int {
 	n := w.Slots
 	if n == 0 {
@@ -160,15 +163,16 @@ func (w *Want) room(p *Polled) int {
 	return max(n-len(p.Claims), 0)
 }
 
-// claimOpen claims behind no limit, and reports whether the worker serves lanes behind some. It goes again where its connection was gone.
+// claimOpen claims runs behind no limit, and reports whether the worker also serves lanes behind limits. If the connection died,
+// it tries again on a new one.
 func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) (limits bool, err error) {
 	for try := 0; ; try++ {
-		ids := newClaimIDs(want.room(p)) // new ones at each try: the one before may have claimed under its own
+		ids := newClaimIDs(want.room(p)) // each try has new ids, because the try before may have claimed runs under its own
 		args := c.args(o, ids)
 		args["want"], args["free"], args["least"] = len(ids), max(want.Free-len(p.Claims), 0), want.Least
 		reply, err := c.ask(ctx, claimRuns, args, ids, false)
 		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
-			continue // the connection had died before
+			continue // the connection had died before this try
 		}
 		switch {
 		case err != nil:
@@ -182,16 +186,17 @@ func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) 
 	}
 }
 
-// vainInterval is for how long claims behind limits are not repeated once one was in vain: it takes as long as there are limits with
-// something due.
+// vainInterval is the time for which the claimer does not repeat a claim behind limits that found nothing. The cost of such a
+// claim grows with the number of limits that have something due.
 const vainInterval = 100 * time.Millisecond
 
-// seen is what a claim behind limits knew. One that was in vain is repeated sooner once this changes: after a look, a notification, a sweep
-// that found runs, or the end of a run that was claimed behind a limit here.
+// seen is the knowledge with which a claim behind limits was made. A claim that found nothing is repeated before vainInterval is
+// over if this knowledge has changed: by a look, a notification, a sweep that found runs, or the end of a run that this session
+// claimed behind a limit.
 type seen struct {
-	due   *dueTops // as of the last look; nil: there was no such claim
-	ends  int64    // of runs claimed behind limits, up to then
-	found int64    // see exchange.found
+	due   *dueTops // as of the last look; nil: no claim was made yet
+	ends  int64    // number of claims behind limits that had ended
+	found int64    // value of exchange.found
 }
 
 func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polled) error {
@@ -211,7 +216,7 @@ func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polle
 	return nil
 }
 
-// claimFamily claims for a worker that serves one run and its children.
+// claimFamily claims runs for a worker that serves only one run and its children.
 func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
 	ids := newClaimIDs(want.room(p))
 	if len(ids) == 0 {
@@ -233,7 +238,7 @@ func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
 	}
 }
 
-// gave adds what was claimed, and moves its queues behind the others.
+// gave adds the claims of a reply to p, and moves their queues to the end of c.queues.
 func (c *claimer) gave(r *claimReply, p *Polled) {
 	c.x.cursors.claimed(r.now, r.claims)
 	for _, claim := range r.claims {
@@ -245,8 +250,8 @@ func (c *claimer) gave(r *claimReply, p *Polled) {
 	p.Claims = append(p.Claims, r.claims...)
 }
 
-// ask sends what claims runs under ids, and takes the claims in, in the order of these ids. Sweeps leave the ids alone until the reply
-// is read or the server process is known to be gone.
+// ask sends a statement that claims runs under ids, and adds the claims to the claim set, in the order of ids. Sweeps do not give
+// back claims under these ids until the reply is read, or until the server process is known to be gone.
 func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs, ids []uuid.UUID, limited bool) (*claimReply, error) {
 	var reply claimReply
 	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -260,7 +265,7 @@ func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs
 			c.hold(reply.claims, ids, limited)
 		}
 		if err == nil || !breaks(err) && !conn.IsClosed() {
-			c.x.answered() // after they are held
+			c.x.answered() // only after the claims are in the claim set
 		}
 		return err
 	})
@@ -270,7 +275,7 @@ func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs
 	return &reply, nil
 }
 
-// hold takes claims in, in the order in which they were picked.
+// hold adds claims to the claim set, in the order in which the database picked them.
 func (c *claimer) hold(claims []*Claim, ids []uuid.UUID, limited bool) {
 	rank := make(map[uuid.UUID]int, len(ids))
 	for i, id := range ids {
@@ -283,7 +288,7 @@ func (c *claimer) hold(claims []*Claim, ids []uuid.UUID, limited bool) {
 	}
 }
 
-// newClaimIDs are random, so that an id is never used twice whatever happens to the database.
+// newClaimIDs returns n random ids. Random ids are never used twice, even if the database is restored or replaced.
 func newClaimIDs(n int) []uuid.UUID {
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
@@ -292,7 +297,7 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-// plain are ids as pgx knows them: it writes others by way of their text.
+// plain converts ids to arrays of bytes. pgx sends these in binary form, but formats a uuid.UUID as text first.
 func plain(ids []uuid.UUID) [][16]byte {
 	all := make([][16]byte, len(ids))
 	for i, id := range ids {
@@ -303,8 +308,8 @@ func plain(ids []uuid.UUID) [][16]byte {
 
 var wakeOthers = sql.Named("queue/wake")
 
-// passOn forwards notices to other hungry workers when this one has no slot left for the runs. Its own row says by now that it is
-// not hungry, so the notices do not come back.
+// passOn forwards notices to other hungry workers if this worker has no slot left for the runs. The row of this worker already
+// says that it is not hungry, so the notices do not come back.
 func (c *claimer) passOn(ctx context.Context, told map[int]notice, free int, claims []*Claim) error {
 	if len(claims) < free || len(told) == 0 || !c.x.peers.Load() {
 		return nil
@@ -335,28 +340,28 @@ func (c *claimer) passOn(ctx context.Context, told map[int]notice, free int, cla
 	})
 }
 
-// A row may hold what this version cannot read: a newer one wrote it, or something is broken. Its run is put away for
-// others, who perhaps can; all other runs go on.
+// Limits for claims that this version cannot read, because a newer version wrote the row or because the row is damaged. The
+// session gives such a run back for other workers, which may be able to read it. All other runs go on.
 const (
-	unreadablePause = time.Minute // before the next worker tries
-	unreadableTries = 5           // by whomever; then the run fails
-	unreadableBatch = 50          // that one DoChores puts away
+	unreadablePause = time.Minute // before another worker tries
+	unreadableTries = 5           // of all workers together; then the run fails
+	unreadableBatch = 50          // claims that one DoChores gives back
 )
 
 var putAwayRun = sql.Named("queue/put_away")
 
-// unreadableError says why this version cannot read a DAG as it is stored.
+// unreadableError wraps the reason why this version cannot read a DAG as it is stored.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
 
-// unreadClaim is a claim that nobody here can drive. It is held until it is put away.
+// unreadClaim is a claim that this version cannot drive. The claim set holds it until it is put away.
 type unreadClaim struct {
 	claim *Claim
 	why   error
 }
 
-// dropUnreadable takes those claims out of a poll whose rows could not be read.
+// dropUnreadable removes claims from a poll if their rows could not be read, and leaves them to DoChores.
 func (c *claimer) dropUnreadable(p *Polled) {
 	var readable []*Claim
 	for _, claim := range p.Claims {
@@ -369,7 +374,8 @@ func (c *claimer) dropUnreadable(p *Polled) {
 	p.Claims = readable
 }
 
-// releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next call.
+// releaseUnreadable gives back claims that this version cannot read. If another connection holds the row of a run, the next call
+// tries that run again.
 func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	var errs []error
 	for _, u := range j.x.takeUnreadable(unreadableBatch) {
@@ -397,26 +403,26 @@ func (j *janitor) putAway(ctx context.Context, u unreadClaim) error {
 	})
 }
 
-// How often a worker calls when nothing asks for it sooner.
+// How often a worker calls if there is no reason to call sooner.
 const (
 	LookInterval  = time.Second
-	PollInterval  = 2 * time.Second // so long a run may wait beside a free slot while no look gets through
+	PollInterval  = 2 * time.Second // a run waits so long beside a free slot if no look succeeds
 	SweepInterval = 1500 * time.Millisecond
 )
 
-// soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it, and told nobody
-// if the worker was not hungry then. Half a second in all.
+// soon are the pauses between the polls of a hungry worker, half a second in all. A transaction may enter a run before a poll and
+// commit after it; if the worker was not hungry at that time, the transaction did not notify it.
 var soon = [...]time.Duration{5 * ms, 20 * ms, 40 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms}
 
 const ms = time.Millisecond
 
-// Pace says when to poll next. The zero value is ready to use.
+// Pace computes when to poll next. The zero value is ready to use.
 type Pace struct {
-	polls int // hungry ones running that brought nothing
+	polls int // consecutive hungry polls that brought nothing
 }
 
-// After takes in what a poll brought, and says how long the next one may wait. A worker that was not hungry polls as soon
-// as it has room again, whatever this says.
+// After takes the result of a poll, and returns how long the next poll may wait. A worker that was not hungry polls as soon as it
+// has room again, even before that time.
 func (p *Pace) After(polled Polled) time.Duration {
 	switch {
 	case !polled.Hungry:
@@ -432,5 +438,5 @@ func (p *Pace) After(polled Polled) time.Duration {
 	return soon[p.polls-1]
 }
 
-// Hear takes in that something may be due: poll at once, and closely for a while after.
+// Hear restarts the short pauses, because something may be due. The caller polls at once.
 func (p *Pace) Hear() { p.polls = 0 }

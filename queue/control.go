@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// askSQL by verb. A child's end is told by the run's own end, never by a person.
+// askSQL holds the statement of each verb. A child's end is not among them: the end of the child run reports it, never a user.
 var askSQL = map[dagrun.Verb]string{
 	dagrun.VerbCancel:  sql.Named("queue/cancel"),
 	dagrun.VerbPause:   sql.Named("queue/pause"),
@@ -33,9 +33,9 @@ var (
 	controlFoundSQL  = sql.Named("queue/control_found")
 )
 
-// Control asks something of a run. What the answer's Outcome says is in docs/sql-api.md; none: the run's driver has not
-// decided yet, see AwaitControl. A refusal is an answer, not an error. When the reply is lost, a control like this one that
-// the same user just made is taken for it; is there none, nobody knows, and the error is ErrUnknown.
+// Control makes a request to a run. docs/sql-api.md explains the Outcome of the answer. Without an Outcome the run's driver has
+// not decided yet, see AwaitControl. A refusal is an answer, not an error. If the reply is lost, Control takes an equal control
+// that the same user has just made for its own. If there is none, the outcome is unknown, and Control returns ErrUnknown.
 func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	statement, args, err := a.call()
 	if err != nil {
@@ -55,11 +55,11 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	return c, said(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
-// find looks for what an earlier try left. It is not tried again where there is nothing: the first copy may be on its way,
-// and a second cancel means more than the first.
+// find looks for the control that an earlier try stored. If there is none, Control does not send it again: the first copy may
+// still be on its way, and a second cancel means more than the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
-	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // stored as {}
+	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // the database stores missing details as {}
 	stored, err := json.Marshal(details)
 	if err != nil {
 		return Control{}, err
@@ -95,7 +95,7 @@ func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
 	return c, nil
 }
 
-// pollPauses grow from what a person does not notice to what a database does not.
+// pollPauses returns pauses that grow from one that a person does not notice to one that the database does not notice.
 func pollPauses() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.Multiplier, b.MaxInterval = 10*time.Millisecond, 2, 800*time.Millisecond // + 20 %
@@ -103,7 +103,7 @@ func pollPauses() *backoff.ExponentialBackOff {
 	return b
 }
 
-// ControlStatus reads what became of a control.
+// ControlStatus reads a control and its outcome.
 func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 	c, err := one(ctx, s, controlStatusSQL, pgx.StrictNamedArgs{"control": id}, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -114,7 +114,7 @@ func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 
 func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }
 
-// call is the statement of a verb and its arguments.
+// call returns the statement of the verb with its arguments.
 func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
 	statement, ok := askSQL[a.Verb]
 	if !ok {
@@ -132,7 +132,7 @@ func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
 	return statement, args, nil
 }
 
-// details are what a verb takes besides its task, by the names that statements and stored arguments have for them.
+// details returns the arguments of a verb besides its task, by the names that statements and stored controls use.
 func (a *Ask) details() map[string]any {
 	switch a.Verb {
 	case dagrun.VerbCancel:
@@ -170,8 +170,8 @@ var (
 	missingApproversSQL = sql.Named("queue/missing_approvers")
 )
 
-// Approvals reads the approvals that wait for a decision, the oldest first, at most so many: those that the user may decide,
-// or with all everything that it may see.
+// Approvals reads up to most approvals that wait for a decision, oldest first. It returns those that the user may decide, or
+// with all every one that the user may see.
 func (s *Store) Approvals(ctx context.Context, all bool, most int) ([]Approval, error) {
 	rows := min(most, MaxApprovals)
 	approvals, err := list(ctx, s, approvalsSQL, pgx.StrictNamedArgs{"all": all, "rows": rows}, scanApproval)
@@ -188,21 +188,21 @@ func scanApproval(row pgx.CollectableRow) (a Approval, err error) {
 	return a, err
 }
 
-// MissingApprovers are roles that a step names as approvers and that do not exist.
+// MissingApprovers is a step that names roles as approvers that do not exist.
 type MissingApprovers struct {
 	DAG   string
 	Step  string
 	Roles []string
-	Alone bool // an approval of the step names no role that exists
+	Alone bool // an approval of the step names no existing role at all
 }
 
-// MissingApprovers finds such steps in the current versions of DAGs, at most 100. For readers and workers.
+// MissingApprovers finds steps with missing approvers in the current versions of DAGs, at most 100. For readers and workers.
 func (s *Store) MissingApprovers(ctx context.Context, dags []string) ([]MissingApprovers, error) {
 	missing, err := list(ctx, s, missingApproversSQL, pgx.StrictNamedArgs{"dags": dags}, pgx.RowToStructByPos[MissingApprovers])
 	return missing, said("look for approvers", err)
 }
 
-// decodeQuestion reads the approval of a task_status, nil for none.
+// decodeQuestion decodes the approval of a task_status. It returns nil if there is none.
 func decodeQuestion(raw []byte) (*Question, error) {
 	if len(raw) == 0 {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// maxVersions bounds a list for people.
+// maxVersions bounds a list that people read.
 const maxVersions = 1000
 
 var (
@@ -28,14 +28,14 @@ var (
 	setDAGSQL     = sql.Named("queue/set_dag")
 )
 
-// DAGs lists all DAGs by name, removed ones too. For readers and workers.
+// DAGs lists all DAGs by name, including removed ones. For readers and workers.
 func (s *Store) DAGs(ctx context.Context) ([]DAG, error) {
 	dags, err := s.listDAGs(ctx, &DAGFilter{}, nil)
 	slices.SortFunc(dags, func(a, b DAG) int { return strings.Compare(a.Name, b.Name) })
 	return dags, err
 }
 
-// DAGPage reads a page of DAGs by name, those that were removed last. For readers and workers.
+// DAGPage reads a page of DAGs by name, removed ones last. For readers and workers.
 func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
 		return nil, said("list dags", fmt.Errorf("a page has 1 to %d dags, not %d", MaxPage, f.Limit))
@@ -43,14 +43,14 @@ func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 	return s.listDAGs(ctx, &f, &f.Limit)
 }
 
-// listDAGs reads up to rows DAGs, nil all.
+// listDAGs reads at most rows DAGs, or all if rows is nil.
 func (s *Store) listDAGs(ctx context.Context, f *DAGFilter, rows *int) ([]DAG, error) {
 	args := pgx.StrictNamedArgs{"find": strings.ToLower(f.Find), "removed": f.After.Removed, "after": f.After.Name, "rows": rows}
 	dags, err := list(ctx, s, dagsSQL, args, scanListedDAG)
 	return dags, said("list dags", err)
 }
 
-// GetDAG reads a version of a DAG; 0 is the current one. For readers and workers.
+// GetDAG reads a version of a DAG; 0 is the current version. For readers and workers.
 func (s *Store) GetDAG(ctx context.Context, name string, version int) (*DAGVersion, error) {
 	v, err := one(ctx, s, dagSQL, pgx.StrictNamedArgs{"name": name, "version": given(version)}, scanDAGVersion)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -71,7 +71,7 @@ func (s *Store) DAGHistory(ctx context.Context, name string) ([]DAG, error) {
 	return versions, said("list versions", err)
 }
 
-// SetDAG pauses a DAG, resumes it, takes it out of service or back, or retires versions. For administrators.
+// SetDAG pauses or resumes a DAG, removes or restores it, or retires versions. For administrators.
 func (s *Store) SetDAG(ctx context.Context, c DAGChange) error {
 	return said("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed, "oldest": c.Oldest}))
 }
@@ -108,15 +108,15 @@ var (
 	putFoundSQL = sql.Named("queue/put_found")
 )
 
-// PutDAG registers a version of a DAG, and makes it current. source is the text that the spec was made of, path where it
-// came from ("" for nowhere). The content that is current already makes no version: only its path is then the new one. For
+// PutDAG registers a version of a DAG, and makes it the current one. source is the text of the spec, path the file it came from
+// ("": no file). If the content equals that of the current version, PutDAG makes no new version, and only stores the path. For
 // administrators.
 func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
 	return s.putDAG(ctx, spec, source, path, false)
 }
 
-// PutDAGUnscheduled is PutDAG without the schedules of spec: those that the DAG has stay as they are. Where the content is current
-// already, with its schedules, it makes no version either.
+// PutDAGUnscheduled is PutDAG without the schedules of spec: the DAG keeps the schedules that it has. If the content, with these
+// schedules, equals that of the current version, it makes no new version either.
 func (s *Store) PutDAGUnscheduled(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
 	if len(spec.Schedule) > 0 {
 		current, err := s.GetDAG(ctx, spec.Name, 0)
@@ -167,25 +167,26 @@ var (
 	readSourcePath = sql.Named("queue/source_path")
 )
 
-// version names a version of a DAG.
+// version identifies a version of a DAG.
 type version struct {
 	dag    int64
 	number int
 }
 
-// definitions are DAG versions, compiled. What a version says never changes, so what is kept is never stale; its
-// path may, see Config.FreshPaths.
+// definitions caches compiled DAG versions. The content of a version never changes, so the cache never becomes stale. The path of
+// its file may change, see Config.FreshPaths.
 type definitions struct {
 	mu      sync.Mutex
 	kept    map[version]*Definition
-	reading map[version]chan struct{} // closed when whoever reads it is done
+	reading map[version]chan struct{} // closed when the caller that reads the version is done
 }
 
 func newDefinitions() *definitions {
 	return &definitions{kept: map[version]*Definition{}, reading: map[version]chan struct{}{}}
 }
 
-// get returns a version, and has it read by one where many want it at once: a burst of runs is of one DAG.
+// get returns a version. If several callers want a version that is not cached, only one of them calls read, because runs of one
+// DAG often start in a burst.
 func (d *definitions) get(ctx context.Context, v version, read func() (*Definition, error)) (*Definition, error) {
 	for {
 		def, other, done := d.look(v)
@@ -206,7 +207,8 @@ func (d *definitions) get(ctx context.Context, v version, read func() (*Definiti
 	}
 }
 
-// look returns what is kept, else who reads it already, else what to call when the caller has read it.
+// look returns the cached version, if there is one. If another caller is reading the version, it returns a channel that is closed
+// after that. If not, the caller must read it, and then call done.
 func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,7 +228,7 @@ func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, 
 	}
 }
 
-// put keeps a definition, in place of any other where there is no room.
+// put caches a definition. If the cache is full, an arbitrary one gives way.
 func (d *definitions) put(v version, def *Definition) {
 	if def == nil {
 		return
@@ -242,7 +244,7 @@ func (d *definitions) put(v version, def *Definition) {
 	d.kept[v] = def
 }
 
-// Definition is a version of a DAG, ready to be driven. It is shared and must not be changed.
+// Definition returns a version of a DAG, ready to be driven. It is shared, so callers must not change it.
 func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Definition, error) {
 	v := version{dagID, number}
 	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.readDefinition(ctx, v) })
@@ -255,7 +257,7 @@ func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Def
 	return def, nil
 }
 
-// placed is a definition with the path that its version has now.
+// placed returns a copy of def with the current path of its version.
 func (s *Session) placed(ctx context.Context, v version, def *Definition) (*Definition, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

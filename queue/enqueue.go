@@ -24,19 +24,18 @@ var (
 
 const enqueueOp = "enqueue"
 
-// Querier is what pgx.Tx, *pgx.Conn and *pgxpool.Pool have in common here.
+// Querier is the part of pgx.Tx, *pgx.Conn and *pgxpool.Pool that this package uses.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// SQLQuerier is what *sql.Tx, *sql.Conn and *sql.DB have in common here.
+// SQLQuerier is the part of *sql.Tx, *sql.Conn and *sql.DB that this package uses.
 type SQLQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Enqueue asks for a run, in a transaction of its own. With a Key it may be called again after any failure, and a lost
-// reply is looked after: once the request was sent, the answer says whether the run is there, even when ctx has ended
-// meanwhile. Without one, a lost reply is ErrUnknown.
+// Enqueue requests a run, in a transaction of its own. With a Key it may be called again after any failure. If the reply is lost,
+// Enqueue finds out whether the run exists, even if ctx has ended meanwhile. Without a Key, a lost reply is ErrUnknown.
 func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
@@ -56,8 +55,8 @@ func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	return id, nil
 }
 
-// Rerun asks for a new run of one that has ended, with its params but for those given (nil: none), in the DAG's current
-// version if latest is set, else in the same. A lost reply is ErrUnknown.
+// Rerun requests a new run like one that has ended. It takes the params of that run, except for those given in params (nil:
+// none), and the DAG's current version if latest is set, or else the same version. A lost reply is ErrUnknown.
 func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, latest bool) (RunID, error) {
 	op := fmt.Sprintf("rerun run %d", run)
 	if params == nil {
@@ -74,8 +73,8 @@ func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, lat
 	return id, said(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
 }
 
-// EnqueueTx asks for a run in a transaction of the caller's: the run exists once that commits, and never did if it rolls
-// back. What an enqueue does to a transaction is described in docs/sql-api.md, Transactions.
+// EnqueueTx requests a run in a transaction of the caller. The run exists once that transaction commits, and never did if it
+// rolls back. docs/sql-api.md, Transactions, describes what this does to the transaction.
 func EnqueueTx(ctx context.Context, tx Querier, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
@@ -86,7 +85,7 @@ func EnqueueTx(ctx context.Context, tx Querier, r Request) (RunID, error) {
 	return id, said(enqueueOp, err)
 }
 
-// EnqueueSQL is EnqueueTx for database/sql, with any driver for Postgres whose placeholders are $1, $2, ….
+// EnqueueSQL is EnqueueTx for database/sql, with any driver for Postgres that has the placeholders $1, $2, ….
 func EnqueueSQL(ctx context.Context, tx SQLQuerier, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
@@ -101,7 +100,7 @@ func EnqueueSQL(ctx context.Context, tx SQLQuerier, r Request) (RunID, error) {
 	return id, said(enqueueOp, err)
 }
 
-// args are of types that every driver can send. What was not given is null.
+// args returns arguments of types that every driver can send. Missing values are null.
 func (r *Request) args() (pgx.StrictNamedArgs, error) {
 	params, err := jsonText("params", r.Params)
 	if err != nil {
@@ -131,13 +130,13 @@ func overrides(labels, selector map[string]string) (o overridden, err error) {
 			return o, err
 		}
 	}
-	if selector != nil { // an empty one asks for any worker
+	if selector != nil { // an empty selector, unlike nil, selects every worker
 		o.selector, err = jsonText("selector", selector)
 	}
 	return o, err
 }
 
-// given is nil for a zero value.
+// given returns nil for a zero value, and a pointer to any other.
 func given[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -145,7 +144,8 @@ func given[T comparable](v T) *T {
 	return &v
 }
 
-// moment is as exact as Postgres, whatever a driver makes of the rest: a Key belongs to one logical_at.
+// moment cuts a time to microseconds, the precision of Postgres. Drivers round differently, and a Key belongs to exactly one
+// logical_at.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -153,7 +153,7 @@ func moment(t time.Time) *time.Time {
 	return given(t.UTC().Truncate(time.Microsecond))
 }
 
-// jsonText is nil for nil.
+// jsonText returns the JSON of v, or nil for nil.
 func jsonText(what string, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -172,8 +172,8 @@ const enqueueManyOp = "enqueue many"
 // MaxBulk bounds the runs of one EnqueueMany.
 const MaxBulk = 100_000
 
-// EnqueueMany asks for many runs at once, and returns their numbers in the order of Params: all of them or none. With a Key
-// for each it may be called again after any failure, and a lost reply is looked after as in Enqueue.
+// EnqueueMany requests many runs at once, all of them or none, and returns their numbers in the order of Params. With a Key for
+// each run it may be called again after any failure, and finds out the outcome of a lost reply as Enqueue does.
 func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 	args, err := b.args()
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 	return ids, nil
 }
 
-// keyed says whether a repeat is harmless.
+// keyed reports whether every run has a key, so that a repeat is harmless.
 func (b *Bulk) keyed() bool {
 	return len(b.Keys) == len(b.Params) && !slices.Contains(b.Keys, "")
 }
@@ -242,15 +242,15 @@ func (b *Bulk) keys() []*string {
 
 var enqueueChild = statement.Named("queue/enqueue_child")
 
-// Pauses between tries of a child whose key is in a transaction that an application keeps open.
+// Pauses between tries to enqueue a child if its key is taken by a transaction that an application keeps open.
 const (
 	firstKeyPause   = 50 * time.Millisecond
 	longestKeyPause = 2 * time.Second
 )
 
-// EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, or with the same Key, by whomever, it
-// answers with the same run. Where an application keeps a transaction open that took the key, it asks again and again, and has no
-// connection in between: those are for who need not wait.
+// EnqueueChild requests a run on behalf of a task. A repeat for the same attempt, or any request with the same Key, returns the
+// same run. If an application keeps a transaction open that has taken the key, EnqueueChild tries again and again. It holds no
+// connection between tries, so that other calls can use it.
 func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstKeyPause, longestKeyPause
@@ -270,7 +270,8 @@ func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	return id, nil
 }
 
-// enqueueChild does not wait for a key. That finds the child which an earlier try made: asking again is how to read back.
+// enqueueChild does not wait for a key. If an earlier try has made the child, it returns that child, so a repeat also reads back
+// the outcome.
 func (s *Session) enqueueChild(ctx context.Context, c Child) (id RunID, err error) {
 	var taken error
 	ask := func(ctx context.Context) error {
@@ -312,10 +313,10 @@ func (c *Child) row() pgx.StrictNamedArgs {
 
 var settleTask = statement.Named("queue/settle")
 
-// SettleTx keeps the result of a task in the transaction of the task's own SQL, which makes both durable together. Call
-// it as the last thing before COMMIT: from then on the transaction holds what a takeover of the run waits for. After
-// the COMMIT the result goes to the core and through Commit as usual; if that does not come to pass, Load hands it to
-// the next driver. On ErrLeaseLost, roll back: the attempt is no longer this worker's.
+// SettleTx stores the result of a task in the transaction of the task's own SQL, so that both become durable together. Call it
+// last before COMMIT, because from then on the transaction holds a lock that a takeover of the run waits for. After the COMMIT
+// pass the result to the core and through Commit as usual. If that does not happen, Load passes it to the next driver. On
+// ErrLeaseLost roll back, because the attempt no longer belongs to this worker.
 func (s *Session) SettleTx(ctx context.Context, tx pgx.Tx, r Settlement) error {
 	var outputs any
 	if r.Outputs != "" {

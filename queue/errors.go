@@ -14,38 +14,40 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// What callers branch on. Errors of this package wrap them.
+// Errors that callers branch on. Errors of this package wrap them.
 var (
-	// ErrNotFound: there is no such run, DAG, worker or step, or it is not yours to see.
+	// ErrNotFound means that there is no such run, DAG, worker or step, or that the user may not see it.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: what is there already differs from what was given (a run_key for another request, a log chunk).
+	// ErrConflict means that something else is stored already: another request with the same run_key, or another log chunk.
 	ErrConflict = errors.New("conflict")
-	// ErrLeaseLost: the claim, or the whole session, is no longer the worker's. Nothing was written.
+	// ErrLeaseLost means that the claim, or the whole session, no longer belongs to the worker. Nothing was written.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrInboxMoved: there are controls the driver has not read. Nothing was written: ReadMail, Step, Commit again.
+	// ErrInboxMoved means that the driver has not read all controls. Nothing was written: ReadMail, Step and Commit again.
 	ErrInboxMoved = errors.New("inbox moved")
-	// ErrRefused: the database cannot take a record of this run. The run was ended as failed, reason "internal: …".
+	// ErrRefused means that the database cannot take a record of this run. The run was ended as failed, with reason "internal:
+	// …".
 	ErrRefused = errors.New("record refused")
-	// ErrNoGrants: the user has a role of Oarlock, and this database grants it nothing: `oarlock migrate roles` does.
+	// ErrNoGrants means that the user has a role of Oarlock, but this database grants that role nothing. `oarlock migrate roles`
+	// mends it.
 	ErrNoGrants = errors.New("no grants")
-	// ErrClosed: the Store or Session was closed.
+	// ErrClosed means that the Store or Session was closed.
 	ErrClosed = errors.New("closed")
-	// ErrPooled: a pooler lends the worker's connections by the transaction. Config.Direct has to lead past it.
+	// ErrPooled means that a pooler lends the worker's connections per transaction. Config.Direct must lead past the pooler.
 	ErrPooled = pglink.ErrPooled
-	// ErrWaiting: a pooler has no connection free, or a database too few for a worker.
+	// ErrWaiting means that a pooler has no free connection, or that a database has too few for a worker.
 	ErrWaiting = pglink.ErrWaiting
-	// ErrUnknown: nobody knows whether a write happened. Treat it as "maybe applied".
+	// ErrUnknown means that a write may or may not have happened.
 	ErrUnknown = pglink.ErrUnknown
 )
 
-// Error is a refusal by the database that a person can act on.
+// Error is a refusal by the database with a hint for the user.
 type Error struct {
 	Code    string // SQLSTATE: OA… is listed in the view oarlock.error_codes
 	Message string
-	Hint    string // what to do about it
+	Hint    string // what to do
 	Detail  string
-	is      error // the sentinel it counts as, if any
-	cause   error // what the driver said, for errors.As
+	is      error // the sentinel that the error wraps; nil: none
+	cause   error // the driver's error, for errors.As
 }
 
 func (e *Error) Error() string {
@@ -55,13 +57,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%s): %s", e.Message, e.Code, e.Hint)
 }
 
-// Is makes errors.Is(err, ErrNotFound) and its like work.
+// Is reports whether the error is of the kind of target, such as ErrNotFound.
 func (e *Error) Is(target error) bool { return e.is != nil && e.is == target }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Passing tells of an error that says nothing about what was asked: the database was away, too busy, or did not answer in
-// time. Asking again may help.
+// Passing reports whether err says nothing about the request itself, because the database was away, too busy, or did not answer
+// in time. Another try may succeed.
 func Passing(err error) bool {
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClosed) {
 		return false
@@ -74,16 +76,16 @@ func Passing(err error) bool {
 	return errors.Is(err, ErrUnknown)
 }
 
-// sentinels of our own SQLSTATEs. A removed DAG counts as not found: what mends it is the same.
+// sentinels of our own SQLSTATEs. A removed DAG counts as not found, because the same step mends it.
 var sentinels = map[string]error{
 	"OA001": ErrNotFound, // no such DAG
 	"OA002": ErrNotFound, // removed DAG
 	"OA004": ErrConflict, // run_key of another request
-	"OA007": ErrNotFound, // no such run, or somebody else's
-	"OA016": ErrNotFound, // no such schedule, or somebody else's
+	"OA007": ErrNotFound, // no such run, or a run of another submitter
+	"OA016": ErrNotFound, // no such schedule, or a schedule of another owner
 }
 
-// hints of SQLSTATEs that Postgres raises by itself, and that a person meets here.
+// hints for SQLSTATEs that Postgres itself raises and that users of this package meet
 var hints = map[string]string{
 	"42501": "have an administrator grant %s to this user",
 	"3F000": noSchema, "42P01": noSchema, "42883": noSchema,
@@ -95,7 +97,7 @@ var hints = map[string]string{
 
 const noSchema = "the database has no Oarlock schema, or one of another version: run `oarlock migrate status`"
 
-// roles that operations want, other than oarlock_submit.
+// roles that operations need, other than oarlock_submit
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
 	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "look for approvers": roleRead, "list workers": roleRead,
@@ -112,7 +114,7 @@ const (
 	roleAdmin   = "oarlock_admin"
 )
 
-// said names the operation that failed, and makes an *Error of what the server said, with a hint that says what to do.
+// said wraps err with the name of the operation. It turns a server's error into an *Error with a hint.
 func said(op string, err error) error {
 	if err == nil {
 		return nil
@@ -129,8 +131,9 @@ const insufficientPrivilege = "42501"
 
 var memberSQL = sql.Named("queue/member")
 
-// lacks names the role that a user lacks who was refused, and leaves every other error alone. Of a user who has that role, or another that
-// would do, it says with ErrNoGrants that the database grants it nothing. A refused connection is not about a role of ours.
+// lacks turns the refusal of a user into an error that names the missing role, and returns any other error as it is. If the user
+// has that role, or another one that suffices, it returns an ErrNoGrants, because the database grants the role nothing. A refused
+// connection is returned as it is, because roles of Oarlock play no part in it.
 func lacks(ctx context.Context, pool *pgxpool.Pool, err error, what, role string, others ...string) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -156,7 +159,7 @@ func refusal(op string, pg *pgconn.PgError) *Error {
 		hint = ours
 	}
 	if pg.Code == insufficientPrivilege {
-		verb, _, asked := strings.Cut(op, " run ") // as Ask.op has it: approve run 41
+		verb, _, asked := strings.Cut(op, " run ") // op has the form that Ask.op gives it: approve run 41
 		role, ok := roles[verb]
 		if !ok {
 			role = roleSubmit

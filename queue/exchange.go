@@ -9,38 +9,39 @@ import (
 	"github.com/google/uuid"
 )
 
-// exchange is all that a session's polls, looks and sweeps leave for each other. They wait for none of the others, so each
-// leaves what it found and takes what it finds.
+// exchange holds everything that the polls, looks and sweeps of a session leave for each other. They do not wait for each other:
+// each stores what it found here, and takes what the others stored.
 type exchange struct {
 	cursors cursors
-	due     atomic.Pointer[dueTops]   // as the last look saw it
-	found   atomic.Int64              // counts what notifications and sweeps brought of runs
-	hungry  atomic.Bool               // the last poll brought less than there was room for
+	due     atomic.Pointer[dueTops]   // priorities with something due, as of the last look
+	found   atomic.Int64              // counts the lanes that notifications named and the sweeps that found late runs
+	hungry  atomic.Bool               // the last poll brought fewer runs than the worker had room for
 	peers   atomic.Bool               // the last look saw another worker that claims runs
-	overdue atomic.Bool               // a sweep found runs or items of the agenda whose time came where looks begin above
-	agenda  atomic.Pointer[time.Time] // nothing on the agenda is due up to then; nil: not known
+	overdue atomic.Bool               // a sweep found due runs or agenda items below the moment where looks begin
+	agenda  atomic.Pointer[time.Time] // nothing on the agenda is due up to this moment; nil: unknown
 
-	mu         sync.Mutex     // of what follows
+	mu         sync.Mutex     // guards the fields below
 	noticed    map[int]notice // by lane, for the next poll
-	sent       [][]uuid.UUID  // by statement, ids of claims that polls may have made whose replies were not read, for sweeps
-	unreadable []unreadClaim  // for chores
+	sent       [][]uuid.UUID  // one element per statement: ids under which polls may have claimed, while the reply is not read; for sweeps
+	unreadable []unreadClaim  // for the next DoChores
 	chores     chores         // for the next DoChores
 	why        reasons        // for the next sweep
 }
 
-// reasons are why to sweep at once.
+// reasons are the reasons to sweep at once.
 type reasons struct {
-	claims  bool                 // the database and this worker may differ in what the worker holds
-	since   time.Time            // runs may have been committed below where polls begin, from then on; zero: there are none
-	workers map[uuid.UUID]*int64 // that are to be taken over from, and the beat at which they are silent; nil: they are known to be gone
+	claims  bool                 // the database and this worker may disagree about the worker's claims
+	since   time.Time            // runs may have been committed below where polls begin, at this moment or later; zero: none
+	workers map[uuid.UUID]*int64 // workers to take over from, with the beat at which each fell silent; nil: the worker is gone
 }
 
-// dueTops are the highest priorities that have something due, of lanes behind no limit and of the others; nil: none has. It is never changed.
+// dueTops are the highest priorities at which something is due: open for lanes behind no limit, limited for the others. nil means
+// that nothing is due. A dueTops is never changed.
 type dueTops struct {
 	open, limited *int
 }
 
-// highest is the highest priority of both.
+// highest returns the higher of the two priorities; nil if nothing is due.
 func (d *dueTops) highest() *int {
 	if d.open == nil || d.limited != nil && *d.limited > *d.open {
 		return d.limited
@@ -63,10 +64,10 @@ func (d *dueTops) limitedFirst(o order, turn int) bool {
 	return turn%2 == 0
 }
 
-// noticedMax bounds the lanes that a worker remembers to have been told of.
+// noticedMax bounds the lanes that a worker keeps notices of.
 const noticedMax = 1000
 
-// agendaFloor is the moment up to which nothing on the agenda is due; zero: not known.
+// agendaFloor returns the moment up to which nothing on the agenda is due; zero if that is unknown.
 func (x *exchange) agendaFloor() time.Time { return or(x.agenda.Load()) }
 
 func newExchange() *exchange {
@@ -75,7 +76,7 @@ func newExchange() *exchange {
 	return x
 }
 
-// taken is what a field holds, which is empty then.
+// taken returns the value of a field of x and sets the field to its zero value.
 func taken[T any](x *exchange, field *T) (value T) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,15 +84,15 @@ func taken[T any](x *exchange, field *T) (value T) {
 	return value
 }
 
-// notice is what notifications said of a lane.
+// notice sums up the notifications about one lane.
 type notice struct {
-	rows int64     // new runs that were left to this worker
-	at   time.Time // none of them has its place before that
+	rows int64     // new runs that other transactions left to this worker
+	at   time.Time // earliest place of these runs in the queue
 }
 
 func (n notice) and(m notice) notice { return notice{n.rows + m.rows, earlier(n.at, m.at)} }
 
-// notice adds what was said of lanes.
+// notice adds notices, by lane, for the next poll.
 func (x *exchange) notice(lanes map[int]notice) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -109,21 +110,22 @@ func (x *exchange) notice(lanes map[int]notice) {
 
 func (x *exchange) takeNoticed() map[int]notice { return taken(x, &x.noticed) }
 
-// sending notes ids before the statement is sent that claims under them.
+// sending records the ids of a claim statement. The claimer calls it before it sends the statement.
 func (x *exchange) sending(ids []uuid.UUID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sent = append(x.sent, ids)
 }
 
-// answered drops the ids of the last statement.
+// answered removes the ids of the last statement.
 func (x *exchange) answered() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sent = x.sent[:len(x.sent)-1]
 }
 
-// gone drops all ids: the server process that was asked is gone. What it claimed meanwhile is for a sweep.
+// gone removes all ids, because the server process that was asked is gone. If there were ids, the next sweep looks for claims
+// under them.
 func (x *exchange) gone() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,14 +133,14 @@ func (x *exchange) gone() {
 	x.sent = nil
 }
 
-// expected are the ids under which polls may be claiming.
+// expected returns the ids under which polls may be claiming now.
 func (x *exchange) expected() []uuid.UUID {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Concat(x.sent...)
 }
 
-// addUnreadable keeps a claim to be put away. Whoever has it hears that it is gone.
+// addUnreadable keeps a claim for DoChores to put away, and forfeits it, so that its driver, if it has one, stops.
 func (x *exchange) addUnreadable(c *Claim, why error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,17 +165,17 @@ func (x *exchange) addChores(due chores) {
 	c.wakes, c.expires, c.logDays = c.wakes || due.wakes, c.expires || due.expires, c.logDays || due.logDays
 }
 
-// takeChores takes the chores for one DoChores.
+// takeChores returns the chores for one DoChores, and removes them.
 func (x *exchange) takeChores() chores { return taken(x, &x.chores) }
 
-// doubt has the claims of this worker compared with those in the database.
+// doubt makes the next sweep compare the claims of this worker with the claims in the database.
 func (x *exchange) doubt() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.why.claims = true
 }
 
-// lateSince has runs looked for that were committed below where polls begin.
+// lateSince makes the next sweep look for runs that were committed below where polls begin, at from or later.
 func (x *exchange) lateSince(from time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,7 +184,8 @@ func (x *exchange) lateSince(from time.Time) {
 	}
 }
 
-// silent has a worker taken over from.
+// silent makes the next sweep take over from a worker. beat is the beat at which the worker fell silent; nil: the worker is known
+// to be gone.
 func (x *exchange) silent(id uuid.UUID, beat *int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -199,10 +202,11 @@ func (x *exchange) sweepDue() bool {
 	return x.why.claims || !x.why.since.IsZero() || len(x.why.workers) > 0
 }
 
-// takeReasons takes the reasons for one sweep.
+// takeReasons returns the reasons for one sweep, and removes them.
 func (x *exchange) takeReasons() reasons { return taken(x, &x.why) }
 
-// putBack has another sweep go by reasons that this one could not go by; the workers are taken over from otherwise.
+// putBack keeps, for the next sweep, the reasons that this sweep could not act on. It leaves out the workers, because the sweep
+// has already tried to take over from them.
 func (x *exchange) putBack(why reasons) {
 	if why.claims {
 		x.doubt()
@@ -213,33 +217,34 @@ func (x *exchange) putBack(why reasons) {
 }
 
 const (
-	// slack is how long after its place a run may be committed and still be found by the next poll.
+	// slack is how much later than its place in the queue a run may be committed and still be found by the next poll.
 	slack = 500 * time.Millisecond
-	// noticeReach is how far back a notification has polls begin: anybody may send one. What is older, a sweep finds.
+	// noticeReach is how far back a notification can make polls begin. It is bounded because any connection may send a
+	// notification. Sweeps find older runs.
 	noticeReach = time.Minute
 )
 
-// Stages of a queued run, the shelves of its lane.
+// Stages of a queued run. Each lane has one shelf per stage.
 const (
-	stageRoused = iota // something happened to it, so that it may need no slot
-	stageBegun         // it has begun, and wants a slot
+	stageRoused = iota // something happened to the run, so that it may need no slot
+	stageBegun         // the run has begun, and wants a slot
 	stageNew
 	stages
 )
 
-// shelfOf is the number of a shelf, which is its place in the array that statements take.
+// shelfOf returns the number of a shelf, which is its index in the arrays of the statements.
 func shelfOf(lane, stage int) int { return stages*lane + stage }
 
-// cursors say where polls begin on each shelf, so that they do not read what is dead below. A sweep sets them all, a poll raises those of
-// what it claimed, and a notification lowers those of a lane.
+// cursors hold the place on each shelf where polls begin, so that polls do not read the dead rows below it. A sweep sets all
+// cursors, a poll raises the cursors of the shelves it claimed from, and a notification lowers the cursors of its lane.
 type cursors struct {
 	mu      sync.Mutex
-	lanes   int               // the highest number that a lane has; as of the last sweep
-	rest    time.Time         // of every shelf that is not in at; zero: the very start
+	lanes   int               // highest number of a lane, as of the last sweep
+	rest    time.Time         // cursor of each shelf that is not in at; zero: the very start
 	at      map[int]time.Time // by shelf
-	lowered map[int]time.Time // since the sweep began that is under way
-	noticed map[int]time.Time // lowered since the claim was sent that is under way
-	tried   map[int]RunID     // heads below a cursor that polls tried after the last sweep, in vain if they are there still
+	lowered map[int]time.Time // cursors lowered since the running sweep began; nil: no sweep is running
+	noticed map[int]time.Time // cursors lowered since the running claim was sent
+	tried   map[int]RunID     // heads below a cursor that polls tried after the last sweep; a head that is still there was tried in vain
 }
 
 // head is the first due run of a shelf.
@@ -249,8 +254,9 @@ type head struct {
 	run   RunID
 }
 
-// args are the cursors by shelf, up to the last that has its own, and the cursor of the rest. Shelves between have that of the rest: the
-// database reads an array with nulls from its start on, for each element.
+// args returns the cursors as an array by shelf, up to the last shelf with a cursor of its own, and the cursor of all other
+// shelves. Shelves in between get the cursor of the other shelves, not a null: to find one element of an array with nulls, the
+// database reads the array from its start.
 func (c *cursors) args() (at []time.Time, rest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,12 +267,12 @@ func (c *cursors) args() (at []time.Time, rest time.Time) {
 	rest = orMinusInfinity(c.rest)
 	at = slices.Repeat([]time.Time{rest}, last)
 	for shelf, t := range c.at {
-		at[shelf-1] = t // an array of the database begins with 1
+		at[shelf-1] = t // arrays of the database begin at 1
 	}
 	return at, rest
 }
 
-// orMinusInfinity is a moment that is known, or one below every other.
+// orMinusInfinity returns t, or a moment below every other if t is zero.
 func orMinusInfinity(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Unix(0, 0)
@@ -288,7 +294,7 @@ func (c *cursors) setLocked(shelf int, at time.Time) {
 	c.at[shelf] = at
 }
 
-// asking is before a claim is sent. What is told from now on it may not see.
+// asking marks the moment before a claim is sent. The claim may not see runs that are notified later.
 func (c *cursors) asking() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,7 +308,8 @@ func (c *cursors) areKnown() bool {
 	return !c.rest.IsZero()
 }
 
-// claimed raises the cursor of each shelf to the first run that was claimed there. now is the database's time of the claim.
+// claimed raises the cursor of each shelf to the first run that was claimed there. now is the time of the claim by the database's
+// clock.
 func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	first := map[int]time.Time{}
 	for _, claim := range claims {
@@ -324,12 +331,12 @@ func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	}
 }
 
-// told lowers the cursors of a lane that has new runs, of which none has its place before at. It reports whether this is too long ago for
-// a poll.
+// told lowers the cursors of a lane that has new runs, none of which has its place before at. It reports whether at is too far
+// back for polls, which begin at most noticeReach back.
 func (c *cursors) told(lane int, at time.Time) (older bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if lane > c.lanes { // anybody may notify, and the array is as long as its highest number
+	if lane > c.lanes { // any connection may notify, and the array of args is as long as the highest number in it
 		return false
 	}
 	if oldest := c.rest.Add(-noticeReach); at.Before(oldest) {
@@ -352,28 +359,30 @@ func (c *cursors) told(lane int, at time.Time) (older bool) {
 	return older
 }
 
-// sweeping is before a sweep reads the heads. What is told from now on it may not see.
+// sweeping marks the moment before a sweep reads the heads. The sweep may not see runs that are notified later.
 func (c *cursors) sweeping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lowered = map[int]time.Time{}
 }
 
-// swept sets all cursors by the heads that a sweep found from since on, at this time of the database: to a head that stands at or above its
-// cursor, and where there is none or a later one, to now. It reports whether there are new heads below: what was committed late, or was locked.
-// Where slots are all taken, such a head that polls tried before stays below, so that one that is locked for long does not slow down the
-// claims of others.
+// swept sets all cursors from the heads that a sweep found at since or later. now is the time of the sweep by the database's
+// clock. If the head of a shelf stands at or above the cursor, the cursor is set to the place of the head. Without a head it is
+// set to now. swept reports whether there are new heads below their cursors: runs that were committed late, or that were locked.
+//
+// A head below its cursor lowers the cursor, so that polls try it. If polls have tried the head before and all slots are taken,
+// the cursor stays above the head: a run that is locked for long does not slow down other claims.
 func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	upTo := now.Add(-slack)
 	rest := upTo
-	if c.rest.Before(since) { // another server answers since, and its sweep is still to come
+	if c.rest.Before(since) { // another server answers now, and the sweep from its very start is still to come
 		rest = c.rest
 	}
 	next, tried := map[int]time.Time{}, map[int]RunID{}
 	for shelf, at := range c.at {
-		if at.Before(since) { // which the sweep did not reach
+		if at.Before(since) { // the sweep did not reach this shelf's cursor
 			next[shelf] = at
 		}
 	}
@@ -401,14 +410,14 @@ func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bo
 	return late
 }
 
-// forget has the next poll begin at the very start: another server answers, whose clock may be behind.
+// forget makes the next poll begin at the very start, because another server answers, and its clock may be behind.
 func (c *cursors) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rest, c.at, c.tried = time.Time{}, nil, nil
 }
 
-// earlier is the earlier of two moments; a zero one is before all.
+// earlier returns the earlier of two moments. A zero moment is before all others.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

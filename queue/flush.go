@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// The arguments of a flush, in the order of flushArgs.
+// Indexes of the arguments of a flush in flushArgs.
 const (
 	argWorker = iota
 	argName
@@ -37,15 +37,15 @@ var flushArgs = []string{"worker", "name", "places", "lock", "runs", "claims", "
 
 var flushTypes = sql.Named("queue/flush_types")
 
-// flushText is a statement that is sent as it is, thousands of times a second: its names become numbers once, and order
-// says which argument each number is.
+// flushText is a flush statement. It is sent as it is, thousands of times a second, so its named arguments are numbered once.
+// order holds the index in flushArgs of each numbered argument.
 type flushText struct {
 	name, sql string
 	order     []int
 }
 
-// What a statement could do costs the server time even where it does nothing: a flush is sent without the parts that it
-// has no rows for.
+// The statement of a flush in four sizes. Parts of a statement cost the server time even if they do nothing, so a flush is sent
+// without the parts that it has no rows for.
 var (
 	wholeFlush = newFlushText("oarlock_flush")
 	otherFlush = newFlushText("oarlock_flush_other", "approval")
@@ -59,7 +59,7 @@ func newFlushText(name string, without ...string) *flushText {
 	return &flushText{name, text, order}
 }
 
-// numbered is a statement with numbers instead of those of the names that it has.
+// numbered replaces the names in a statement by numbers. order holds the index in names of each number.
 func numbered(statement string, names []string) (text string, order []int) {
 	args := pgx.NamedArgs{}
 	for i, name := range names {
@@ -75,7 +75,7 @@ func numbered(statement string, names []string) (text string, order []int) {
 	return text, order
 }
 
-// flush is one statement: the arguments it is sent with. Its buffers are used again.
+// flush is the arguments of one flush statement. Its buffers are reused.
 type flush struct {
 	text      *flushText
 	args      [argApprovals + 1][]byte
@@ -83,8 +83,8 @@ type flush struct {
 	formats   []int16
 	lock      []byte
 	places    [8]byte
-	runs      flushRows // whose rows change
-	claims    flushRows // of all other runs
+	runs      flushRows // runs with a change of their own row
+	claims    flushRows // claims of all other runs
 	tasks     flushRows
 	attempts  flushRows
 	decisions flushRows
@@ -110,7 +110,8 @@ func (f *flush) groups() []*flushRows {
 	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps, &f.approvals}
 }
 
-// fill encodes pieces. Their places are those in pieces, from 1; runs go by id, which is the order of locks.
+// fill encodes pieces as the arguments. It sorts them by run, the order in which rows are locked. The place of a piece is its
+// index from 1.
 func (f *flush) fill(pieces []*piece) {
 	slices.SortFunc(pieces, func(a, b *piece) int { return int(a.entry.batch.Claim.Run - b.entry.batch.Claim.Run) })
 	for _, g := range f.groups() {
@@ -137,7 +138,7 @@ func (f *flush) textFor(pieces []*piece) *flushText {
 		return wholeFlush
 	case slices.ContainsFunc([]int{argLock, argAttempts, argDecisions, argNotes, argChunks, argKeeps}, f.given):
 		return otherFlush
-	case slices.ContainsFunc(pieces, (*piece).drained): // its lane is told
+	case slices.ContainsFunc(pieces, (*piece).drained): // the statement notifies the run's lane
 		return otherFlush
 	case f.given(argRuns):
 		return runsFlush
@@ -148,7 +149,8 @@ func (f *flush) textFor(pieces []*piece) *flushText {
 
 func (f *flush) given(arg int) bool { return f.args[arg] != nil }
 
-// lockOrder lists the runs to be locked before any is changed: none unless a parent has to be told.
+// lockOrder returns the runs to lock before any row is changed, in order. It returns nil unless a parent has to be told of an
+// end.
 func (f *flush) lockOrder(pieces []*piece) []byte {
 	f.locks = f.locks[:0]
 	for _, p := range pieces {
@@ -203,7 +205,7 @@ func (f *flush) add(n int64, p *piece) {
 	}
 }
 
-// addRun writes columns in the order of oarlock.flush_run; the others below do the same with their types.
+// addRun writes columns in the order of the type oarlock.flush_run. Each function below does the same with the type of its rows.
 func (f *flush) addRun(n int64, p *piece) {
 	e, r := p.entry, &f.runs
 	c := e.batch.Claim
@@ -323,7 +325,8 @@ func (f *flush) addDecisions(n int64, b *Batch) {
 	}
 }
 
-// addNotes numbers notes by how many the drive has written, so that a flush that is sent twice writes each once.
+// addNotes numbers the notes from the count of notes that the drive has written, so that a flush that is sent twice writes each
+// once.
 func (f *flush) addNotes(n int64, e *entry) {
 	r := &f.notes
 	for i := range e.batch.Records.Notes {
@@ -398,14 +401,15 @@ func (f *flush) addApproval(n int64, b *Batch, t *dagrun.TaskRecord) {
 	r.time(t.AttemptAt)
 }
 
-// flushRows is an array of one of the flush_… row types, in Postgres' binary form. It is filled column by column in the
-// order of the type: row, then a call per column. By hand, because the driver's own encoding would box every value.
+// flushRows is an array of one of the flush_… row types, in Postgres' binary form. It is filled in the order of the type's
+// columns: one call of row, then one call per column. It does not use pgx's encoding, which would allocate memory for every
+// value.
 type flushRows struct {
-	elem    uint32 // oid of the row type, as this database numbers it
+	elem    uint32 // oid of the row type in this database
 	columns int
 	buf     []byte
 	count   int
-	begun   int // where the length of the row under way stands
+	begun   int // offset of the current row's length in buf
 }
 
 const arrayHeaderBytes = 20
@@ -414,7 +418,7 @@ func (r *flushRows) reset() {
 	r.buf, r.count = append(r.buf[:0], make([]byte, arrayHeaderBytes)...), 0
 }
 
-// row begins the next row.
+// row begins the next row. Every column of the type must follow.
 func (r *flushRows) row() {
 	r.endRow()
 	r.count++
@@ -429,7 +433,7 @@ func (r *flushRows) endRow() {
 	}
 }
 
-// param is the array as an argument; null without rows, which is cheaper to read than an empty one.
+// param returns the array as an argument. Without rows it returns null, which the server reads faster than an empty array.
 func (r *flushRows) param() []byte {
 	if r.count == 0 {
 		return nil
@@ -442,7 +446,7 @@ func (r *flushRows) param() []byte {
 func putArrayHeader(buf []byte, elem uint32, count int) {
 	binary.BigEndian.PutUint32(buf, 1)        // dimensions
 	binary.BigEndian.PutUint32(buf[4:], 0)    // no nulls
-	binary.BigEndian.PutUint32(buf[8:], elem) // of what
+	binary.BigEndian.PutUint32(buf[8:], elem) // oid of the elements
 	binary.BigEndian.PutUint32(buf[12:], uint32(count))
 	binary.BigEndian.PutUint32(buf[16:], 1) // lower bound
 }
@@ -484,7 +488,7 @@ func (r *flushRows) text(s string) {
 	r.buf = append(r.buf, s...)
 }
 
-// textOrNull keeps "" as null.
+// textOrNull writes "" as null.
 func (r *flushRows) textOrNull(s string) {
 	if s == "" {
 		r.null(pgtype.TextOID)
@@ -503,14 +507,14 @@ func (r *flushRows) uuid(id uuid.UUID) {
 	r.buf = append(r.buf, id[:]...)
 }
 
-// json keeps "" as null.
+// json writes "" as null.
 func (r *flushRows) json(s string) {
 	if s == "" {
 		r.null(pgtype.JSONBOID)
 		return
 	}
 	r.head(pgtype.JSONBOID, len(s)+1)
-	r.buf = append(r.buf, 1) // version of the format
+	r.buf = append(r.buf, 1) // version of the jsonb format
 	r.buf = append(r.buf, s...)
 }
 
@@ -521,27 +525,27 @@ const (
 	latestMillis = math.MaxInt64/1000 - epochMillis // about the year 292,000
 )
 
-// time keeps 0 as null. Milliseconds come back exactly.
+// time writes 0 as null. The stored value has microseconds, so milliseconds come back exactly.
 func (r *flushRows) time(t dagrun.Time) {
 	if t == 0 {
 		r.null(pgtype.TimestamptzOID)
 		return
 	}
 	r.head(pgtype.TimestamptzOID, 8)
-	micros := int64(math.MaxInt64 - 1) // which is refused as out of range
+	micros := int64(math.MaxInt64 - 1) // out of range, so the server refuses it
 	if -latestMillis < t && t < latestMillis {
 		micros = (int64(t) - epochMillis) * 1000
 	}
 	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(micros))
 }
 
-// timestamp of a chunk, which has one.
+// timestamp writes the time of a chunk, which is never null.
 func (r *flushRows) timestamp(t time.Time) {
 	r.head(pgtype.TimestamptzOID, 8)
 	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(t.UnixMicro()-epochMillis*1000))
 }
 
-// logDay is LogDay of a time, null where there is none.
+// logDay writes the log_day of a time, or null for 0.
 func (r *flushRows) logDay(t dagrun.Time) {
 	if t == 0 {
 		r.null(pgtype.DateOID)
@@ -550,7 +554,7 @@ func (r *flushRows) logDay(t dagrun.Time) {
 	r.day((int64(t) - epochMillis - mod(int64(t), dayMillis)) / dayMillis)
 }
 
-// date is a day given as a time of it.
+// date writes the day of t.
 func (r *flushRows) date(t time.Time) {
 	day := t.UnixMilli()
 	r.day((day - epochMillis - mod(day, dayMillis)) / dayMillis)
@@ -561,5 +565,5 @@ func (r *flushRows) day(days int64) {
 	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(int32(max(min(days, math.MaxInt32-1), math.MinInt32+1))))
 }
 
-// mod is never negative.
+// mod returns a modulo b, and is never negative.
 func mod(a, b int64) int64 { return (a%b + b) % b }

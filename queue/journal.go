@@ -17,51 +17,51 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// journalQueue bounds the batches that wait for the flush under way to end. More wait in Commit itself.
+// journalQueue bounds the batches that wait while a flush is under way. Further batches wait inside Commit.
 const journalQueue = 1000
 
-// hopeEvery is how often a journal that is to end looks whether flushes fail.
+// hopeEvery is how often a closing journal checks whether flushes fail.
 const hopeEvery = 20 * time.Millisecond
 
-// journalConfig is what a journal needs.
+// journalConfig holds the dependencies of a journal.
 type journalConfig struct {
 	worker  uuid.UUID
 	name    string // of the worker, for people
-	link    *link  // which it has for itself
+	link    *link  // for the journal alone
 	held    *claimSet
-	flushed func(FlushTry) // told of every try; nil: nobody is
-	doubt   func()         // called where the database has a claim that was given up
-	lost    func()         // called once it is known that the worker's fence is gone; every claim is forfeited by then
-	timeout time.Duration  // of a flush, then it is begun anew; 0: callTimeout
+	flushed func(FlushTry) // called after every try; nil: nothing is called
+	doubt   func()         // called if the database still holds a claim that the journal gave up
+	lost    func()         // called when the worker's fence is found to be gone, after all claims were forfeited
+	timeout time.Duration  // of one try of a flush; then the journal tries again; 0: callTimeout
 }
 
-// journal writes what drives decide. All drives of a worker share it: while one flush is in flight the next gathers, and
-// when none is, one goes at once. One goroutine owns everything but the queue.
+// journal writes the batches of all drives of a worker. While one flush is in flight, the batches of the next one gather. If no
+// flush is in flight, a batch is sent at once. One goroutine owns everything but the queue.
 //
-// A flush is one statement, so it is written as a whole or not at all, and harmless when it is sent twice. It must not
-// land after later ones, though: once the outcome of a flush is unknown, its server process is ended and seen gone
-// before anything else is sent.
+// A flush is one statement, so it is written as a whole or not at all, and sending it twice does no harm. But a flush must not
+// take effect after a later one. So once the outcome of a flush is unknown, the journal ends its server process, and waits until
+// that process is gone, before it sends anything else.
 type journal struct {
 	journalConfig
 
 	queue chan *entry
 
-	closing   chan struct{} // closed: nothing more is taken
+	closing   chan struct{} // closed: the journal takes no more batches
 	closeOnce sync.Once
 	ctx       context.Context //nolint:containedctx // of the goroutine, not of a call; ended: give up what cannot be written
 	cancel    context.CancelFunc
-	ended     chan struct{} // the goroutine has returned
+	ended     chan struct{} // closed once the goroutine has returned
 
-	aside    []*entry  // wait for a run that somebody else holds
-	carry    *entry    // taken out of the queue, but for the next flush
-	flush    *flush    // buffers
-	prepared *pgx.Conn // knows the statement
-	flying   []*piece  // what is being written
-	pulse    pulse     // of the goroutine
+	aside    []*entry  // entries that wait for a row that another connection holds
+	carry    *entry    // an entry that was taken from the queue but goes into the next flush
+	flush    *flush    // the arguments of the flush under way; its buffers are reused
+	prepared *pgx.Conn // connection on which the statements of flushes are prepared
+	flying   []*piece  // pieces that are being written
+	pulse    pulse     // how long the goroutine has waited for the server
 	health   health
-	probeAt  time.Time    // when to probe; zero: nobody asked yet
-	tries    atomic.Int64 // flushes begun, also those that did not reach the database
-	dropped  atomic.Int64 // batches that were given up when it closed
+	probeAt  time.Time    // when to probe next; zero: not planned yet
+	tries    atomic.Int64 // tries begun, even if they did not reach the database
+	dropped  atomic.Int64 // batches given up when the journal closed
 }
 
 func newJournal(c journalConfig) *journal {
@@ -77,18 +77,18 @@ func newJournal(c journalConfig) *journal {
 	return j
 }
 
-// commit writes a batch and says what came of it. A claim has one commit at a time.
+// commit writes a batch and returns its outcome. A claim may have one commit at a time.
 func (j *journal) commit(ctx context.Context, b *Batch) error {
 	return j.put(ctx, b, func(*entry) {})
 }
 
-// release gives a claim back as it was claimed, or because its next task waits for a slot, unless something was asked of the run in the
-// meantime.
+// release gives a claim back as it was claimed, or, with waits, because its next task waits for a slot. With waits it is refused
+// if anything was requested of the run since the claim.
 func (j *journal) release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
 	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *entry) { e.release, e.waits, e.wake = true, waits, wake })
 }
 
-// condemn ends a run as failed, whatever was asked of it in the meantime.
+// condemn ends a run as failed, even if something was requested of it since the claim.
 func (j *journal) condemn(ctx context.Context, c *Claim, reason string) error {
 	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.doom = storableReason(reason) })
 }
@@ -119,12 +119,13 @@ func (j *journal) put(ctx context.Context, b *Batch, as func(*entry)) error {
 	}
 }
 
-// await waits for an entry in the queue. Once it was taken out, only its outcome counts.
+// await waits for the outcome of an entry. If ctx ends while the entry is still in the queue, await withdraws the entry; later
+// only the outcome counts.
 func (j *journal) await(ctx context.Context, e *entry) error {
 	select {
 	case err := <-e.done:
 		return err
-	case <-j.ended: // it came too late, or was the last
+	case <-j.ended: // the entry came too late, or was the last one
 		select {
 		case err := <-e.done:
 			return err
@@ -139,20 +140,21 @@ func (j *journal) await(ctx context.Context, e *entry) error {
 	}
 }
 
-// close writes what is in the queue and ends. What is left when ctx ends before, or when flushes fail for long, gets ErrClosed.
+// close writes the batches in the queue and ends the journal. If ctx ends first, or flushes have failed for long, the remaining
+// batches get ErrClosed.
 func (j *journal) close(ctx context.Context) error {
 	j.closeOnce.Do(func() { close(j.closing) })
 	j.untilWritten(ctx)
 	j.cancel()
 	<-j.ended
-	_ = j.link.close(ctx) // only other links would, which borrow
+	_ = j.link.close(ctx) // it can only fail while another link borrows the connection
 	if n := j.dropped.Load(); n > 0 {
 		return fmt.Errorf("close the journal: %d batches were not written: %w", n, ErrUnknown)
 	}
 	return nil
 }
 
-// untilWritten waits for the end of the goroutine, as long as there is hope.
+// untilWritten waits for the goroutine to end, until ctx ends or flushes have failed for answerPatience.
 func (j *journal) untilWritten(ctx context.Context) {
 	look := time.NewTicker(hopeEvery)
 	defer look.Stop()
@@ -170,7 +172,7 @@ func (j *journal) untilWritten(ctx context.Context) {
 	}
 }
 
-// write is the goroutine.
+// write is the goroutine: it writes one entry or flush after the other until the journal is closed.
 func (j *journal) write() {
 	defer close(j.ended)
 	for {
@@ -192,7 +194,7 @@ func (j *journal) write() {
 	}
 }
 
-// next waits for something to write; nil once there will be nothing more.
+// next waits for an entry to write. It returns nil once the journal is closed and no entry is left.
 func (j *journal) next() *entry {
 	if e := j.carry; e != nil {
 		j.carry = nil
@@ -223,14 +225,14 @@ func (j *journal) next() *entry {
 				}
 				select {
 				case <-j.nextRetake():
-				case <-j.ctx.Done(): // then they are retaken at once
+				case <-j.ctx.Done(): // retake then returns the entries at once
 				}
 			}
 		}
 	}
 }
 
-// take says whether an entry is still wanted.
+// take takes an entry from the queue, and reports whether it still has to be written.
 func (j *journal) take(e *entry) bool {
 	if !e.state.CompareAndSwap(entryQueued, entryTaken) {
 		return false
@@ -242,8 +244,8 @@ func (j *journal) take(e *entry) bool {
 	return true
 }
 
-// gather adds what waits in the queue, as far as it fits into one flush. A run whose row changes and its child that ends
-// do not go together: one statement changes a row once.
+// gather adds entries from the queue to first, as many as fit into one flush. A flush never holds both a change of a parent's own
+// row and the end of its child, which changes that row too: one statement can change a row only once.
 func (j *journal) gather(first *entry) []*piece {
 	g := gathering{}
 	g.add(first)
@@ -264,12 +266,12 @@ func (j *journal) gather(first *entry) []*piece {
 	}
 }
 
-// gathering is a flush in the making.
+// gathering is a flush that is being put together.
 type gathering struct {
 	pieces      []*piece
 	rows, bytes int
-	changed     map[RunID]bool // runs whose row changes
-	told        map[RunID]bool // parents that will hear of a child's end
+	changed     map[RunID]bool // runs with a change of their own row
+	told        map[RunID]bool // parents that the flush tells about the end of a child
 }
 
 func (g *gathering) fits(e *entry) bool {
@@ -298,7 +300,7 @@ func (g *gathering) add(e *entry) {
 	}
 }
 
-// writeLarge writes an entry in pieces, as far as they are taken.
+// writeLarge writes an entry in several flushes. It stops at the first piece that is not written.
 func (j *journal) writeLarge(e *entry) {
 	for _, p := range e.pieces() {
 		if j.deliver([]*piece{p}); p.err != nil {
@@ -307,7 +309,8 @@ func (j *journal) writeLarge(e *entry) {
 	}
 }
 
-// conclude tells who waits, once the last piece is written or one was not, and keeps account of the claim.
+// conclude sends the outcome to the waiting caller, once the last piece is written or any piece has failed. It also updates the
+// held claim.
 func (j *journal) conclude(p *piece) {
 	e := p.entry
 	if errors.Is(p.err, errAside) {
@@ -334,17 +337,17 @@ func (j *journal) conclude(p *piece) {
 	e.done <- p.err
 }
 
-// Commit writes what a drive decided, all of it or nothing. It blocks until the outcome is known:
+// Commit writes a batch of a drive, all of it or nothing. It blocks until the outcome is known:
 //
-//   - nil: durable. Perform the actions. A batch with Leave or Result has given the claim back.
-//   - ErrLeaseLost: the claim is gone. Kill what runs, forget the run.
-//   - ErrInboxMoved: only of a batch that gives the claim back. ReadMail, Step, Commit again.
-//   - ErrRefused: the database cannot take a record. The run was ended; kill what runs, forget it.
-//   - ErrClosed: the session was closed. With ErrUnknown, the batch may have been written.
+//   - nil: the batch is durable. Perform the actions. A batch with Leave or Result has given the claim back.
+//   - ErrLeaseLost: the claim is gone. Kill what runs for the run, and forget the run.
+//   - ErrInboxMoved: only for a batch that gives the claim back. ReadMail, Step and Commit again.
+//   - ErrRefused: the database cannot take a record, and the run was ended. Kill what runs for the run, and forget the run.
+//   - ErrClosed: the session was closed. If the error is also ErrUnknown, the batch may have been written.
 //   - ctx's error: only while the batch waited for its turn. Nothing was written.
 //
-// While the database is away it goes on trying, until the session is lost or closed. A claim has one Commit at a time:
-// a second one meanwhile is an error. The batch must not be changed before Commit returns.
+// While the database is away, Commit goes on trying until the session is lost or closed. A claim may have one Commit at a time: a
+// second one meanwhile returns an error. The caller must not change the batch before Commit returns.
 func (s *Session) Commit(ctx context.Context, b *Batch) error {
 	if err := s.journal.commit(ctx, b); err != nil {
 		return fmt.Errorf("commit run %d: %w", b.Claim.Run, err)
@@ -352,10 +355,13 @@ func (s *Session) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// Release gives a run back before its drive has committed anything. Where nothing had happened of it before, it is as if it had
-// never been claimed, but for its epoch. It counts as no loss, and controls that came in the meantime stay for the next driver.
-// waits says that its next task waits for a slot: a worker without a free one leaves it, so it is refused with ErrInboxMoved where
-// something was asked since the claim. At wake something of it is due all the same; 0: nothing is. Other errors are as of Commit.
+// Release gives a run back before its drive has committed anything. If nothing of the run had happened before the claim either,
+// the run is afterwards as if it had never been claimed, except for its epoch. The drive does not count as a loss, and controls
+// that came meanwhile are left to the next driver.
+//
+// waits means that the run's next task waits for a slot, so that a worker without a free slot does not claim it. Such a Release
+// returns ErrInboxMoved if anything was requested of the run since the claim. wake is when something else of the run is due; 0
+// means that nothing is. Other errors are those of Commit.
 func (s *Session) Release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
 	if err := s.journal.release(ctx, c, waits, wake); err != nil {
 		return fmt.Errorf("release run %d: %w", c.Run, err)
@@ -363,9 +369,10 @@ func (s *Session) Release(ctx context.Context, c *Claim, waits bool, wake dagrun
 	return nil
 }
 
-// Condemn ends a run that nobody can drive as failed, for this reason: its open tasks are canceled, what is asked of it is
-// refused, who waits for it is told. Where Definition could not read its DAG, the next look puts it away for others: a program of a
-// newer version may have written that DAG. Errors are as of Commit.
+// Condemn ends a run that this worker cannot drive as failed, with why as the reason. Its open tasks are canceled, open requests
+// to it are refused, and its parent run and other waiters are told. If why comes from Definition, which could not read the run's
+// DAG, the run does not fail: the next DoChores gives it back for other workers, because a newer version of the program may have
+// written that DAG. Errors are those of Commit.
 func (s *Session) Condemn(ctx context.Context, c *Claim, why error) error {
 	if _, unread := errors.AsType[unreadableError](why); unread {
 		s.x.addUnreadable(c, why)
@@ -377,17 +384,17 @@ func (s *Session) Condemn(ctx context.Context, c *Claim, why error) error {
 	return nil
 }
 
-// An application may keep a transaction open in which it asked something of a run, and with it the run's row. That run's
-// records wait for it; those of all others must not. So a flush waits for a lock only briefly (pglink.AsFlush), and what has to wait
-// longer is set aside: with its entry, until a look says that the row is free.
+// An application may keep a transaction open in which it has requested something of a run. That transaction holds the run's row.
+// The records of this run must wait for it, and the records of all other runs must not. So a flush waits for a lock only briefly
+// (pglink.AsFlush). An entry that has to wait longer is set aside until a check finds that its rows are free.
 
-// Pauses between looks at a run that somebody holds.
+// Pauses between checks whether a row is free.
 const (
 	firstAsidePause   = 50 * time.Millisecond
 	longestAsidePause = time.Second
 )
 
-// askHolderAfter is how long records wait before the server is asked for whom.
+// askHolderAfter is how long an entry waits before the journal asks the server which connection holds the row.
 const askHolderAfter = time.Second
 
 var (
@@ -396,8 +403,8 @@ var (
 	errAside     = errors.New("somebody else holds the run's row")
 )
 
-// partFrom takes out of a flush what somebody else holds, and says whether that was anything. Pieces of a large entry
-// stay: what was written of it must go on in order.
+// partFrom takes entries out of a flush if another connection holds their rows, and reports whether there were any. Pieces of a
+// large entry stay in the flush, because the pieces of one entry must be written in order.
 func (j *journal) partFrom(pieces []*piece) (some bool) {
 	for _, p := range pieces {
 		if p.settled || !p.entry.fits() || !p.changes() || j.isFree(p.entry) {
@@ -409,7 +416,8 @@ func (j *journal) partFrom(pieces []*piece) (some bool) {
 	return some
 }
 
-// isFree says whether the rows that an entry changes can be locked now. Where nobody answers the flush finds out.
+// isFree reports whether the rows that an entry changes can be locked now. If the server does not answer, it returns true, and
+// the flush finds out.
 func (j *journal) isFree(e *entry) bool {
 	rows := []int64{int64(e.batch.Claim.Run)}
 	if parent := e.batch.Claim.Parent; parent != 0 {
@@ -433,7 +441,7 @@ func (j *journal) setAside(e *entry) {
 	j.tellAside()
 }
 
-// tellAside lets others know what waits, and for whom.
+// tellAside publishes which entries wait for a row, and which connection holds it.
 func (j *journal) tellAside() {
 	if len(j.aside) == 0 {
 		j.health.setAside(Aside{})
@@ -443,7 +451,8 @@ func (j *journal) tellAside() {
 	j.health.setAside(Aside{Since: first.aside, Run: first.batch.Claim.Run, Runs: len(j.aside), Holder: first.holder})
 }
 
-// retake is an entry that was set aside and may go now, or whose claim is gone; nil for none.
+// retake returns an entry that was set aside, if its rows are free, its claim is gone, or the journal gives up. It returns nil if
+// there is none.
 func (j *journal) retake() *entry {
 	for i, e := range j.aside {
 		if time.Now().Before(e.due) && j.ctx.Err() == nil {
@@ -463,7 +472,7 @@ func (j *journal) retake() *entry {
 	return nil
 }
 
-// holderOf tells who holds what entries wait for; "" where the server does not tell.
+// holderOf asks the server which connection holds the rows that entries wait for. It returns "" if the server does not say.
 func (j *journal) holderOf(entries ...*entry) string {
 	var runs []int64
 	for _, e := range entries {
@@ -479,7 +488,8 @@ func (j *journal) holderOf(entries ...*entry) string {
 	return holder
 }
 
-// withHolder adds to an error who holds what the flush waited for, once it fails for a while.
+// withHolder adds to an error which connection holds the row that the flush waited for, once flushes have failed for
+// askHolderAfter.
 func (j *journal) withHolder(pieces []*piece, err error) error {
 	if f := j.health.failure(); !isLockTimeout(err) || !f.Failing() || time.Since(f.Since) < askHolderAfter {
 		return err
@@ -494,7 +504,7 @@ func (j *journal) withHolder(pieces []*piece, err error) error {
 	return err
 }
 
-// nextRetake fires when it is time to look again; never, while nothing is set aside.
+// nextRetake returns a channel that fires when the next entry is to be checked again. It is nil while no entry is set aside.
 func (j *journal) nextRetake() <-chan time.Time {
 	if len(j.aside) == 0 {
 		return nil

@@ -8,12 +8,12 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Bounds of a flush. One entry that is larger goes in several; a single row that is larger goes alone.
+// Bounds of a flush. A larger entry is split over several flushes, and a larger row goes in a flush of its own.
 const (
 	flushRowsMax  = 1000
 	flushBytesMax = 1 << 20
-	rowBytes      = 300 // about what a row takes besides its texts
-	inputBytes    = 100 // what an input of an approval takes at most
+	rowBytes      = 300 // about the size of a row without its texts
+	inputBytes    = 100 // largest size of one input of an approval
 	approverBytes = 103
 )
 
@@ -21,26 +21,26 @@ const (
 type entry struct {
 	batch   *Batch
 	held    *heldClaim
-	begins  bool        // what it says of the run, the run's row says since the claim
-	release bool        // a Release: back to the queue
-	waits   bool        // of a Release: its next task waits for a slot, unless something was asked in the meantime
-	wake    dagrun.Time // of a Release that waits: when something of the run is due all the same; 0: nothing is
-	doom    string      // of a Condemn: why the run fails, whatever was asked in the meantime
+	begins  bool        // the batch says nothing of the run but that it is running, which the run's row has said since the claim
+	release bool        // of a Release: the run goes back to the queue
+	waits   bool        // of a Release: the next task waits for a slot; refused if anything was requested since the claim
+	wake    dagrun.Time // of a Release with waits: when something else of the run is due; 0: nothing is
+	doom    string      // of a Condemn: why the run fails, even if something was requested meanwhile
 	rows    int
 	bytes   int
 	state   atomic.Int32
-	done    chan error // takes one
+	done    chan error // takes the outcome, once
 
-	details map[dagrun.TaskID]*Detail // nil where there are few
-	all     piece                     // see whole
+	details map[dagrun.TaskID]*Detail // nil if there are at most fewDetails
+	all     piece                     // returned by whole
 
-	due    time.Time     // while it is set aside: when to look again
-	pause  time.Duration // before that
-	aside  time.Time     // since when it is
-	holder string        // of the row that it waits for
+	due    time.Time     // when to check a set-aside entry again
+	pause  time.Duration // before that check
+	aside  time.Time     // since when the entry is set aside; zero: it never was
+	holder string        // connection that holds the row; "": unknown
 }
 
-// States of an entry: who waits for it may take it back as long as nobody has begun with it.
+// States of an entry. The waiting caller may withdraw an entry as long as the journal has not taken it.
 const (
 	entryQueued = iota
 	entryTaken
@@ -59,7 +59,7 @@ func newEntry(b *Batch, held *heldClaim) *entry {
 	return e
 }
 
-// acts says whether a batch tells of more than the start of its run.
+// acts reports whether the batch records more than the start of its run.
 func (e *entry) acts() bool {
 	rec := &e.batch.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(e.batch.Chunks) > 0 ||
@@ -81,7 +81,7 @@ func (e *entry) measure() {
 	}
 }
 
-// tailBytes is what goes with the last piece.
+// tailBytes returns the size of the rows that go with the last piece.
 func (e *entry) tailBytes() int {
 	rec := &e.batch.Records
 	size := rowBytes * (1 + len(rec.Controls) + len(rec.Notes))
@@ -119,12 +119,13 @@ func chunkBytes(c *Chunk) int { return rowBytes + len(c.Data) }
 
 var noDetail Detail
 
-// fewDetails are found as fast without a map, of which most batches would have one for a single detail.
+// fewDetails is the number of details up to which a list is searched as fast as a map. Most batches would need a map for a single
+// detail.
 const fewDetails = 4
 
 func (e *entry) detail(id dagrun.TaskID) *Detail {
 	if e.details == nil {
-		for i := range slices.Backward(e.batch.Details) { // the last one counts
+		for i := range slices.Backward(e.batch.Details) { // the last detail of a task counts
 			if e.batch.Details[i].Task == id {
 				return &e.batch.Details[i]
 			}
@@ -137,13 +138,13 @@ func (e *entry) detail(id dagrun.TaskID) *Detail {
 	return &noDetail
 }
 
-// ends says whether the claim is given back.
+// ends reports whether the entry gives the claim back.
 func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends() }
 
-// compares says whether controls that the driver has not read keep the entry out.
+// compares reports whether the entry is refused if the run has controls that its driver has not read.
 func (e *entry) compares() bool { return e.waits || e.batch.ends() }
 
-// wakeAt is when the run is due again.
+// wakeAt returns when the run is due again; 0: nothing is due.
 func (e *entry) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {
 		return e.wake
@@ -151,7 +152,7 @@ func (e *entry) wakeAt() dagrun.Time {
 	return e.batch.Leave.WakeAt
 }
 
-// finishes says whether a task finished, so that losses before it count no more.
+// finishes reports whether a task finished. Losses before that count no more.
 func (e *entry) finishes() bool {
 	for i := range e.batch.Records.Tasks {
 		if e.batch.Records.Tasks[i].State.Terminal() {
@@ -161,42 +162,42 @@ func (e *entry) finishes() bool {
 	return false
 }
 
-// piece is what of an entry goes into one flush: all of it, unless it is too large.
+// piece is the part of an entry that goes into one flush: the whole entry, unless it is too large.
 type piece struct {
 	entry    *entry
 	tasks    []dagrun.TaskRecord
 	attempts []dagrun.AttemptRecord
 	chunks   []Chunk
-	last     bool // with controls, notes and the run's row
+	last     bool // this piece also carries the controls, the notes and the run's row
 	err      error
-	settled  bool // err says what came of it
+	settled  bool // the outcome is known and is in err
 }
 
 func (p *piece) settle(err error) { p.err, p.settled = err, true }
 
-// calms says whether the run's losses are to be set back.
+// calms reports whether the flush resets the run's count of losses.
 func (p *piece) calms() bool {
 	h := p.entry.held
 	return p.last && h.claim.Losses > 0 && !h.calmed && p.entry.finishes()
 }
 
-// changes says whether the run's own row changes.
+// changes reports whether the run's own row changes.
 func (p *piece) changes() bool {
 	return p.last && (p.entry.ends() || p.entry.batch.Records.Run != nil && !p.entry.begins) || p.calms()
 }
 
-// tells says whether a parent has to be told that the run ended.
+// tells reports whether the flush tells a parent that the run ended.
 func (p *piece) tells() bool {
 	return p.last && p.entry.batch.Result != nil && p.entry.batch.Claim.Parent != 0
 }
 
-// drained says whether the run goes back to the queue.
+// drained reports whether the run goes back to the queue.
 func (p *piece) drained() bool {
 	b := p.entry.batch
 	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
 
-// stage is where the run stands in the queue if it goes back there.
+// stage returns the stage of the run in the queue, and reports whether the run goes back there.
 func (p *piece) stage() (stage int, back bool) {
 	e := p.entry
 	switch {
@@ -211,7 +212,7 @@ func (p *piece) stage() (stage int, back bool) {
 	}
 }
 
-// run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.
+// run returns the record to write to the run's own row, if any, and the run's next state. "" leaves the state as it is.
 func (p *piece) run() (rec *dagrun.RunRecord, state string) {
 	b := p.entry.batch
 	if !p.last {
@@ -232,7 +233,7 @@ func (p *piece) run() (rec *dagrun.RunRecord, state string) {
 	}
 }
 
-// highest is the number of the latest record in the piece.
+// highest returns the highest number of a task record in the piece.
 func (p *piece) highest() int64 {
 	var highest int64
 	for i := range p.tasks {
@@ -241,7 +242,7 @@ func (p *piece) highest() int64 {
 	return highest
 }
 
-// whole is an entry in one piece, of which nothing is known yet.
+// whole returns the entry as one piece that is not settled.
 func (e *entry) whole() *piece {
 	rec := &e.batch.Records
 	e.all = piece{entry: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
@@ -250,8 +251,9 @@ func (e *entry) whole() *piece {
 
 func (e *entry) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
 
-// pieces are the entry in the order in which it has to be written: a task with its attempts, after the ends of its logs,
-// so that every prefix is a state to go on from; what decides about the run last.
+// pieces splits the entry into pieces, in the order in which they must be written. A task stays together with its attempts, and
+// comes after the last chunks of its logs. The decision about the run comes last. So the run can go on from any prefix of the
+// pieces.
 func (e *entry) pieces() []*piece {
 	if e.fits() {
 		return []*piece{e.whole()}
@@ -265,7 +267,7 @@ func (e *entry) pieces() []*piece {
 		delete(attempts, t.ID)
 		delete(chunks, t.ID)
 	}
-	for i := range e.batch.Records.Attempts { // of tasks that are not in the batch
+	for i := range e.batch.Records.Attempts { // attempts of tasks that are not in the batch
 		id := e.batch.Records.Attempts[i].ID
 		c.withAttempts(attempts[id])
 		delete(attempts, id)
@@ -299,7 +301,7 @@ type cutter struct {
 	rows, bytes int
 }
 
-// room begins a new piece when the rows to come, which stay together, have no place in this one.
+// room begins a new piece if the next rows, which must stay together, do not fit into the current one.
 func (c *cutter) room(rows, size int) {
 	if c.rows > 0 && (c.rows+rows > flushRowsMax || c.bytes+size > flushBytesMax) {
 		c.done = append(c.done, c.piece)
@@ -309,7 +311,8 @@ func (c *cutter) room(rows, size int) {
 	c.bytes += size
 }
 
-// withTask keeps a task together with its attempts. The row as it is stored tells of the first of them until it is written.
+// withTask adds a task together with its attempts. Until the task's row is written, the stored row still describes the first of
+// these attempts.
 func (c *cutter) withTask(t *dagrun.TaskRecord, attempts []dagrun.AttemptRecord) {
 	size := c.entry.taskBytes(t)
 	for i := range attempts {

@@ -25,16 +25,17 @@ var (
 	inboxMoved = sql.Named("queue/inbox_moved")
 )
 
-// Pauses between tries while the database is away or too busy. There is no last try: the lease decides.
+// Pauses between tries while the database is away or too busy. The number of tries has no limit: the end of the lease ends them.
 const (
 	firstJournalPause   = 5 * time.Millisecond
 	longestJournalPause = time.Second
 )
 
-// reasonBytes bounds the reason of a run that is ended because of its records.
+// reasonBytes bounds the reason of a run that is ended because the database cannot take its records.
 const reasonBytes = 500
 
-// deliver writes pieces of different claims, in one flush if the database takes them all, and tells who waits.
+// deliver writes pieces of different claims, in one flush if the database takes all of them, and passes the outcome of each to
+// its caller.
 func (j *journal) deliver(pieces []*piece) {
 	began := time.Now()
 	err := j.send(pieces)
@@ -53,7 +54,7 @@ func (j *journal) deliver(pieces []*piece) {
 	}
 }
 
-// isolate finds whose record it is that the database cannot take. Nothing was written.
+// isolate finds the piece with the record that the database cannot take, by halves. The failed flush has written nothing.
 func (j *journal) isolate(pieces []*piece, err error) {
 	if len(pieces) == 1 {
 		j.doom(pieces[0], internalReason(err), fmt.Errorf("%w: %w", ErrRefused, err))
@@ -65,12 +66,12 @@ func (j *journal) isolate(pieces []*piece, err error) {
 	j.deliver(pieces[half:])
 }
 
-// isStrange says whether it cannot be told from an error if the fault is in a record or in the database.
+// isStrange reports whether err leaves open if the fault is in a record or in the database.
 func isStrange(err error) bool {
 	return err != nil && !isPoison(err) && !errors.Is(err, ErrClosed) && !OfDatabase(err)
 }
 
-// takesOthers finds out whether the fault is in a record: then the database takes others.
+// takesOthers reports whether the database takes other records than the refused one. If so, the fault is in the refused record.
 func (j *journal) takesOthers(began time.Time, err error) bool {
 	_, refused := j.try(tryRecords)
 	if refused == nil {
@@ -85,7 +86,8 @@ func (j *journal) takesOthers(began time.Time, err error) bool {
 	return false
 }
 
-// isPoison says whether an error is about what a record holds. 54: it is too large for a limit; 21: a row twice.
+// isPoison reports whether an error is about the content of a record. Class 54 means too large for a limit, class 21 that a row
+// came twice.
 func isPoison(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -94,7 +96,7 @@ func isPoison(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "OA010" || pg.Code == "OA011"
 }
 
-// doom ends the run of a piece as failed. then is what its driver is told.
+// doom ends the run of a piece as failed. then is the outcome that the run's driver gets.
 func (j *journal) doom(p *piece, reason string, then error) {
 	var done bool
 	c := p.entry.batch.Claim
@@ -107,7 +109,7 @@ func (j *journal) doom(p *piece, reason string, then error) {
 		}).Scan(&done)
 	})
 	switch {
-	case p.settled: // set aside, or while it was verified on a new connection
+	case p.settled: // it was set aside, or settled when a new connection verified it
 	case err != nil:
 		p.settle(err)
 	case !done:
@@ -117,7 +119,7 @@ func (j *journal) doom(p *piece, reason string, then error) {
 	}
 }
 
-// internalReason is the reason of a run that ends because of cause. A server's message shows no more of a record than a value.
+// internalReason returns the reason of a run that ends because of cause. A server's message shows at most one value of a record.
 func internalReason(cause error) string {
 	text := cause.Error()
 	if pg, ok := errors.AsType[*pgconn.PgError](cause); ok {
@@ -126,17 +128,17 @@ func internalReason(cause error) string {
 	return storableReason("internal: " + text)
 }
 
-// storableReason is a reason that the database takes, whatever it holds. It says something.
+// storableReason makes text storable: valid UTF-8, without null bytes, at most reasonBytes long and not empty.
 func storableReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "condemned")
 }
 
-// errNothingLeft ends a try that had nothing to ask the server for.
+// errNothingLeft ends a try that found nothing left to send.
 var errNothingLeft = errors.New("nothing is left to be written")
 
-// send writes pieces in one flush, as often as it takes to know what came of it. Pieces are settled unless it returns an
-// error; then those that are not were not written.
+// send writes pieces in one flush, and repeats it until the outcome is known. If it returns nil, all pieces are settled. If it
+// returns an error, the pieces that are not settled were not written.
 func (j *journal) send(pieces []*piece) error {
 	var got reply
 	err := j.persist(pieces, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -159,8 +161,8 @@ func (j *journal) send(pieces []*piece) error {
 	return err
 }
 
-// open are the pieces in flight of which it is not known what came of them. A claim that was lost meanwhile needs no
-// flush any more: whoever took it waited for our fence.
+// open returns the pieces in flight that have no known outcome. It settles pieces if their claim was lost meanwhile: the worker
+// that took such a claim first waited for our fence, so this flush cannot write the piece any more.
 func (j *journal) open() []*piece {
 	var open []*piece
 	for _, p := range j.flying {
@@ -174,11 +176,11 @@ func (j *journal) open() []*piece {
 	return open
 }
 
-// reply is what a flush answers.
+// reply is the answer to a flush.
 type reply struct {
 	fenced bool
-	hits   []bool  // by place
-	logs   []RunID // whose logs somebody follows
+	hits   []bool  // by place: the piece was written
+	logs   []RunID // runs with a reader that follows their logs
 }
 
 func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
@@ -190,7 +192,7 @@ func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
 	return reply{fenced: row[0][0] == 1, hits: bools(row[1]), logs: runsOf(row[followedColumn])}, nil
 }
 
-// bools reads an array without nulls in Postgres' binary form.
+// bools decodes an array of booleans without nulls from Postgres' binary form.
 func bools(array []byte) []bool {
 	var list []bool
 	for at := arrayHeaderBytes + 4; at < len(array); at += 5 {
@@ -199,10 +201,10 @@ func bools(array []byte) []bool {
 	return list
 }
 
-// followedColumn of a flush's answer.
+// followedColumn is the column of reply.logs in the answer to a flush.
 const followedColumn = 2
 
-// runsOf reads an array without nulls in Postgres' binary form; null is an empty one.
+// runsOf decodes an array of run numbers without nulls from Postgres' binary form. Null becomes an empty array.
 func runsOf(array []byte) []RunID {
 	var list []RunID
 	for at := arrayHeaderBytes + 4; at < len(array); at += 12 {
@@ -211,8 +213,8 @@ func runsOf(array []byte) []RunID {
 	return list
 }
 
-// prepare makes a new connection ready for flushes. The connection keeps account of what is prepared, because a refusal in
-// the midst of it leaves the statements before it prepared, and their names are taken.
+// prepare makes a new connection ready for flushes. It uses conn.Prepare, which remembers the prepared names: if the server
+// refuses one of the statements, the names of those before it are taken already, and the next try must not prepare them again.
 func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if j.prepared == conn {
 		return nil
@@ -266,8 +268,8 @@ func (j *journal) loseSession(pieces []*piece) {
 	j.lost()
 }
 
-// explain tells a claim that is gone from an inbox that moved. When this fails the flush is simply sent again, since
-// these pieces wrote nothing.
+// explain finds out for each missed piece whether its claim is gone or the run's inbox moved. If that fails, the flush is sent
+// again, which is safe because the missed pieces wrote nothing.
 func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*piece) error {
 	runs, claims := make([]int64, len(missed)), make([]uuid.UUID, len(missed))
 	for i, p := range missed {
@@ -291,8 +293,8 @@ func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*piece) 
 	return nil
 }
 
-// persist does something on the journal's connection until its outcome is known: nil, or an error of a server that did
-// not do it and never will. While the database is away it goes on trying, until the journal is closed.
+// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do it
+// and never will. While the database is away, persist goes on trying until the journal is closed.
 func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) error) error {
 	j.flying = pieces
 	defer func() { j.flying = nil }()
@@ -302,10 +304,10 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 		start := time.Now()
 		asked, err := j.try(do)
 		if errors.Is(err, errNothingLeft) {
-			return nil // it says nothing of what the database takes
+			return nil // this try says nothing about what the database takes
 		}
 		if !asked {
-			j.meter(len(pieces), start, err) // somebody should hear why nothing is written
+			j.meter(len(pieces), start, err) // without this, the Meter would not hear why nothing is written
 		}
 		if err == nil {
 			j.health.note(start, nil)
@@ -333,8 +335,8 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 	}
 }
 
-// try says whether it came to asking the server. Where it did not, an error is about the connection, and says nothing
-// about what an earlier one was asked.
+// try runs do once, and reports whether it got as far as asking the server. If it did not, the error is about the connection, and
+// says nothing about the outcome of an earlier try.
 func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, err error) {
 	j.tries.Add(1)
 	j.pulse.beat()
@@ -345,17 +347,17 @@ func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, er
 		return do(ctx, conn)
 	})
 	if err == nil {
-		j.pulse.beat() // the answer is there: drivers that are told of it find no flush under way
+		j.pulse.beat() // before the drivers get the outcome, so that they see no flush under way afterwards
 	}
 	return asked, err
 }
 
-// isFinal says whether asking the server the same again is of no use, or may be of none.
+// isFinal reports whether it is useless, or may be useless, to ask the server the same again.
 func isFinal(err error) bool {
 	return (isPoison(err) || isStrange(err)) && !stale(err)
 }
 
-// stale says whether only a new connection can help: its prepared statement is gone, or fits the tables no more.
+// stale reports whether only a new connection can help, because a prepared statement is gone or no longer fits the tables.
 func stale(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "26000" || pg.Code == "0A000")
@@ -363,8 +365,8 @@ func stale(err error) bool {
 
 var verifyClaims = sql.Named("queue/verify")
 
-// takeUp is what comes first on every connection but the first. An older flush must not land any more; then nothing is
-// believed that the database does not confirm, since it may be another server than before.
+// takeUp runs first on every connection but the first one. It makes sure that an older flush can no longer take effect. Then it
+// verifies all claims, because the new connection may lead to another server.
 func (j *journal) takeUp(ctx context.Context, conn *pgx.Conn) error {
 	if err := j.link.endFormer(ctx, conn); err != nil {
 		return err
@@ -372,15 +374,15 @@ func (j *journal) takeUp(ctx context.Context, conn *pgx.Conn) error {
 	return j.verify(ctx, conn)
 }
 
-// claimed is what the database knows of a claim.
+// claimed is the database's view of a claim.
 type claimed struct {
 	N          int
 	Ours       bool
-	Free       bool // nobody has the run
+	Free       bool // no worker has the run
 	Epoch      int
 	Generation int
 	State      string
-	Seq        int64 // highest of our epoch
+	Seq        int64 // highest number of a record in the claim's epoch
 	Fenced     bool
 }
 
@@ -408,17 +410,17 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// reconcile decides about a claim, and about the piece of it whose outcome was unknown, if there is one.
+// reconcile decides whether a claim is still held. It also settles the claim's piece if the outcome of that piece is unknown.
 func (j *journal) reconcile(held *heldClaim, p *piece, db *claimed) {
 	switch {
 	case db.Ours && db.Seq >= held.acked:
-		// still ours, and what was acknowledged is there
+		// the claim is still ours, and every acknowledged record is there
 	case p != nil && !p.settled && p.last && p.entry.ends() && db.shows(p):
 		p.settle(nil)
 	default:
 		j.held.forfeit(held.claim)
 		if db.Ours {
-			j.doubt() // the database still has it
+			j.doubt() // the database still holds the claim for this worker
 		}
 		if p != nil && !p.settled {
 			p.settle(ErrLeaseLost)
@@ -426,8 +428,8 @@ func (j *journal) reconcile(held *heldClaim, p *piece, db *claimed) {
 	}
 }
 
-// shows says whether the flush that gave this claim back was written after all. While our fence is there nobody else
-// takes a claim away; only a failover may have lost it, and then what was acknowledged is missing too.
+// shows reports whether the flush that gave this claim back was written after all. While our fence exists, no other worker takes
+// a claim away. Only a failover can have lost the claim, and then acknowledged records are missing too.
 func (db *claimed) shows(p *piece) bool {
 	claim := p.entry.batch.Claim
 	if v := p.entry.batch.Result; v != nil {
@@ -439,7 +441,7 @@ func (db *claimed) shows(p *piece) bool {
 	return db.Epoch > claim.Epoch || db.Epoch == claim.Epoch && db.Free && db.Seq >= max(p.entry.held.acked, p.highest())
 }
 
-// generation is the one that a piece ends.
+// generation returns the generation of the run that a piece ends.
 func generation(p *piece) int {
 	if rec := p.entry.batch.Records.Run; rec != nil && rec.Generation > 0 {
 		return rec.Generation
@@ -447,7 +449,7 @@ func generation(p *piece) int {
 	return max(p.entry.batch.Claim.Row.Generation, 1)
 }
 
-// answerPatience is how long a flush may be under way before it counts as one that fails. It times out later.
+// answerPatience is how long a flush may be under way before it counts as failing. Its timeout is later.
 const answerPatience = 3 * time.Second
 
 var (
@@ -457,16 +459,16 @@ var (
 	errUndo     = errors.New("nothing of a trial stays")
 )
 
-// Failure tells since when the database takes no records of a session, and why.
+// Failure says since when the database has taken no records of a session, and why.
 type Failure struct {
-	Since time.Time // when the first of the tries began that failed; zero: the last one was taken
+	Since time.Time // start of the first try that failed; zero: the last try did not fail
 	Err   error     // of the last try
 }
 
-// Failing says whether there is one.
+// Failing reports whether tries fail.
 func (f Failure) Failing() bool { return !f.Since.IsZero() }
 
-// Cause is the kind of error, for people: it shows nothing of a record, a login or a host.
+// Cause names the kind of error, for people. It shows nothing of a record, a login or a host. It returns "" if tries do not fail.
 func (f Failure) Cause() string {
 	if !f.Failing() {
 		return ""
@@ -474,7 +476,7 @@ func (f Failure) Cause() string {
 	return causeOf(f.Err)
 }
 
-// causes by SQLSTATE, and by its class.
+// causes by SQLSTATE, and by SQLSTATE class.
 var causes = map[string]string{
 	"53100": "disk full", "53200": "out of memory", "53300": "too many connections", "53": "out of resources",
 	"25006": "read-only", "55P03": "locked", "55": "in use", "57014": "a statement timed out or was canceled",
@@ -507,23 +509,24 @@ func causeOf(err error) string {
 	return "error"
 }
 
-// Aside tells of records that wait for the row of their run, which a transaction of somebody else holds.
+// Aside describes records that wait because a transaction of another connection holds the row of their run.
 type Aside struct {
-	Since  time.Time // of those that wait longest; zero: none wait
-	Run    RunID     // theirs
-	Runs   int       // how many wait
-	Holder string    // of that row, as far as the server tells
+	Since  time.Time // since when the first of them has waited; zero: no records wait
+	Run    RunID     // run of the records that have waited longest
+	Runs   int       // number of runs with records that wait
+	Holder string    // connection that holds the row of Run; "": the server does not say
 }
 
-// health is what a journal lets others know of its tries.
+// health is what the journal publishes about its tries.
 type health struct {
 	mu    sync.Mutex
 	fails Failure
-	taken int64 // flushes
+	taken int64 // flushes written
 	aside Aside
 }
 
-// note takes in how a try ended that began at a moment. An error about a record says nothing about the database.
+// note records the result of a try that began at began. An error about a record says nothing about the database, so it changes
+// nothing.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -538,7 +541,7 @@ func (h *health) note(began time.Time, err error) {
 	}
 }
 
-// flushed counts a flush that was taken.
+// flushed counts a flush that was written.
 func (h *health) flushed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -559,7 +562,7 @@ func (h *health) setAside(a Aside) {
 	h.aside = a
 }
 
-// failure also counts a try that is under way for long.
+// failure returns the current failure. A try that has been under way for answerPatience counts as failing too.
 func (j *journal) failure() Failure {
 	f := j.health.failure()
 	if took := j.pulse.at(); !f.Failing() && took >= answerPatience {
@@ -568,8 +571,8 @@ func (j *journal) failure() Failure {
 	return f
 }
 
-// OfDatabase says whether an error is about the server, its schema, or what this login may: never about a run. What got it is
-// tried again, for somebody may mend that.
+// OfDatabase reports whether an error is about the server, its schema or the rights of this login, and not about a run. The
+// caller should try again later, because an operator can mend such an error.
 func OfDatabase(err error) bool {
 	if isPoison(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClosed) {
 		return false
@@ -581,7 +584,7 @@ func OfDatabase(err error) bool {
 	return pglink.Classify(err) != pglink.Permanent
 }
 
-// tryRecords writes what a flush writes, and takes it back.
+// tryRecords writes rows like a flush does, and rolls them back.
 func tryRecords(ctx context.Context, conn *pgx.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, tryRecordsSQL); err != nil {
@@ -595,8 +598,8 @@ func tryRecords(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// TryRecords says why the database would not take the records of a worker now, over a connection of its own. It leaves nothing
-// behind. That a trial is taken does not prove that all records will be.
+// TryRecords returns the error for which the database would not take a worker's records now, or nil. It uses a connection of its
+// own, and leaves nothing behind. A trial that succeeds does not prove that the database takes every record.
 func (s *Store) TryRecords(ctx context.Context) error {
 	config := s.connConfig("oarlock trial")
 	pglink.AsFlush(config)
@@ -608,7 +611,7 @@ func (s *Store) TryRecords(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out whether the database takes records again, where there is none to be written.
+// probe tries whether the database takes records again while there is none to write.
 func (j *journal) probe() {
 	began := time.Now()
 	_, err := j.try(tryRecords)
@@ -616,8 +619,8 @@ func (j *journal) probe() {
 	j.probeAt = time.Time{}
 }
 
-// nextProbe fires when it is time to probe; never, while flushes are taken. Entries that are set aside come due again and again
-// meanwhile, and put no probe off.
+// nextProbe returns a channel that fires when it is time to probe. It is nil while flushes succeed. Entries that are set aside
+// come due again and again meanwhile, and must not put the probe off.
 func (j *journal) nextProbe() <-chan time.Time {
 	if !j.health.failing() {
 		j.probeAt = time.Time{}

@@ -20,7 +20,7 @@ import (
 // Bounds of a link.
 const (
 	closeTimeout = time.Second
-	callTimeout  = 10 * time.Second // of one statement, where the caller names no shorter one
+	callTimeout  = 10 * time.Second // of one statement if the caller sets no shorter timeout
 )
 
 var (
@@ -29,30 +29,30 @@ var (
 	isBackendGone = sql.Named("queue/backend_gone")
 )
 
-// backend is the server process behind a connection, as another connection can find it.
+// backend identifies the server process of a connection, so that another connection can find it.
 type backend struct {
 	pid     int32
 	started time.Time
 }
 
-// link is a connection for one purpose, made when it is first used and made again after it broke. Uses wait for each
+// link is a connection for one purpose. It is made at its first use, and made again after it broke. Uses of a link wait for each
 // other, so each purpose has one statement in flight.
 type link struct {
 	config  *pgx.ConnConfig
-	prepare pglink.Prepare                         // of the pool that config was taken from, if it was
+	prepare pglink.Prepare                         // BeforeConnect of the pool from which config was taken; nil: config comes from no pool
 	turn    chan struct{}                          // holds one token
-	conn    *pgx.Conn                              // nil: to be made
-	taken   bool                                   // conn is ready: known and again have run on it
-	dropped *pgx.Conn                              // the last that was; nil: none yet
-	pooler  pglink.Pooler                          // that lends conn
-	server  backend                                // of conn, or of the last one; while again runs, of the one before
-	made    int                                    // connections so far
-	limit   time.Duration                          // of one use, where the caller names no shorter one
-	known   func(context.Context, *pgx.Conn) error // runs first on every connection, but those from before it was set; may be nil
+	conn    *pgx.Conn                              // nil: not connected
+	taken   bool                                   // conn is ready for use: known and again have run on it
+	dropped *pgx.Conn                              // the last connection that was dropped; nil: none was
+	pooler  pglink.Pooler                          // pooler that lends conn
+	server  backend                                // server process of conn, or of the last one; while again runs, that of the connection before
+	made    int                                    // number of connections made so far
+	limit   time.Duration                          // of one use if the caller sets no shorter timeout
+	known   func(context.Context, *pgx.Conn) error // runs first on every connection made after it was set; may be nil
 	again   func(context.Context, *pgx.Conn) error // runs next on every connection but the first; may be nil
-	lending *lending                               // with the other links of its session; nil: it has no others
-	first   bool                                   // it gets a connection before others do
-	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
+	lending *lending                               // shared with the other links of the session; nil: the link shares nothing
+	first   bool                                   // the link gets a lent connection before other links
+	life    context.Context                        //nolint:containedctx // of the link: its end cuts off whatever uses the link
 	end     context.CancelFunc
 	closed  sync.Once
 }
@@ -64,13 +64,14 @@ func newLink(config *pgx.ConnConfig) *link {
 	return l
 }
 
-// use calls do with the connection, making one if there is none. What breaks the session closes it. do has to return when
-// its context ends.
+// use runs do with the connection, and makes a connection if there is none. If do returns an error that makes the connection
+// useless, use closes it. do must return when its context ends.
 func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	return l.hold(ctx, l.connected(do))
 }
 
-// useOr is use, over the first of the spare links that is free where this one is in use. It waits for this one where none is.
+// useOr is use, but if this link is in use, it takes the first of the spare links that is free. If none is free, it waits for
+// this link.
 func (l *link) useOr(ctx context.Context, spare []*link, do func(context.Context, *pgx.Conn) error) error {
 	for _, one := range append([]*link{l}, spare...) {
 		select {
@@ -82,7 +83,7 @@ func (l *link) useOr(ctx context.Context, spare []*link, do func(context.Context
 	return l.use(ctx, do)
 }
 
-// connected is do with a connection that works, for hold.
+// connected returns a function for hold that runs do with a working connection.
 func (l *link) connected(do func(context.Context, *pgx.Conn) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := l.connect(ctx); err != nil {
@@ -96,7 +97,7 @@ func (l *link) connected(do func(context.Context, *pgx.Conn) error) func(context
 	}
 }
 
-// hold calls do while nothing else uses the link, for as long as one use may take.
+// hold runs do while nothing else uses the link, for at most limit.
 func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case <-l.turn:
@@ -108,9 +109,9 @@ func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 	return l.holding(ctx, do)
 }
 
-// holding calls do with the token, and puts it back.
+// holding runs do while it holds the token, and then puts the token back.
 func (l *link) holding(ctx context.Context, do func(context.Context) error) error {
-	defer l.lend() // last: whoever has come to wait by then is seen, and whoever comes later sees what is not in use
+	defer l.lend() // runs last: a link that has begun to wait by then gets the connection here; a later one finds it unused by itself
 	defer func() { l.turn <- struct{}{} }()
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -118,7 +119,7 @@ func (l *link) holding(ctx context.Context, do func(context.Context) error) erro
 	return do(ctx)
 }
 
-// breaks says whether the session behind a connection is of no more use.
+// breaks reports whether err makes a connection useless.
 func breaks(err error) bool {
 	if stale(err) {
 		return true
@@ -137,13 +138,13 @@ func (l *link) connect(ctx context.Context) error {
 	}
 	before := l.conn != nil && !l.taken
 	err := l.takeUp(ctx)
-	if before && pglink.Classify(err) == pglink.SessionLost && ctx.Err() == nil { // it ended before it was ever used
+	if before && pglink.Classify(err) == pglink.SessionLost && ctx.Err() == nil { // the connection had ended before this use
 		err = l.takeUp(ctx)
 	}
 	return err
 }
 
-// takeUp makes a connection ready to be used.
+// takeUp makes a new connection ready for use.
 func (l *link) takeUp(ctx context.Context) error {
 	if err := l.dial(ctx); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (l *link) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// dial makes a connection, unless there is one that is not ready yet.
+// dial makes a connection, unless there is already one that is not ready yet.
 func (l *link) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
@@ -187,8 +188,8 @@ func (l *link) dial(ctx context.Context) error {
 	return nil
 }
 
-// endFormer ends the server process that was used before, and waits until it is gone: for again, where what is sent to
-// a new connection must not be overtaken by what is still under way on the old one.
+// endFormer ends the server process of the former connection, and waits until it is gone. It is for again, if a statement on the
+// new connection must not be overtaken by one that is still under way on the old one.
 func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	var gone bool
 	err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone)
@@ -200,14 +201,14 @@ func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	if gone {
 		return nil
 	}
-	// A server process that ended by itself just before is answered like one that did not end in time.
+	// A server process that ended just before gets the same answer as one that did not end in time.
 	if err := conn.QueryRow(ctx, isBackendGone, l.server.pid, l.server.started).Scan(&gone); err != nil {
 		return fmt.Errorf("look for the former connection: %w", err)
 	}
 	switch {
 	case gone:
 		return nil
-	case denied: // a role that may not end even its own connections tries again until the server found out by itself
+	case denied: // a role that may not end its own connections tries again until the server process has ended by itself
 		return fmt.Errorf("the former connection, server process %d, is still there, and this role may not end it (%w): "+
 			"GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO %q, or end that process", // sql-shown: what to do
 			l.server.pid, err, l.config.User)
@@ -226,7 +227,7 @@ func (l *link) drop() {
 	l.conn, l.taken, l.dropped = nil, false, l.conn
 }
 
-// finish drops the connection for good. It waits for what the driver has still to do, in a hurry after the end of ctx.
+// finish drops the connection for good. It waits until the driver has closed it, but not for long after ctx has ended.
 func (l *link) finish(ctx context.Context) {
 	l.drop()
 	if l.dropped != nil {
@@ -234,7 +235,7 @@ func (l *link) finish(ctx context.Context) {
 	}
 }
 
-// closeLinks closes links at the same time: where nobody answers each takes as long as all.
+// closeLinks closes links at the same time, so that with a silent server all of them take as long as one.
 func closeLinks(ctx context.Context, links ...*link) error {
 	errs := make([]error, len(links))
 	var closing sync.WaitGroup
@@ -245,7 +246,7 @@ func closeLinks(ctx context.Context, links ...*link) error {
 	return errors.Join(errs...)
 }
 
-// close ends the connection, once nobody uses it. When ctx ends before, it ends that use.
+// close closes the connection once it is not in use. If ctx ends first, close cuts off what uses the connection.
 func (l *link) close(ctx context.Context) (err error) {
 	l.closed.Do(func() {
 		select {
@@ -261,21 +262,21 @@ func (l *link) close(ctx context.Context) (err error) {
 	return err
 }
 
-// pulse says how long a goroutine has been at one thing. It does not count while the machine sleeps: who wakes up with it
-// is not stuck.
-type pulse struct{ since atomic.Int64 } // nanoseconds of awake; 0: at nothing
+// pulse measures how long a goroutine has been busy with one thing. It leaves out the time while the machine sleeps, so that a
+// goroutine does not look stuck after that.
+type pulse struct{ since atomic.Int64 } // nanoseconds of awake; 0: the goroutine is idle
 
 var awakeFrom = time.Now().Add(-time.Nanosecond) // so that no moment is 0
 
 func awake() int64 { return int64(time.Since(awakeFrom)) }
 
-// beat begins the next thing.
+// beat marks the start of the next thing.
 func (p *pulse) beat() { p.since.Store(awake()) }
 
-// rest waits for something to do.
+// rest marks the goroutine as idle.
 func (p *pulse) rest() { p.since.Store(0) }
 
-// at is how long the thing has taken so far.
+// at returns how long the current thing has taken; 0: the goroutine is idle.
 func (p *pulse) at() time.Duration {
 	since := p.since.Load()
 	if since == 0 {
@@ -294,16 +295,17 @@ const (
 const (
 	listenConns = 1
 
-	// SessionConns are the connections that carry the name of a worker: for claims, looks, sweeps, lease, reads, logs, journal.
+	// SessionConns is the number of connections that carry the name of a worker: for claims, looks, sweeps, lease, reads, logs
+	// and journal.
 	SessionConns = 7
 
-	// CallConns are the connections of its pool that a worker keeps: for definitions, child runs, the depth of the queue.
+	// CallConns is the number of pool connections that a worker keeps: for definitions, child runs and the depth of the queue.
 	CallConns = 2
 )
 
-// Connections are how many connections to its database a worker keeps; with pollOnly it does not listen. Each
-// postgres.query that runs takes one more. Many child runs that begin at once take more of the pool for a moment, unless
-// a pooler lends by the session.
+// Connections returns how many connections to its database a worker keeps. With pollOnly the worker does not listen. Each running
+// postgres.query takes one more. If many child runs begin at once, they take more of the pool for a moment, unless a pooler lends
+// per session.
 func Connections(pollOnly bool) int {
 	if pollOnly {
 		return SessionConns + CallConns
@@ -311,10 +313,10 @@ func Connections(pollOnly bool) int {
 	return SessionConns + CallConns + listenConns
 }
 
-// links are the connections that a session has for itself.
+// links are the links of one session.
 type links struct{ claims, looks, sweeps, lease, reads, chunks, journal *link }
 
-// newLinks makes no connection yet.
+// newLinks makes the links of a session. They connect at their first use.
 func (s *Store) newLinks(worker uuid.UUID) *links {
 	config := s.connConfig(appName(worker))
 	flushes := config.Copy()
@@ -335,8 +337,9 @@ func (l *links) close(ctx context.Context) error {
 	return closeLinks(ctx, all[:]...)
 }
 
-// calls are the connections of the pool that a worker takes before it registers. With Config.Direct they go another way. A pool of
-// the program's own may be busy with what waits for this worker: nothing is taken of it, unless its size is the pooler's.
+// calls returns how many pool connections a worker takes before it registers. With Config.Direct it is 0, because the pool does
+// not share the pooler's connections with the links. It is also 0 for a pool of the calling program, which may be busy with work
+// that waits for this worker, unless a pooler stands behind that pool.
 func (s *Store) calls(p pglink.Pooler) int {
 	if s.beside || !s.ownsPool && p == pglink.NoPooler {
 		return 0
@@ -344,17 +347,17 @@ func (s *Store) calls(p pglink.Pooler) int {
 	return min(CallConns, int(s.pool.Config().MaxConns))
 }
 
-// needs is how many connections a worker must get before it registers.
+// needs returns how many connections a worker must get before it registers.
 func (s *Store) needs(p pglink.Pooler) int { return Connections(s.pollOnly) - CallConns + s.calls(p) }
 
-// gains are the connections that a worker got at once.
+// gains are the connections that a worker got at the same time.
 type gains struct {
 	n       int
-	refused error // why the next one was not had; nil: nobody said
+	refused error // why the worker did not get the next connection; nil: unknown
 }
 
-// occupy makes the connections of a session at once, beside that for claims, which is there. Those that are made later may be in the
-// hands of others by then.
+// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made later,
+// other clients might have taken them by then.
 func (s *Store) occupy(ctx context.Context, l *links, p pglink.Pooler) gains {
 	if s.shortage.trusting {
 		return gains{n: s.needs(p)}
@@ -367,7 +370,7 @@ func (s *Store) occupy(ctx context.Context, l *links, p pglink.Pooler) gains {
 	return gains{1 + more, refused}
 }
 
-// suffices returns a *ShortError where a worker got too few connections.
+// suffices returns a *ShortError if a worker got too few connections.
 func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g gains) error {
 	switch {
 	case g.n == s.needs(p):
@@ -380,12 +383,12 @@ func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g
 	if err := conn.QueryRow(ctx, poolSize).Scan(&size); err != nil {
 		return fmt.Errorf("look how large the pool is: %w", err)
 	}
-	others := max(0, size-g.n) // one that was lent may have ended since
+	others := max(0, size-g.n) // a lent connection may have ended meanwhile
 	return s.short(g.n, others, g.refused)
 }
 
-// gets are the connections that a session needs beside that for claims. A server has answered once it let us in; a pooler lets
-// everybody in, and lends at the first statement.
+// gets returns functions that make the connections a session needs besides the one for claims. A server that accepts a connection
+// has it to give. A pooler accepts every connection, and lends one only for the first statement.
 func (s *Store) gets(l *links, p pglink.Pooler) (gets []pglink.Get) {
 	for _, other := range l.all() {
 		switch {
@@ -405,17 +408,18 @@ func (s *Store) gets(l *links, p pglink.Pooler) (gets []pglink.Get) {
 	return gets
 }
 
-// get makes the connection of a link, as pglink.Get.
+// get is a pglink.Get that makes the connection of a link ready for use.
 func (l *link) get(ctx context.Context) (func(), error) {
 	return nil, l.use(ctx, func(context.Context, *pgx.Conn) error { return nil })
 }
 
-// reach connects a link and sends nothing, as pglink.Get: what the first use sends to a new connection costs as much again.
+// reach is a pglink.Get that connects a link and sends nothing. It is cheaper: the first statements on a new connection cost as
+// much again.
 func (l *link) reach(ctx context.Context) (func(), error) {
 	return nil, l.hold(ctx, l.dial)
 }
 
-// getCall takes a connection of the store's pool, as pglink.Get.
+// getCall is a pglink.Get that takes a connection of the store's pool.
 func (s *Store) getCall(ctx context.Context) (func(), error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -425,13 +429,13 @@ func (s *Store) getCall(ctx context.Context) (func(), error) {
 	return conn.Release, err
 }
 
-// ShortError tells of a pooler or a database that gives fewer connections than a worker needs. It is ErrWaiting, for a pooler only
-// while that may be late.
+// ShortError means that a pooler or a database gives fewer connections than a worker needs. It is ErrWaiting; for a pooler only
+// as long as the missing connections may still come.
 type ShortError struct {
 	Lent, Needs int
-	Direct      bool  // no pooler stands before the database
-	Size        int   // of a pooler's pool that would be enough
-	Refused     error // why the next connection was refused; nil: a pooler's pool is too small, or no answer came in time
+	Direct      bool  // there is no pooler
+	Size        int   // size of a pooler's pool that would suffice
+	Refused     error // why the next connection was refused; nil: the pooler's pool is too small, or no answer came in time
 
 	lasts bool
 }
@@ -450,18 +454,18 @@ func (e *ShortError) Error() string {
 	return text
 }
 
-// Is makes errors.Is work.
+// Is reports whether target is ErrWaiting, unless the shortage lasts.
 func (e *ShortError) Is(target error) bool { return target == ErrWaiting && !e.lasts }
 
-// short is the error of a worker that got too few connections, while others have some of the same pool. A pooler that
-// lends none may stand before a server that is away.
+// short returns the error of a worker that got too few connections from a pooler, while other clients have some of the same pool.
+// If a pooler lends none at all, its server may be away, so the error does not count as lasting.
 func (s *Store) short(lent, others int, refused error) error {
 	needs := s.needs(pglink.SessionPooler)
 	return &ShortError{Lent: lent, Needs: needs, Size: needs + others, Refused: refused, lasts: s.shortage.lasts() && lent > 0}
 }
 
-// crowded is the error of a worker that got too few connections of a server. They come back, so it is never final. A server that
-// refuses for another reason than their number says that itself.
+// crowded returns the error of a worker that got too few connections from a server. Connections become free again, so it never
+// counts as lasting. If the server refused for another reason than their number, crowded returns the refusal itself.
 func (s *Store) crowded(g gains) error {
 	if _, ok := errors.AsType[*pgconn.PgError](g.refused); ok && !Crowded(g.refused) {
 		return g.refused
@@ -469,7 +473,7 @@ func (s *Store) crowded(g gains) error {
 	return &ShortError{Lent: g.n, Needs: s.needs(pglink.NoPooler), Direct: true, Refused: g.refused}
 }
 
-// unreached is the error of a worker that did not get its first connection, for whatever reason.
+// unreached returns the error of a worker that did not get its first connection.
 func (s *Store) unreached(err error) error {
 	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
 		return s.short(waiting.Lent, 0, nil)
@@ -480,23 +484,23 @@ func (s *Store) unreached(err error) error {
 	return err
 }
 
-// Crowded reports whether a server refused a connection because it, a database or a role has as many as it may.
+// Crowded reports whether a server refused a connection because the server, the database or the role has reached its limit.
 func Crowded(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "53300"
 }
 
-// shortage is the time since a pooler lends too few connections.
+// shortage measures for how long a pooler has lent too few connections.
 type shortage struct {
 	patience    time.Duration
 	tryPatience time.Duration // of one try
-	trusting    bool          // in tests: connections are made at their first use, as if there could be no shortage
+	trusting    bool          // for tests: connections are made at their first use, and none is assumed to be missing
 
 	mu    sync.Mutex
-	since time.Time // zero: there is none
+	since time.Time // zero: there is no shortage
 }
 
-// lasts says whether there is a shortage for longer than it may take others to leave.
+// lasts reports whether the shortage has lasted longer than other clients may take to leave.
 func (s *shortage) lasts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -513,35 +517,35 @@ func (s *shortage) over() {
 	s.since = time.Time{}
 }
 
-// crowdedPause is how long a session asks for no further connection after the server refused one for their number: each
-// refusal costs the server a process. It is also how long a link waits for a connection of another one.
+// crowdedPause is how long a session asks for no more connections after the server refused one because of their number: each
+// refusal costs the server a process. It is also how long a link waits to borrow a connection.
 const crowdedPause = time.Second
 
-// lending is how the links of a session share connections while the server gives no more: a session goes on with few, and
-// slowly with one. A link without a connection waits for one that another link does not use. While it has one it waits for
-// no other, so no two wait for each other.
+// lending lets the links of a session share connections while the server gives no more. A session then goes on with few
+// connections, and slowly with one. A link without a connection waits for one that another link does not use. A link with a
+// connection waits for no other, so two links never wait for each other.
 type lending struct {
-	links []*link // those that a session can do without for the longest lend first
+	links []*link // in the order in which they lend: first the links that the session can do without for the longest time
 
 	mu      sync.Mutex
-	waiting []*borrower // the first gets the next connection
-	refused time.Time   // when the server last gave none
+	waiting []*borrower // the first one gets the next connection
+	refused time.Time   // when the server last refused a connection
 }
 
 // borrower is a link that waits for a connection.
 type borrower struct {
 	link *link
-	got  chan loan // has room for one
+	got  chan loan // buffered, for one loan
 }
 
-// loan is a connection that works, with what its former link knew of it.
+// loan is a working connection, with what the lending link knows about it.
 type loan struct {
 	conn   *pgx.Conn
-	config *pgx.ConnConfig // whose parameters it has
+	config *pgx.ConnConfig // settings that the connection has now
 	pooler pglink.Pooler
 }
 
-// share has the links of a session lend to each other from now on.
+// share makes the links of a session lend to each other from now on.
 func (l *links) share() {
 	n := &lending{links: []*link{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
 	for _, one := range n.links {
@@ -550,7 +554,7 @@ func (l *links) share() {
 	l.lease.first = true
 }
 
-// isShort says whether the server gave no connection a moment ago.
+// isShort reports whether the server refused a connection within crowdedPause.
 func (n *lending) isShort() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -563,7 +567,7 @@ func (n *lending) refuse() {
 	n.refused = time.Now()
 }
 
-// lineUp puts a borrower behind the others, or before them.
+// lineUp adds a borrower at the end of the line, or at its front if its link goes first.
 func (n *lending) lineUp(b *borrower) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -574,7 +578,7 @@ func (n *lending) lineUp(b *borrower) {
 	n.waiting = slices.Insert(n.waiting, at, b)
 }
 
-// leave takes a borrower out of the line, and reports whether it stood there: else it has got a connection.
+// leave removes a borrower from the line, and reports whether it was still there. If it was not, it has been given a connection.
 func (n *lending) leave(b *borrower) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -586,7 +590,7 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits for a connection of another link of its session, and reports whether there was one.
+// borrow waits for a connection of another link of its session, and reports whether it got one.
 func (l *link) borrow(ctx context.Context) bool {
 	n := l.lending
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)
@@ -615,9 +619,9 @@ func (l *link) borrow(ctx context.Context) bool {
 	return true
 }
 
-// lend gives the connection of a link that nobody uses to whoever waits for one, and reports whether it did. No statement is under
-// way on it, so nothing has to end before the link goes on with another one: it forgets the server process, which serves another link
-// from now on.
+// lend gives the connection of an unused link to the first borrower, and reports whether it did. No statement is under way on
+// that connection, so nothing has to be ended before the link makes a new one. The link forgets the server process, because that
+// process serves the borrower from now on.
 func (l *link) lend() bool {
 	n := l.lending
 	if n == nil {
@@ -640,13 +644,13 @@ func (l *link) lend() bool {
 	return true
 }
 
-// caller is what a pool and a connection have in common here.
+// caller is the part of a pool and a connection that this package uses.
 type caller interface {
 	Querier
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// call asks over a connection of the pool; where the server has none for it, over one of the session's own.
+// call runs do over a connection of the pool. If the server has no connection for the pool, it uses one of the session's own.
 func (s *Session) call(ctx context.Context, do func(context.Context, caller) error) error {
 	err := do(ctx, s.store.pool)
 	if !Crowded(err) {

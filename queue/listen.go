@@ -20,15 +20,15 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// hearing is what a session hears of.
+// hearing receives the notifications of a session.
 type hearing struct {
-	listener     *listen.Listener     // nil: poll only
+	listener     *listen.Listener     // nil: the session only polls
 	subscription *listen.Subscription // to the worker's channel
 	closed       chan struct{}
 	closing      sync.Once
 }
 
-// newHearing listens on the channel of a worker.
+// newHearing makes the hearing of a worker, which listens on channel.
 func newHearing(store *Store, channel string) *hearing {
 	h := &hearing{closed: make(chan struct{})}
 	if !store.pollOnly {
@@ -38,22 +38,22 @@ func newHearing(store *Store, channel string) *hearing {
 	return h
 }
 
-// listenName is how a connection that listens calls itself.
+// listenName is the application_name of connections that listen.
 const listenName = "oarlock listen"
 
-// newListener makes a connection for notifications; the server notices when we vanish.
+// newListener makes a listener. Its server notices soon when this process vanishes.
 func (s *Store) newListener() *listen.Listener {
 	return listen.New(listen.Options{Config: s.connConfig(listenName), Prepare: s.prepare})
 }
 
-// giveWay has the session hear nothing for a while, so that the server has one connection more to give.
+// giveWay closes the connection for deafFor, so that the server can give the session another one instead.
 func (h *hearing) giveWay() {
 	if h.listener != nil {
 		h.listener.GiveWay(deafFor)
 	}
 }
 
-// deafFor is longer than a renewal that failed waits for its next try.
+// deafFor is longer than the wait between a failed renewal and its next try.
 const deafFor = 10 * time.Second
 
 func (h *hearing) close() {
@@ -65,8 +65,8 @@ func (h *hearing) close() {
 	})
 }
 
-// Hear waits until notifications told something, and returns all of it. They are hints, from anybody: a worker that misses
-// them, or never calls this, is told the same by Look and Renew.
+// Hear waits for notifications, and returns all that have come. They are hints, and any connection may send them. A worker that
+// misses some, or never calls Hear, learns the same from Look and Renew.
 func (s *Session) Hear(ctx context.Context) (Heard, error) {
 	for {
 		signal, err := s.hearing.wait(ctx)
@@ -104,7 +104,8 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// understand drops what is none of our messages: anybody may send. lanes are those with new runs.
+// understand parses messages and drops those that are not ours, because any connection may send. lanes are the lanes with new
+// runs.
 func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]notice) {
 	heard.All, lanes = signal.Missed, map[int]notice{}
 	for _, payload := range signal.Payloads {
@@ -137,14 +138,14 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]
 		}
 	}
 	slices.Sort(heard.Runs)
-	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
+	heard.Runs = slices.Compact(heard.Runs) // a run may come twice, as 7 and 007
 	return heard, logs, lanes
 }
 
-// latestPlace is the end of the year 9999, in milliseconds: what is later, the database may not take.
+// latestPlace is the end of the year 9999, in milliseconds. The database may refuse later times.
 const latestPlace = 253402300800000
 
-// positive reads a number as the database writes it; 0 is none.
+// positive parses a number in the form in which the database writes it. It returns 0 for anything else.
 func positive(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
@@ -153,12 +154,12 @@ func positive(text string) int64 {
 	return n
 }
 
-// How followers look.
+// How followers look for news.
 const (
-	followPoll    = time.Second      // without having heard anything
-	followFor     = 60 * time.Second // what a follower registers for: a crashed one is forgotten then
+	followPoll    = time.Second      // if nothing was heard
+	followFor     = 60 * time.Second // how long a registration lasts; a crashed follower is forgotten after that
 	followAgain   = followFor / 3
-	followTimeout = 5 * time.Second // of a statement that registers or reads
+	followTimeout = 5 * time.Second // of a statement that registers a follower or reads
 	leaveTimeout  = 2 * time.Second // of the statement that ends a registration
 )
 
@@ -167,18 +168,18 @@ var (
 	unfollowSQL = sql.Named("queue/unfollow")
 )
 
-// ears are the store's one LISTEN connection.
+// ears is the store's LISTEN connection, shared by its followers.
 type ears struct {
 	store *Store
 
 	mu       sync.Mutex
-	listener *listen.Listener // nil: nobody followed yet
+	listener *listen.Listener // nil: there was no follower yet
 	closed   bool
 }
 
 func newEars(s *Store) *ears { return &ears{store: s} }
 
-// subscribe returns nil where nothing is to be heard: followers then poll.
+// subscribe returns nil if the store cannot listen. Followers then poll.
 func (e *ears) subscribe(channel string) *listen.Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -201,20 +202,20 @@ func (e *ears) close() {
 	}
 }
 
-// follower waits for news of one run. It belongs to one goroutine, and is registered under a channel of its own while
-// the server listens for it.
+// follower waits for news of one run. One goroutine owns it. It is registered under a channel of its own while the server listens
+// on that channel.
 type follower struct {
 	store        *Store
 	run          RunID
-	logs         bool // also of its log
+	logs         bool // also wait for news of the run's logs
 	channel      string
-	subscription *listen.Subscription // nil: it polls
-	registered   time.Time            // zero: it is not
-	looks        int                  // how often it looked since then
+	subscription *listen.Subscription // nil: the follower polls
+	registered   time.Time            // when it registered; zero: it is not registered
+	looks        int                  // number of looks since then
 }
 
-// freshly is when a follower looks again after it registered: a flush that was under way then has not seen it, and tells it
-// nothing of what it brings.
+// freshly is how soon a follower looks again after it registered. A flush that was under way at that time has not seen the
+// registration, and does not notify the follower.
 var freshly = [...]time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond, 640 * time.Millisecond}
 
 func (s *Store) newFollower(run RunID, logs bool) *follower {
@@ -223,14 +224,14 @@ func (s *Store) newFollower(run RunID, logs bool) *follower {
 	return f
 }
 
-// wait returns when there is news, and at the latest when it is time to look anyway. What matters is what the caller then
-// sees, so nobody needs to know why something could not be registered.
+// wait returns when there is news, or when it is time to look anyway. It returns an error only if ctx has ended or the store was
+// closed: a follower that could not register polls, and its caller sees any change at the next look.
 func (f *follower) wait(ctx context.Context) error {
 	_, err := f.hear(ctx)
 	return err
 }
 
-// hear waits, and reports whether something may have changed: not so where a follower that would hear of it has heard nothing.
+// hear waits, and reports whether something may have changed. It returns false if the follower was registered and heard nothing.
 func (f *follower) hear(ctx context.Context) (news bool, err error) {
 	blind := f.subscription == nil || f.registered.IsZero() || f.looks < len(freshly)
 	waiting, cancel := context.WithTimeout(ctx, f.patience())
@@ -249,7 +250,7 @@ func (f *follower) hear(ctx context.Context) (news bool, err error) {
 	return blind || err == nil, ctx.Err()
 }
 
-// patience is how long to wait for news before looking anyway.
+// patience returns how long to wait for news before the next look.
 func (f *follower) patience() time.Duration {
 	if f.registered.IsZero() || f.looks >= len(freshly) {
 		return followPoll
@@ -258,7 +259,7 @@ func (f *follower) patience() time.Duration {
 	return freshly[f.looks-1]
 }
 
-// register comes after LISTEN and before the next look, so that nothing falls between.
+// register registers the follower. It runs after LISTEN and before the next look, so that no change falls in between.
 func (f *follower) register(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
@@ -275,7 +276,7 @@ func (f *follower) exec(ctx context.Context, statement string, args pgx.StrictNa
 	})
 }
 
-// close also ends the registration, unless the database is away: then it runs out.
+// close ends the registration and the subscription. If the database is away, the registration expires by itself.
 func (f *follower) close(ctx context.Context) {
 	if f.subscription != nil {
 		f.subscription.Close()
@@ -288,7 +289,7 @@ func (f *follower) close(ctx context.Context) {
 	_ = f.exec(ctx, unfollowSQL, pgx.StrictNamedArgs{"run": f.run, "channel": f.channel})
 }
 
-// passes says whether an error is one that a follower waits out.
+// passes reports whether a follower goes on waiting after err.
 func passes(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false

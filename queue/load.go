@@ -16,10 +16,10 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what one round trip loads. A run is loaded whole, so the last one may go past the bytes.
+// Bounds of one round trip. A run is loaded as a whole, so the last run of a trip may exceed the bytes.
 const (
 	loadBatch = 200      // claims
-	loadBytes = 16 << 20 // of mail, and of tasks
+	loadBytes = 16 << 20 // of mail, and again of tasks
 )
 
 var (
@@ -27,8 +27,8 @@ var (
 	loadTasks = sql.Named("queue/load_tasks")
 )
 
-// Load reads what former drives left of claimed runs, in the order given; nil stands for a claim that is gone. A run that
-// cannot be read is put away for other workers, and counts as gone.
+// Load reads the state that earlier drives left, for claimed runs in the given order. It returns nil in the place of a claim that
+// is gone. A run that cannot be read counts as gone too, and DoChores gives it back for other workers.
 func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) {
 	loaded := make([]*Loaded, 0, len(claims))
 	for len(loaded) < len(claims) {
@@ -41,12 +41,12 @@ func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) 
 	return loaded, nil
 }
 
-// ReadMail reads what is asked of claimed runs, in the order given; nil is as of Load.
+// ReadMail reads the mailboxes of claimed runs in the given order. It returns nil in the same cases as Load.
 func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, error) {
 	mail := make([]*Mailbox, 0, len(claims))
 	for len(mail) < len(claims) {
 		l := s.loading(claims[len(mail):])
-		l.loadedTo = len(l.claims) // no tasks
+		l.loadedTo = len(l.claims) // ReadMail reads no tasks
 		if err := l.run(ctx); err != nil {
 			return nil, fmt.Errorf("read mail: %w", err)
 		}
@@ -61,15 +61,15 @@ func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, er
 	return mail, nil
 }
 
-// loading is a Load under way, of some claims.
+// loading is a Load or ReadMail of some claims that is under way.
 type loading struct {
 	session  *Session
 	claims   []*Claim
-	mailedTo int // the mail of so many claims is read
-	loadedTo int // the tasks of so many are
+	mailedTo int // number of claims with their mail read
+	loadedTo int // number of claims with their tasks read
 	byRun    map[RunID]*Loaded
 	mailed   map[RunID]bool
-	odd      map[RunID]error // what cannot be read of a run
+	odd      map[RunID]error // runs that cannot be read, with the reason
 }
 
 func (s *Session) loading(claims []*Claim) *loading {
@@ -81,8 +81,8 @@ func (s *Session) loading(claims []*Claim) *loading {
 	return l
 }
 
-// run makes as many round trips as it takes, one where nothing is large. Mail and tasks need not be of one moment: tasks
-// are written under the claim, and nobody has it but the caller.
+// run makes as many round trips as necessary: one if nothing is large. Mail and tasks may come from different moments, because
+// only the claim's owner, the caller, writes the tasks.
 func (l *loading) run(ctx context.Context) error {
 	for l.mailedTo < len(l.claims) || l.loadedTo < len(l.claims) {
 		if err := l.session.reads.use(ctx, l.next); err != nil {
@@ -120,7 +120,8 @@ func piecesOf(claims []*Claim) pgx.StrictNamedArgs {
 	return args
 }
 
-// read takes in the rows of a statement. Each says for how many claims more they are; where there is none, for all.
+// read reads the rows of a statement. Each row says for how many more claims the answer is complete; without rows it is complete
+// for all.
 func (l *loading) read(results pgx.BatchResults, to *int, take func(row pgx.CollectableRow, upto *int) error) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -155,7 +156,7 @@ func (l *loading) takeTask(row pgx.CollectableRow, upto *int) error {
 	return nil
 }
 
-// loaded is what was loaded, without the runs that are gone or cannot be read.
+// loaded returns the results, without runs that are gone or cannot be read.
 func (l *loading) loaded() []*Loaded {
 	loaded := make([]*Loaded, len(l.claims))
 	for i, c := range l.claims {
@@ -169,7 +170,7 @@ func (l *loading) loaded() []*Loaded {
 	return loaded
 }
 
-// take adds a stored task.
+// take adds a stored task to its run.
 func (l *Loaded) take(t *taskRow) error {
 	record, err := t.record()
 	if err != nil {
@@ -182,7 +183,7 @@ func (l *Loaded) take(t *taskRow) error {
 	return t.settle(&record, l)
 }
 
-// namesOf are claims as two arrays.
+// namesOf returns the runs and ids of claims as two arrays.
 func namesOf(claims []*Claim) pgx.StrictNamedArgs {
 	runs, ids := make([]int64, len(claims)), make([]uuid.UUID, len(claims))
 	for i, c := range claims {
@@ -191,7 +192,7 @@ func namesOf(claims []*Claim) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{"runs": runs, "claims": ids}
 }
 
-// mailRow is a control of a run, or the run alone.
+// mailRow is one control of a run, or only the run if it has none.
 type mailRow struct {
 	run        RunID
 	inbox      int64
@@ -218,13 +219,14 @@ func (r *mailRow) into(box *Mailbox) error {
 	return nil
 }
 
-// maxCacheKey is the longest cache key that is stored as it is: an index takes no text of any length.
+// maxCacheKey is the longest cache key that is stored unchanged. An index does not take texts of any length.
 const maxCacheKey = 500
 
 var readCached = sql.Named("queue/cached")
 
-// Cached is what an earlier task of a step put out under a cache key, unless its time is over: a task of the same DAG and of
-// the same submitter as the run, or, shared, of any submitter. What Commit was told to Keep is found by every worker.
+// Cached returns the outputs that an earlier task of a step stored under a cache key, unless they have expired. The task must be
+// of the same DAG and, unless shared is set, of the same submitter as the run. Every worker finds what another one passed to
+// Commit as a Keep.
 func (s *Session) Cached(ctx context.Context, run RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	var stored []byte
 	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -242,7 +244,7 @@ func (s *Session) Cached(ctx context.Context, run RunID, step, key string, share
 	return outputs, true, nil
 }
 
-// cacheKey is a key as it is stored.
+// cacheKey returns a key in the form in which it is stored.
 func cacheKey(key string) string {
 	if len(key) <= maxCacheKey {
 		return key

@@ -16,14 +16,14 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// LogReader reads the logs that a query picks in the order in which they arrived, each chunk once, in bounded memory. It
-// belongs to one goroutine.
+// LogReader reads the selected logs in the order in which their chunks arrived, each chunk once, in bounded memory. One goroutine
+// owns it.
 type LogReader struct{ reader logReader }
 
-// OpenLogs makes a reader of the logs that a query picks. Nothing is read yet, and nothing needs to be closed.
+// OpenLogs returns a reader of the logs that q selects. It reads nothing yet, and the reader needs no Close.
 func (s *Store) OpenLogs(q LogQuery) *LogReader { return &LogReader{logReader{store: s, query: q}} }
 
-// Stored yields what is there by now and was not yielded before. What goes wrong it yields as its last.
+// Stored yields the chunks that are stored now and were not yielded before. An error is its last value.
 func (l *LogReader) Stored(ctx context.Context) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		f := following{reader: &l.reader, yield: yield}
@@ -47,16 +47,16 @@ func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, er
 	}
 }
 
-// Run is the run whose logs are read.
+// Run returns the run of the logs.
 func (l *LogReader) Run() RunID { return l.reader.query.Run }
 
-// Over says whether the run had ended when the reader looked last: then all there will be was read.
+// Over reports whether the run had ended at the reader's last look. The reader has then read everything there will be.
 func (l *LogReader) Over() bool { return l.reader.over }
 
-// Steps are the names of the run's steps, handlers included, once something was asked for.
+// Steps returns the names of the run's steps, handlers included. It is empty before the first read.
 func (l *LogReader) Steps() []string { return l.reader.steps }
 
-// Known are the names of tasks, step and item, that had a log to read so far.
+// Known returns the names, step and item, of the tasks that have had a log to read so far.
 func (l *LogReader) Known() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key := range l.reader.known {
@@ -67,7 +67,7 @@ func (l *LogReader) Known() iter.Seq2[string, string] {
 	}
 }
 
-// Tasks counts the tasks that had a log to read so far.
+// Tasks returns the number of tasks that have had a log to read so far.
 func (l *LogReader) Tasks() int {
 	tasks := map[dagrun.TaskID]bool{}
 	for key := range l.reader.known {
@@ -76,7 +76,7 @@ func (l *LogReader) Tasks() int {
 	return len(tasks)
 }
 
-// Bounds of one statement that reads logs: up to 16 MiB, of so many attempts.
+// Bounds of one statement that reads logs: at most 16 MiB, of at most so many attempts.
 const (
 	maxReadChunks   = 256
 	maxReadAttempts = 64
@@ -89,9 +89,9 @@ var (
 	chunksSQL      = sql.Named("queue/chunks")
 )
 
-// ReadLogs reads chunks of a log that the user may see, in their order: by attempt and number; of a whole run, task by
-// task as the DAG has them. What is not stored yet is not waited for. A log goes with its run, or when its day is past
-// what every DAG keeps.
+// ReadLogs reads chunks of a log that the user may see, in order: by attempt and number, and for a whole run task by task in the
+// order of the DAG. It does not wait for chunks that are not stored yet. A log is deleted with its run, or when its day is past
+// the retention of every DAG.
 func (s *Store) ReadLogs(ctx context.Context, q LogQuery) ([]Chunk, error) {
 	r := logReader{store: s, query: q}
 	limit := maxReadChunks
@@ -120,29 +120,29 @@ type logReader struct {
 	store *Store
 	query LogQuery
 
-	names map[int]string // of the steps; nil: not begun
-	steps []string       // the same in their order
-	task  *dagrun.TaskID // the only one; nil: all, or those of one step
-	step  int            // the only one, when the query wants all tasks of it; none: -1
-	epoch int            // of the newest task record seen
+	names map[int]string // names of the steps by number; nil: not begun
+	steps []string       // the same names in the order of the steps
+	task  *dagrun.TaskID // the only wanted task; nil: all tasks, or all of step
+	step  int            // the only wanted step, if the query wants all its tasks; none: -1
+	epoch int            // of the newest task record that discover has seen
 	seq   int64
 	known map[attemptKey]bool
-	first map[dagrun.TaskID]int // earlier attempts are not wanted
-	open  []*openLog            // with more to come, perhaps
-	ended int                   // logs whose last chunk was read
-	begun bool                  // discover was there
-	over  bool                  // the run was, when discover was there last
-	more  bool                  // the last pass left something for the next
+	first map[dagrun.TaskID]int // first wanted attempt of each task
+	open  []*openLog            // logs that may still have more to read
+	ended int                   // number of logs that were read to their last chunk
+	begun bool                  // discover has run
+	over  bool                  // the run was over when discover last ran
+	more  bool                  // the last pass left chunks for the next one
 }
 
-// openLog is an attempt's log, and where to go on in it.
+// openLog is the log of one attempt, with the place where reading goes on.
 type openLog struct {
 	attemptKey
 
 	day   time.Time
-	began time.Time // of the attempt; the epoch: not known
+	began time.Time // when the attempt began; the Unix epoch: unknown
 	next  int
-	last  time.Time // when what was read last arrived
+	last  time.Time // when the last chunk that was read arrived
 	end   bool      // the final chunk was read
 }
 
@@ -155,7 +155,7 @@ func (r *logReader) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(steps) == 0 { // every DAG has one
+	if len(steps) == 0 { // no step means no run, because every DAG has a step
 		return noSuchRun(r.query.Run, pgx.ErrNoRows)
 	}
 	r.step = -1
@@ -174,7 +174,7 @@ func (r *logReader) begin(ctx context.Context) error {
 	return nil
 }
 
-// noStepError is an ErrNotFound that says which steps there are.
+// noStepError is an ErrNotFound that lists the existing steps.
 type noStepError struct {
 	run   RunID
 	step  string
@@ -187,13 +187,13 @@ func (e *noStepError) Error() string {
 
 func (e *noStepError) Unwrap() error { return ErrNotFound }
 
-// Hint says what to ask for instead.
+// Hint returns which steps the caller can use instead.
 func (e *noStepError) Hint() string {
 	shown := e.steps[:min(len(e.steps), maxShownSteps)]
 	return "it has " + strings.Join(shown, ", ")
 }
 
-// maxShownSteps bounds a hint.
+// maxShownSteps bounds the steps in a hint.
 const maxShownSteps = 20
 
 func stepNames(steps []logStep) []string {
@@ -212,7 +212,7 @@ type logStep struct {
 func (r *logReader) find(steps []logStep) *dagrun.TaskID {
 	name, alt := r.query.Step, r.query.Alt
 	if base, number, replaced := strings.Cut(name, "~"); replaced {
-		if n, err := strconv.ParseInt(number, 10, 16); err == nil { // no step has more
+		if n, err := strconv.ParseInt(number, 10, 16); err == nil { // a step has no more replacements than fit into 16 bits
 			name, alt = base, int(n)
 		}
 	}
@@ -224,7 +224,7 @@ func (r *logReader) find(steps []logStep) *dagrun.TaskID {
 	return nil
 }
 
-// discover looks for attempts of tasks that changed, and whether the run is over.
+// discover looks for new attempts, of tasks that have changed since its last run, and checks whether the run is over.
 func (r *logReader) discover(ctx context.Context) error {
 	args := pgx.StrictNamedArgs{"run": r.query.Run, "epoch": r.epoch, "seq": r.seq, "step": nil, "item": nil, "alt": nil}
 	if r.task != nil {
@@ -251,7 +251,7 @@ func (r *logReader) discover(ctx context.Context) error {
 	}
 	if err := r.start(ctx, opened); err != nil {
 		for _, l := range opened {
-			delete(r.known, l.attemptKey) // another try finds them again
+			delete(r.known, l.attemptKey) // the next discover finds them again
 		}
 		r.epoch, r.seq = 0, 0
 		return err
@@ -281,11 +281,11 @@ func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
 	return epoch, seq
 }
 
-// wanted leaves out what the query does not ask for: other steps, other attempts, or those before the one that was the
-// latest at first.
+// wanted removes the logs that the query does not select: other steps, other attempts, and attempts before the one that was a
+// task's latest at first.
 func (r *logReader) wanted(found []foundLog) []foundLog {
 	if !r.begun && (r.task != nil || r.query.Latest) {
-		for _, f := range found { // the latest of a task comes last
+		for _, f := range found { // the latest attempt of a task comes last
 			r.first[f.task()] = cmp.Or(r.query.Attempt, f.Attempt)
 		}
 	}
@@ -295,13 +295,13 @@ func (r *logReader) wanted(found []foundLog) []foundLog {
 	})
 }
 
-// from is where the query wants a log to begin.
+// from sets where reading of a log begins, as the query wants it.
 func (r *logReader) from(l *openLog) *openLog {
 	last := r.query.Last
 	switch {
 	case r.task != nil:
 		l.next = r.query.From
-		r.query.From = 0 // of later attempts, all
+		r.query.From = 0 // read later attempts from their start
 	case last != nil:
 		if order := l.compare(last.attempt()); order < 0 {
 			l.end = true
@@ -312,7 +312,7 @@ func (r *logReader) from(l *openLog) *openLog {
 	return l
 }
 
-// start skips what the query does not want of the logs that are there at first.
+// start moves the logs that exist at first to the places where the query's Lines and Since begin.
 func (r *logReader) start(ctx context.Context, opened []*openLog) error {
 	q := r.query
 	if r.begun || q.Lines == 0 && q.Since.IsZero() {
@@ -333,12 +333,12 @@ func (r *logReader) start(ctx context.Context, opened []*openLog) error {
 	return nil
 }
 
-// maxStarts bounds one statement that looks for the begin of what is wanted of logs.
+// maxStarts bounds the logs of one statement that looks for these places.
 const maxStarts = 1000
 
 type logStart struct{ Place, Seq int }
 
-// places are the arguments that name logs.
+// places returns the arguments that identify logs.
 func (r *logReader) places(logs []*openLog) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"run":      r.query.Run,
@@ -359,8 +359,7 @@ func (k attemptKey) compare(other attemptKey) int {
 		cmp.Compare(k.task.Alt, other.task.Alt), cmp.Compare(k.attempt, other.attempt))
 }
 
-// sweep reads on in all open logs, one after the other, and hands over what it finds, in pages, until take says that this
-// is enough.
+// sweep reads all open logs further, one after the other. It passes what it finds to take, in pages, until take returns false.
 func (r *logReader) sweep(ctx context.Context, limit int, take func([]Chunk) bool) error {
 	for logs := range slices.Chunk(r.open, maxReadAttempts) {
 		logs = slices.DeleteFunc(slices.Clone(logs), func(l *openLog) bool { return l.end })
@@ -381,7 +380,7 @@ func (r *logReader) sweep(ctx context.Context, limit int, take func([]Chunk) boo
 	return nil
 }
 
-// placed is a chunk of one of the logs that were asked for.
+// placed is a chunk with the place of its log among the requested ones.
 type placed struct {
 	Chunk
 	place int // counted from 1
@@ -389,7 +388,7 @@ type placed struct {
 
 func bare(page []placed) []Chunk { return column(page, func(p *placed) Chunk { return p.Chunk }) }
 
-// chunks reads on in some logs, at most so many chunks of each.
+// chunks reads some logs further, at most each chunks of one log and limit in all.
 func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int) ([]placed, error) {
 	args := r.places(logs)
 	args["froms"] = of(logs, func(l *openLog) int { return l.next })
@@ -404,7 +403,7 @@ func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int
 	})
 }
 
-// passed moves a log on past a chunk.
+// passed moves the place in a log behind a chunk.
 func (r *logReader) passed(l *openLog, c *Chunk) {
 	l.next, l.last, l.end = c.Seq+1, later(l.last, c.At), c.Final
 	if c.Final {
@@ -431,25 +430,26 @@ func (r *logReader) name(task dagrun.TaskID) string {
 
 // Bounds of one pass over logs.
 const (
-	maxReadAhead   = 16 // logs whose time has not come, read with those whose has
-	maxReadsInPass = 64 // of a run that goes on: then it is time to look for new attempts
+	maxReadAhead   = 16 // logs read too early, together with logs that must be read now
+	maxReadsInPass = 64 // reads of a pass while the run goes on; then it is time to look for new attempts
 )
 
-// arrival is one pass over the open logs of a run: what they have by now, in the order in which it arrived. It keeps a few
-// chunks of each log that was under way at the time it has come to, so that memory does not grow with logs or their number.
+// arrival is one pass over the open logs of a run: the chunks that are stored now, in the order of their arrival. It keeps a few
+// chunks of each log that was being written at the time that the pass has reached. So memory grows neither with the size of logs
+// nor with their number.
 type arrival struct {
 	reader  *logReader
-	later   []*openLog // not looked at yet, by when they began
-	cursors []*cursor  // with chunks, or with more to read
+	later   []*openLog // logs that the pass has not read yet, in the order in which their attempts began
+	cursors []*cursor  // logs that have chunks in memory, or more to read
 	reads   int
 }
 
-// cursor is a log in a pass.
+// cursor is a log during a pass.
 type cursor struct {
 	*openLog
 
-	chunks []Chunk // read, not handed over
-	more   bool    // there may be others behind them
+	chunks []Chunk // read, but not handed over yet
+	more   bool    // there may be more chunks after them
 }
 
 func (r *logReader) newArrival() *arrival {
@@ -462,13 +462,13 @@ func (r *logReader) newArrival() *arrival {
 	return a
 }
 
-// from is no later than what is next in a log.
+// from returns a time no later than the arrival of the log's next chunk.
 func (l *openLog) from() time.Time { return later(l.began, l.last) }
 
-// at is when the first of its chunks arrived. A clock that was set back does not put it before others of its log.
+// at returns when the first chunk arrived. If the clock was set back, the chunk still comes after the earlier chunks of its log.
 func (c *cursor) at() time.Time { return later(c.chunks[0].At, c.last) }
 
-// each hands over chunks until take wants no more. What it read and did not hand over is read again by the next pass.
+// each passes chunks to take until take returns false. The next pass reads again what this one read and did not pass on.
 func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
 	for {
 		if wanted := a.wanted(); len(wanted) > 0 {
@@ -499,7 +499,7 @@ func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
 	return take(chunk)
 }
 
-// first is the log with the oldest chunk.
+// first returns the log with the oldest chunk.
 func (a *arrival) first() *cursor {
 	var oldest *cursor
 	for _, c := range a.cursors {
@@ -510,7 +510,7 @@ func (a *arrival) first() *cursor {
 	return oldest
 }
 
-// wanted are logs that have to be read before the oldest chunk is known.
+// wanted returns the logs that must be read before the oldest chunk is known.
 func (a *arrival) wanted() []*cursor {
 	var wanted []*cursor
 	for _, c := range a.cursors {
@@ -533,7 +533,7 @@ func (a *arrival) wanted() []*cursor {
 	return wanted
 }
 
-// due is how many logs may have something older than the oldest chunk so far.
+// due returns how many of the later logs may have a chunk older than the oldest known one.
 func (a *arrival) due(oldest *cursor) int {
 	n := 0
 	for n < min(len(a.later), maxReadAttempts) && (oldest == nil || !a.later[n].from().After(oldest.at())) {
@@ -542,7 +542,8 @@ func (a *arrival) due(oldest *cursor) int {
 	return n
 }
 
-// read gets the next chunks of some logs: so many that all cursors together have about as many as one statement gives.
+// read reads the next chunks of some logs. It reads so many that all cursors together hold about as many as one statement
+// returns.
 func (a *arrival) read(ctx context.Context, wanted []*cursor) error {
 	logs := make([]*openLog, len(wanted))
 	for i, c := range wanted {
@@ -564,13 +565,13 @@ func (a *arrival) read(ctx context.Context, wanted []*cursor) error {
 	return nil
 }
 
-// FollowLogs yields chunks of the logs that the query picks as they come: what is there already, in the order in which it
-// arrived, then what is appended, each chunk once and each attempt's in their order, whatever becomes of connections meanwhile. It ends when the run is over
-// and all is read, or after the last chunk of the one attempt that the query names. While the database is away it waits;
-// what it cannot wait out it yields as its last.
+// FollowLogs yields chunks of the selected logs as they come: first the stored ones in the order of their arrival, then new ones.
+// It yields each chunk once, and the chunks of an attempt in order, even if connections break. It ends when the run is over and
+// all is read, or after the last chunk of the only attempt that the query selects. While the database is away it waits. An error
+// that waiting cannot mend is its last value.
 //
-// A run whose log is followed has it flushed and announced at once, which costs its worker. Whoever crashes is forgotten
-// within a minute.
+// While a log is followed, the run's worker flushes and announces it at once, which costs the worker time. A follower that
+// crashes is forgotten within a minute.
 func (s *Store) FollowLogs(ctx context.Context, q LogQuery) iter.Seq2[Chunk, error] {
 	return s.OpenLogs(q).Follow(ctx, nil)
 }
@@ -579,8 +580,8 @@ func (s *Store) FollowLogs(ctx context.Context, q LogQuery) iter.Seq2[Chunk, err
 type following struct {
 	reader *logReader
 	yield  func(Chunk, error) bool
-	idle   func() // nil: nobody wants to know
-	left   bool   // whoever ranges over it
+	idle   func() // called when the follower begins to wait; nil: nothing is called
+	left   bool   // the caller has ended its range loop
 }
 
 func (f *following) run(ctx context.Context) error {
@@ -606,13 +607,13 @@ func (f *following) run(ctx context.Context) error {
 	}
 }
 
-// isDone says that there will be nothing more: of the run, or of the one attempt that the query names.
+// isDone reports whether no more chunks can come, of the run or of the only attempt that the query selects.
 func (f *following) isDone() bool {
 	q := f.reader.query
 	return f.reader.over || f.reader.task != nil && q.Attempt > 0 && f.reader.ended > 0
 }
 
-// look reads what there is. That the run is over it learns before it reads the last of its logs.
+// look reads the chunks that are there. It checks whether the run is over before it reads the logs for the last time.
 func (f *following) look(ctx context.Context) error {
 	if err := f.reader.begin(ctx); err != nil {
 		return err

@@ -15,12 +15,12 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what reads lines of logs.
+// Bounds of reading lines of logs.
 const (
 	DefaultWindowLines = 500
 	MaxWindowLines     = 1000
-	windowBytes        = 1 << 20 // of one statement; a quarter more where lines go on
-	searchLines        = 1 << 20 // of one statement of a search: the bytes bound it
+	windowBytes        = 1 << 20 // of one statement; a quarter more if lines go on behind that
+	searchLines        = 1 << 20 // of one statement of a search, which its bytes bound first
 	DefaultSearchBytes = 64 << 20
 	DefaultSearchHits  = 100
 	MaxSearchHits      = 1000
@@ -28,28 +28,28 @@ const (
 
 var logWindowSQL = sql.Named("queue/log_window")
 
-// LogWindowQuery picks lines of the log of an attempt.
+// LogWindowQuery selects lines of the log of an attempt.
 type LogWindowQuery struct {
 	Run        RunID
-	Step, Item string  // Step as in Ask, a replacement's as load~1
-	Attempt    int     // 0: the latest that may have a log
+	Step, Item string  // Step as in Ask; a replacement is load~1
+	Attempt    int     // 0: the latest attempt that may have a log
 	From       int64   // number of the first line; 0: the last Lines lines
 	Lines      int     // at most MaxWindowLines; 0: DefaultWindowLines
-	Stream     *Stream // nil: all
+	Stream     *Stream // nil: all streams
 }
 
-// LogWindow is a part of the log of an attempt, as one moment shows it.
+// LogWindow is a part of the log of an attempt, at one moment.
 type LogWindow struct {
-	Attempt    int // 0: none of the task may have a log yet
+	Attempt    int // 0: no attempt of the task can have a log yet
 	Lines      []LogLine
-	Begin, End int64 // it shows the lines from Begin on, up to and without End, as far as they are of the wanted stream
+	Begin, End int64 // it holds the lines from Begin up to, but without, End, if they are of the wanted stream
 	Total      int64 // lines of all streams that have begun
 	Final      bool
-	Reason     string // of a final log: how the attempt ended, in a word
+	Reason     string // of a final log: how the attempt ended, in one word
 }
 
-// LogWindow reads some lines of a log that the user may see. What it reads is bounded, however long the log and its lines
-// are: a window may have fewer lines than were asked for, and goes on at its End.
+// LogWindow reads some lines of a log that the user may see. It reads a bounded amount, however long the log and its lines are.
+// So a window may have fewer lines than requested. The next window then begins at its End.
 func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, error) {
 	if q.Lines <= 0 {
 		q.Lines = DefaultWindowLines
@@ -68,21 +68,21 @@ func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, er
 	return w, nil
 }
 
-// windowPart is a window with how much was read for it.
+// windowPart is a window, with how much was read for it.
 type windowPart struct {
 	LogWindow
 
 	bytes int64
 }
 
-// windowRow is a chunk of a window, or as the last one, what the window is.
+// windowRow is a chunk of a window. The last row describes the window instead.
 type windowRow struct {
 	chunk  Chunk
-	before int64 // lines that had begun before it
+	before int64 // number of lines that had begun before the chunk
 
-	attempt int   // of the last row, as what follows
-	total   int64 // lines that have begun
-	looked  int   // number of the last chunk that was looked at
+	attempt int   // in the last row only, like the fields below
+	total   int64 // number of lines that have begun
+	looked  int   // number of the last chunk that was read
 }
 
 func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, error) {
@@ -99,7 +99,7 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	return windowOf(rows), nil
 }
 
-// windowOf reads the rows of a window, of which the last says what it is.
+// windowOf reads the rows of a window.
 func windowOf(rows []windowRow) *windowPart {
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{
@@ -117,14 +117,14 @@ func windowOf(rows []windowRow) *windowPart {
 	return part
 }
 
-// keepLast leaves out lines before the last so many.
+// keepLast removes all lines but the last n.
 func (w *LogWindow) keepLast(lines int) {
 	if extra := len(w.Lines) - lines; extra > 0 {
 		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
 	}
 }
 
-// scanWindow scans a row of a window, behind the columns that stand before it.
+// scanWindow scans a row of a window, after other columns of the row.
 func scanWindow(row pgx.CollectableRow, before ...any) (w windowRow, err error) {
 	c := &w.chunk
 	err = row.Scan(append(before, &c.Seq, &c.Stream, (*zeronull.Timestamptz)(&c.At), &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines, &w.before,
@@ -132,34 +132,34 @@ func scanWindow(row pgx.CollectableRow, before ...any) (w windowRow, err error) 
 	return w, err
 }
 
-// hasStep finds out why there is no window: a task that has no log yet is no error.
+// hasStep finds out why there is no window. A task that has no log yet is not an error.
 func (s *Store) hasStep(ctx context.Context, q LogWindowQuery) error {
 	r := logReader{store: s, query: LogQuery{Run: q.Run, Step: q.Step, Item: q.Item}}
 	return r.begin(ctx)
 }
 
-// LogSearch looks for lines of the log of an attempt.
+// LogSearch is a search for lines of the log of an attempt.
 type LogSearch struct {
 	Run        RunID
 	Step, Item string
-	Attempt    int // 0: the latest that may have a log
+	Attempt    int // 0: the latest attempt that may have a log
 	Pattern    *regexp.Regexp
-	Stream     *Stream // nil: all
-	From       int64   // number of the first line that is looked at; 0: 1
+	Stream     *Stream // nil: all streams
+	From       int64   // number of the first line to search; 0: 1
 	Hits       int     // at most MaxSearchHits; 0: DefaultSearchHits
-	MaxBytes   int64   // how much is looked through; 0: DefaultSearchBytes
+	MaxBytes   int64   // how much to search; 0: DefaultSearchBytes
 }
 
-// LogHits are lines that a search found.
+// LogHits are the lines that a search found.
 type LogHits struct {
 	Attempt int
 	Lines   []LogLine
-	Next    int64 // From of a search that goes on; 0: all lines there are were looked at
-	Final   bool  // there will be no others
+	Next    int64 // From of the search that goes on from here; 0: all existing lines were searched
+	Final   bool  // the log is complete, so there will be no more hits
 }
 
-// SearchLog finds lines whose text, as a LogLine has it, matches. It stops early, and says where, at its bounds, or when ctx
-// is over and it has looked at something.
+// SearchLog finds lines with a text, as LogLine holds it, that matches. It stops early at its bounds, and when ctx ends after it
+// has searched something. Next then says where to go on.
 func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 	if q.Hits <= 0 {
 		q.Hits = DefaultSearchHits
@@ -178,7 +178,7 @@ func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 			}
 			return nil, said("search log", err)
 		}
-		hits.Attempt = part.Attempt // a later one is another log
+		hits.Attempt = part.Attempt // a later attempt has another log
 		for _, line := range part.Lines {
 			if !q.Pattern.Match(bytes.TrimSuffix(line.Text, []byte("\r"))) {
 				continue
@@ -187,7 +187,7 @@ func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 				hits.Next = line.Number
 				return hits, nil
 			}
-			line.Text = bytes.Clone(line.Text) // it was a part of its chunk
+			line.Text = bytes.Clone(line.Text) // its text is part of its chunk
 			hits.Lines = append(hits.Lines, line)
 		}
 		if hits.Next, hits.Final = part.End, part.Final; part.End > part.Total {
@@ -200,30 +200,30 @@ func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 	return hits, nil
 }
 
-// MaxLineBytes bounds what a LogLine shows of its line.
+// MaxLineBytes bounds the text of a LogLine.
 const MaxLineBytes = 16 << 10
 
 // LogLine is a line of the log of an attempt.
 type LogLine struct {
-	Number  int64 // counted from 1 over all streams, by where the line begins; it never changes
+	Number  int64 // counts the lines of all streams from 1, in the order in which they begin; it never changes
 	Stream  Stream
-	At      time.Time // when the chunk was made in which it begins
+	At      time.Time // when the chunk in which the line begins was made
 	Text    []byte    // any bytes, without the newline; at most MaxLineBytes
-	Cut     bool      // the rest of it is left out
-	Dropped int64     // bytes that were lost before it
-	Open    bool      // it has not ended yet
+	Cut     bool      // the rest of the line is left out
+	Dropped int64     // bytes that were lost before the line
+	Open    bool      // the line has not ended yet
 }
 
-// lineReader makes lines of the chunks of one attempt's log, which it takes in their order. The zero lineReader begins where
-// the log does.
+// lineReader makes lines from the chunks of one attempt's log, in their order. The zero lineReader begins at the start of the
+// log.
 type lineReader struct {
 	lines   []LogLine             // by number
-	begun   int64                 // lines before the next chunk
-	dropped int64                 // bytes since a line began
-	open    [StreamStderr + 1]int // the line of the stream that has not ended, by its place in lines, counted from 1; zero: none
+	begun   int64                 // number of lines before the next chunk
+	dropped int64                 // bytes dropped since a line began
+	open    [StreamStderr + 1]int // for each stream, the index in lines, counted from 1, of its unfinished line; 0: none
 }
 
-// add takes the next chunk. What goes on of a line that began before the reader did is left out.
+// add takes the next chunk. It leaves out the rest of a line that began before the reader did.
 func (r *lineReader) add(c *Chunk) {
 	if c.Dropped > 0 {
 		r.closeAll()
@@ -247,7 +247,7 @@ func (r *lineReader) add(c *Chunk) {
 		}
 	}
 	if len(c.Data) == 0 {
-		r.skip(c.Lines) // lines of a stream that is left out
+		r.skip(c.Lines) // count the lines of a stream that is left out
 	}
 	r.begun = c.Lines
 	if c.Final {
@@ -255,7 +255,8 @@ func (r *lineReader) add(c *Chunk) {
 	}
 }
 
-// skip goes on behind chunks that were left out, in which lines may have begun: what was lost before them is theirs.
+// skip passes chunks that were left out and in which lines may have begun. Bytes that were lost before them count for these
+// lines.
 func (r *lineReader) skip(lines int64) {
 	if lines > r.begun {
 		r.begun, r.dropped = lines, 0
@@ -269,7 +270,7 @@ func (l *LogLine) add(text []byte) {
 	case len(text) > room:
 		l.Text, l.Cut = append(l.Text, text[:room]...), true
 	case l.Text == nil:
-		l.Text = slices.Clip(text) // appending to it copies
+		l.Text = slices.Clip(text) // so that appending to it copies it
 	default:
 		l.Text = append(l.Text, text...)
 	}
@@ -288,8 +289,8 @@ func (r *lineReader) closeAll() {
 	}
 }
 
-// halt says of the lines that have not ended where the reader stops, whether more of them stands behind that place, and
-// whether they may go on at all.
+// halt ends the reader. It tells each unfinished line whether more of it stands behind this place, and whether it may still go
+// on.
 func (r *lineReader) halt(cut, goesOn bool) {
 	for _, place := range r.open {
 		if place > 0 {
@@ -299,7 +300,7 @@ func (r *lineReader) halt(cut, goesOn bool) {
 	}
 }
 
-// between returns the lines from begin on, up to and without end.
+// between returns the lines from begin up to, but without, end.
 func (r *lineReader) between(begin, end int64) []LogLine {
 	place := func(number int64) int {
 		i, _ := slices.BinarySearchFunc(r.lines, number, func(l LogLine, n int64) int { return cmp.Compare(l.Number, n) })
@@ -308,18 +309,18 @@ func (r *lineReader) between(begin, end int64) []LogLine {
 	return r.lines[place(begin):place(end)]
 }
 
-// MaxLogTails is how many logs LogTails reads at most.
+// MaxLogTails bounds the logs that LogTails reads.
 const MaxLogTails = 20
 
 const tailBytes = 64 << 10 // of one log
 
 var logTailsSQL = sql.Named("queue/log_tails")
 
-// LogOf names a task whose log is read. Step is as in Ask, a replacement's as load~1.
+// LogOf identifies the task of a log. Step is as in Ask; a replacement is load~1.
 type LogOf struct{ Step, Item string }
 
-// LogTails reads the last lines of the latest attempts of some tasks of a run, in the order in which they are given, at most
-// MaxLogTails. A task without a log, or of a run that the user may not see, has a window of attempt 0.
+// LogTails reads the last lines of the latest attempts of at most MaxLogTails tasks of a run, in the given order. A task without
+// a log, or of a run that the user may not see, has a window with attempt 0.
 func (s *Store) LogTails(ctx context.Context, run RunID, tasks []LogOf, lines int) ([]LogWindow, error) {
 	const op = "read the ends of logs"
 	if len(tasks) > MaxLogTails || lines < 1 || lines > MaxWindowLines {
@@ -347,7 +348,7 @@ func (s *Store) LogTails(ctx context.Context, run RunID, tasks []LogOf, lines in
 	return windows, nil
 }
 
-// tailRow is a row of the window of one of several logs, counted from 1.
+// tailRow is a row of the window of one of several logs.
 type tailRow struct {
 	windowRow
 

@@ -21,12 +21,12 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Stream tells where a chunk came from.
+// Stream is the origin of a chunk.
 type Stream int16
 
 // Streams.
 const (
-	StreamOarlock Stream = iota // ours: markers, notes
+	StreamOarlock Stream = iota // Oarlock's own markers and notes
 	StreamStdout
 	StreamStderr
 )
@@ -34,36 +34,36 @@ const (
 // MaxChunkBytes bounds the data of one chunk.
 const MaxChunkBytes = 64 << 10
 
-// Chunk is a numbered piece of the log of an attempt. Numbers start at 0 and have no gaps.
+// Chunk is a numbered piece of the log of an attempt. The numbers of a log start at 0 and have no gaps.
 type Chunk struct {
 	Run     RunID
 	Task    dagrun.TaskID
 	Attempt int
-	Day     time.Time // LogDay of when the attempt started
+	Day     time.Time // LogDay of the attempt's start
 	Seq     int
 	Stream  Stream
 	At      time.Time
 	Data    []byte
-	Step    string // the name of Task's step, a replacement's as step~1, when the logs of a whole run are read
+	Step    string // if the logs of a whole run are read: name of Task's step; of a replacement as step~1
 
-	Final   bool   // nothing comes after it
-	Reason  string // of a final chunk: how the attempt ended, in a word
+	Final   bool   // no chunk comes after this one
+	Reason  string // of a final chunk: how the attempt ended, in one word
 	Dropped int64  // bytes that were lost before this chunk
-	Lines   int64  // how many lines of the attempt, over all streams, had begun by its end: see LineCounter
+	Lines   int64  // lines of the attempt, of all streams, that had begun by the end of the chunk: see LineCounter
 }
 
-// LogDay is the day under which the log of an attempt is kept, by when it started (TaskRecord.AttemptAt).
+// LogDay returns the day under which the log of an attempt is stored, from the start of the attempt (TaskRecord.AttemptAt).
 func LogDay(at dagrun.Time) time.Time {
 	return time.UnixMilli(int64(at)).UTC().Truncate(24 * time.Hour)
 }
 
-// LineCounter numbers the lines of an attempt's log while its chunks are made: its writer calls Count for each chunk, in their
-// order. A line begins with the first byte of a stream, after a newline of the same stream, and after dropped bytes, since
-// they may have ended any line.
+// LineCounter numbers the lines of an attempt's log while its chunks are made. The writer calls Count for each chunk, in order. A
+// line begins at the first byte of a stream, after a newline of the same stream, and after dropped bytes, because any line may
+// have ended in them.
 type LineCounter struct {
-	Lines int64 // begun so far; a writer that goes on with a log begins with those that are stored
+	Lines int64 // lines begun so far; a writer that goes on with a log starts with the number of the stored lines
 
-	open [StreamStderr + 1]bool // streams whose last byte was no newline
+	open [StreamStderr + 1]bool // streams with a last byte that was no newline
 }
 
 // Count sets the Lines of the next chunk.
@@ -81,20 +81,20 @@ func (l *LineCounter) Count(c *Chunk) {
 	c.Lines = l.Lines
 }
 
-// innerNewlines counts the newlines that more data follows.
+// innerNewlines counts the newlines that are not the last byte.
 func innerNewlines(data []byte) int64 {
 	return int64(bytes.Count(data[:max(0, len(data)-1)], []byte{'\n'}))
 }
 
-// Bounds of one statement of AppendLogs. A call within them is stored in one piece or not at all, but for what an
-// *AppendError leaves out.
+// Bounds of one statement of AppendLogs. A call within these bounds is stored as a whole or not at all, except for the chunks
+// that an *AppendError leaves out.
 const (
 	MaxAppendChunks = 256
 	MaxAppendBytes  = 1 << 20
 )
 
-// maxCollisions bounds how often a batch is sent without what turned out to be there. Nobody else writes what is ours, so
-// once is enough.
+// maxCollisions bounds how often a batch is sent again without chunks that turned out to be stored already. Once is enough,
+// because no other worker writes our chunks.
 const maxCollisions = 3
 
 var (
@@ -102,10 +102,10 @@ var (
 	chunksThereSQL = sql.Named("queue/chunks_there")
 )
 
-// AppendError names the runs whose chunks were left out. All others were stored.
+// AppendError names the runs of the chunks that were left out. All other chunks were stored.
 type AppendError struct {
-	Lost      []RunID // not this worker's any more: counts as ErrLeaseLost
-	Conflicts []RunID // have other chunks by the same numbers: counts as ErrConflict
+	Lost      []RunID // runs that this worker no longer holds; with them the error is ErrLeaseLost
+	Conflicts []RunID // runs that have other chunks with the same numbers; with them the error is ErrConflict
 }
 
 func (e *AppendError) Error() string {
@@ -119,17 +119,18 @@ func (e *AppendError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// Is makes errors.Is work.
+// Is reports whether the error is ErrLeaseLost or ErrConflict.
 func (e *AppendError) Is(target error) bool {
 	return target == ErrLeaseLost && len(e.Lost) > 0 || target == ErrConflict && len(e.Conflicts) > 0
 }
 
-// AppendLogs stores chunks of runs that the worker holds, in their order, and tells who follows them. One statement is
-// under way at a time; concurrent calls queue up.
+// AppendLogs stores chunks of runs that the worker holds, in their order, and notifies the followers of these runs. One statement
+// is under way at a time. Concurrent calls wait in line.
 //
-// nil: all are stored. *AppendError: all but those of some runs, which is final. ErrUnknown: nobody knows. With any other
-// error nothing of the statement is stored, nor will be later. Sending the same chunks again is harmless in each case.
-// pglink.Classify tells why: Degraded, when the server is out of disk.
+// It returns nil if all chunks are stored, and an *AppendError if all but those of some runs are, which is final. With ErrUnknown
+// the chunks may or may not be stored. With any other error nothing of the statement is stored, or will be later. Sending the
+// same chunks again is harmless in each case. pglink.Classify gives the reason: Degraded if the server is out of disk, for
+// example.
 func (s *Session) AppendLogs(ctx context.Context, chunks []Chunk) error {
 	if err := s.end.get(); err != nil {
 		return fmt.Errorf("append logs: %w", err)
@@ -154,7 +155,7 @@ func (s *Session) AppendLogs(ctx context.Context, chunks []Chunk) error {
 	return nil
 }
 
-// check refuses what the database would refuse together with the chunks of others.
+// check refuses chunks that the database would refuse together with all other chunks of the statement.
 func (c *Chunk) check() error {
 	switch {
 	case len(c.Data) > MaxChunkBytes:
@@ -167,7 +168,7 @@ func (c *Chunk) check() error {
 	return nil
 }
 
-// fitting is how many of the first chunks one statement takes.
+// fitting returns how many of the first chunks fit into one statement.
 func fitting(chunks []Chunk) int {
 	bytes := 0
 	for i := range chunks {
@@ -178,8 +179,8 @@ func fitting(chunks []Chunk) int {
 	return len(chunks)
 }
 
-// Followed says whether somebody reads the log of a run while it is written, as the last AppendLogs or Commit found it, or a
-// notification said. What its tasks put out is then worth appending at once.
+// Followed reports whether a reader follows the log of a run while it is written, as of the last AppendLogs, Commit or
+// notification. The output of the run's tasks should then be appended at once.
 func (s *Session) Followed(run RunID) bool {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *Session) Followed(run RunID) bool {
 	return held != nil && held.followed
 }
 
-// follow takes note that somebody follows the logs of runs.
+// follow records that readers follow the logs of runs.
 func (h *claimSet) follow(runs []RunID) {
 	if len(runs) == 0 {
 		return
@@ -211,10 +212,10 @@ func (h *claimSet) setFollowed(claims []*Claim, followed []RunID) {
 	}
 }
 
-// appending is one statement's worth of chunks on its way.
+// appending is the chunks of one statement, while they are sent.
 type appending struct {
 	session *Session
-	chunks  []Chunk // that are neither stored, as far as we know, nor left out
+	chunks  []Chunk // chunks that are neither known to be stored nor left out
 	left    *AppendError
 }
 
@@ -232,7 +233,8 @@ func (a *appending) send(ctx context.Context) error {
 	})
 }
 
-// isStored finds out on another connection: making that one has ended the one that the statement went to.
+// isStored finds out, on another connection, whether the chunks are stored. Making that connection has ended the one that the
+// statement was sent on.
 func (a *appending) isStored(ctx context.Context) (bool, error) {
 	err := a.session.chunks.use(ctx, a.sift)
 	return len(a.chunks) == 0, err
@@ -243,7 +245,7 @@ func isCollision(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23505"
 }
 
-// insert stores chunks under the claims that the session holds, and leaves out the others.
+// insert stores the chunks of runs that the session holds, and leaves out the others.
 func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	claims := a.claims()
 	if len(a.chunks) == 0 {
@@ -272,19 +274,19 @@ func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// appended is what the statement answers.
+// appended is the answer of the statement.
 type appended struct {
 	Fenced         bool
 	Mine, Followed []RunID
 }
 
-// appendName is of the prepared statement.
+// appendName is the name of the prepared statement.
 const appendName = "oarlock_append"
 
-// appendBuffers hold the data of a statement. They are never nil, which would be stored as NULL.
+// appendBuffers hold the data of statements. They are never nil, because nil would be stored as NULL.
 var appendBuffers = sync.Pool{New: func() any { b := make([]byte, 0, MaxAppendBytes); return &b }}
 
-// ask sends the statement with the data as it goes over the wire: pgx would copy all of it into new memory, twice and more.
+// ask sends the statement with the data already encoded. pgx would copy all of the data into new memory, more than once.
 func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictNamedArgs) (got appended, err error) {
 	buffer := appendBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer appendBuffers.Put(buffer)
@@ -313,7 +315,7 @@ func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictName
 	return pgx.CollectExactlyOneRow(pgx.RowsFromResultReader(conn.TypeMap(), result), pgx.RowToStructByPos[appended])
 }
 
-// claims are those of the chunks' runs. Chunks of runs that are not held are left out.
+// claims returns the claims of the chunks' runs. It leaves out chunks of runs that are not held.
 func (a *appending) claims() (claims []*Claim) {
 	byRun := map[RunID]*Claim{}
 	for i := range a.chunks {
@@ -331,12 +333,13 @@ func (a *appending) claims() (claims []*Claim) {
 	return claims
 }
 
-// sift takes out what is stored already, and leaves out every chunk of an attempt that has another one in its place.
+// sift removes chunks that are stored already. It leaves out all chunks of an attempt if another chunk is stored in the place of
+// one of them.
 func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	args := arguments(a.chunks)
 	args["data"] = column(a.chunks, content)
-	rows, _ := conn.Query(ctx, chunksThereSQL, args) // the error is the rows' too
-	there := map[int]bool{}                          // place in chunks: whether it is the same
+	rows, _ := conn.Query(ctx, chunksThereSQL, args) // rows returns the error too
+	there := map[int]bool{}                          // by index in chunks: the stored chunk is the same
 	var place int
 	var same bool
 	if _, err := pgx.ForEachRow(rows, []any{&place, &same}, func() error { there[place-1] = same; return nil }); err != nil {
@@ -359,8 +362,8 @@ func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// arguments are chunks in columns, but for their data, and for when they were made: a chunk that is sent again may have been
-// made again.
+// arguments returns chunks as columns, without their data. Their times do not take part in the comparison with stored chunks,
+// because a chunk that is sent again may have been made again.
 func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"days":       column(chunks, func(c *Chunk) time.Time { return c.Day }),
@@ -378,7 +381,7 @@ func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 	}
 }
 
-// content is never nil, which would be stored as NULL.
+// content returns the data of a chunk. It is never nil, because nil would be stored as NULL.
 func content(c *Chunk) []byte {
 	if c.Data == nil {
 		return []byte{}
@@ -401,7 +404,7 @@ func include(runs []RunID, run RunID) []RunID {
 	return append(runs, run)
 }
 
-// attemptKey is an attempt among all.
+// attemptKey identifies an attempt among all.
 type attemptKey struct {
 	run     RunID
 	task    dagrun.TaskID
@@ -410,7 +413,7 @@ type attemptKey struct {
 
 func (c *Chunk) attempt() attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
 
-// claimOf is the claim by which a run is held, nil for none.
+// claimOf returns the claim by which the session holds a run, or nil.
 func (h *claimSet) claimOf(run RunID) *Claim {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	begunMax = 100 // runs that have begun and wait in the queue, and are counted
+	begunMax = 100 // most runs that a look counts as begun and waiting in the queue
 
-	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
+	lookTimeout = 2 * time.Second // of every look after the first: while a look hangs, the worker watches no other worker
 
-	// timerSlack is how far below now looks begin that look for parked runs which are to be woken, and for queued ones whose time has
-	// passed: these may just be on their way, written before the look and committed after it.
+	// timerSlack is how far below now looks begin when they search for parked runs to wake and for queued runs past their
+	// deadline. Such a row may have been written before the last look and committed after it.
 	timerSlack = 2 * time.Second
 )
 
 var lookAround = sql.Named("queue/look")
 
-// Look looks at what a worker has to know of others, and leaves to DoChores what is due for all. Call it each LookInterval, also when
-// the worker wants nothing: while it does not look, it counts silent workers as alive.
+// Look reads what a worker has to know about others, and leaves work that is due for all workers to DoChores. Call it at each
+// LookInterval, even if the worker wants no runs: a worker that does not look counts silent workers as alive.
 func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 	var looked Looked
 	err := s.alone(ctx, s.lookout.looking, func() (err error) {
@@ -41,21 +41,21 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 	return looked, nil
 }
 
-// lookout looks after what polls know nothing of. Its fields belong to the call that has the token of looking.
+// lookout makes a session's looks. Its fields belong to the call that has the token of looking.
 type lookout struct {
 	worker *Worker
 	conn   *link
-	spare  []*link // for a look while a chore uses conn, or hangs
+	spare  []*link // for a look while a chore occupies conn, or conn hangs
 	x      *exchange
 
-	overdue func(time.Duration) // is told for how long the first item of the agenda is due; 0: none is
+	overdue func(time.Duration) // takes how long the first item of the agenda has been due; 0: nothing is due
 
 	looking  chan struct{} // holds one token
 	observer *observer
-	last     time.Time     // the database's time of the last look
-	slept    time.Time     // no parked run was to be woken until then; zero: not known
-	waited   time.Time     // the same of queued runs and their deadlines
-	logDays  time.Duration // when partitions are to be made next
+	last     time.Time     // time of the last look, by the database's clock
+	slept    time.Time     // no parked run was due to wake up to this moment; zero: unknown
+	waited   time.Time     // no queued run's deadline had passed up to this moment; zero: unknown
+	logDays  time.Duration // when to make partitions next
 	now      func() time.Duration
 }
 
@@ -66,16 +66,16 @@ func newLookout(s *Session, l *links, x *exchange) *lookout {
 	}
 }
 
-// lookReply is what a look sees.
+// lookReply is the answer to a look.
 type lookReply struct {
 	now            time.Time
 	due            dueTops
-	begun          int // runs that have begun and are due, begunMax at the most
+	begun          int // runs that have begun and are due; at most begunMax are counted
 	wakes, expires bool
-	agenda         *time.Time  // since when the first item of the agenda is due; nil: none is
-	dead           []uuid.UUID // workers that left fences behind; sweeps find those that left runs
+	agenda         *time.Time  // moment since which the first item of the agenda is due; nil: no item is due
+	dead           []uuid.UUID // dead workers that left fences behind; sweeps find the ones that left runs
 	peers          []peer
-	shared         []int // lanes of Load.Lanes, see Looked
+	shared         []int // those of Load.Lanes that Looked.Shared names
 }
 
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
@@ -105,7 +105,7 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	}, nil
 }
 
-// leaveChores leaves what is due for all workers to the next DoChores.
+// leaveChores leaves the work that is due for all workers to the next DoChores.
 func (l *lookout) leaveChores(seen *lookReply) {
 	due := chores{wakes: seen.wakes, expires: seen.expires}
 	if now := l.now(); now >= l.logDays {
@@ -114,13 +114,14 @@ func (l *lookout) leaveChores(seen *lookReply) {
 	l.x.addChores(due)
 }
 
-// lookAnew has the next look begin at the very start.
+// lookAnew makes the next look begin at the very start.
 func (l *lookout) lookAnew() {
 	l.slept, l.waited = time.Time{}, time.Time{}
 	l.x.agenda.Store(nil)
 }
 
-// passTo has the next look begin where nothing was due by now. After the database's clock went back it begins at the very start.
+// passTo makes the next look begin at the moment up to which this one found nothing due. If the database's clock went back, the
+// next look begins at the very start.
 func (l *lookout) passTo(seen *lookReply) {
 	back := seen.now.Before(l.last)
 	l.last = seen.now
@@ -165,7 +166,7 @@ func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	var beats, ttls []int64
 	var lives []bool
 	timeout := callTimeout
-	if !l.last.IsZero() && !l.observer.failed { // else it may have much to read, since a time long ago
+	if !l.last.IsZero() && !l.observer.failed { // after a failure or at the start, the look may have much to read
 		timeout = lookTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -180,37 +181,37 @@ func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	return &r, err
 }
 
-// How far apart two looks may be for the time between them to count as silence: half a TTL, within these bounds. Over a
-// longer gap the observer itself was asleep or cut off, and knows nothing of the others.
+// Two looks may be half a TTL apart, within these bounds, for the time between them to count as silence of other workers. After a
+// longer gap the observer itself was asleep or cut off, and knows nothing about the others.
 const (
 	shortestGap = LookInterval + LookInterval/2
 	longestGap  = 5 * LookInterval
 )
 
-// A worker that is silent for longer than this part of its TTL, two renewals, or than livelyMost, is not counted on to take runs.
-// People are told at about the same time, by the database's clock: oarlock.quiet_since.
+// A worker is not counted on to take runs once it is silent for longer than a third of its TTL, which is two renewals, or longer
+// than livelyMost. oarlock.quiet_since tells people at about the same time, by the database's clock.
 const (
 	lively     = 3
 	livelyMost = 10 * time.Second
 )
 
-// observer counts how long other workers have been silent, by its own clock and nobody else's.
+// observer measures how long other workers have been silent, by its own clock only.
 type observer struct {
-	now    func() time.Duration // never goes back
-	last   time.Duration        // of the last look that succeeded
-	failed bool                 // a look failed since
+	now    func() time.Duration // monotonic clock
+	last   time.Duration        // time of the last look that succeeded
+	failed bool                 // a look has failed since then
 	seen   map[uuid.UUID]sighting
-	others int         // live peers that were heard of lately
-	quiet  []uuid.UUID // live peers that were not
+	others int         // live peers that showed a sign of life lately
+	quiet  []uuid.UUID // live peers that did not
 }
 
 type sighting struct {
 	beat   int64
-	silent time.Duration // for how long this observer watched it stand still
+	silent time.Duration // how long this observer has watched the beat stand still
 	ttl    time.Duration
 }
 
-// peer is another worker as a look shows it.
+// peer is another worker, as a look shows it.
 type peer struct {
 	id   uuid.UUID
 	beat int64
@@ -222,11 +223,12 @@ func newObserver(now func() time.Duration) *observer {
 	return &observer{now: now, seen: map[uuid.UUID]sighting{}}
 }
 
-// fail leaves out the time from the last look that succeeded to the next one: nobody could show a sign of life meanwhile.
-// What was watched before still counts. A long TTL would otherwise never pass without a failure.
+// fail makes see leave out the time between the last look that succeeded and the next one, because other workers could not show a
+// sign of life meanwhile. Silence that was watched before still counts. Otherwise a worker with a long TTL would be found silent
+// only if no look failed during all of it.
 func (o *observer) fail() { o.failed = true }
 
-// see takes in a look that succeeded, and returns those whose beat stood still for their whole TTL.
+// see takes the peers of a look that succeeded, and returns the peers that have not moved their beat for their whole TTL.
 func (o *observer) see(peers []peer) (silent []peer) {
 	now := o.now()
 	gap, blind := now-o.last, o.failed
@@ -257,7 +259,7 @@ func (o *observer) see(peers []peer) (silent []peer) {
 	return silent
 }
 
-// Bounds of one DoChores. What is left is the next one's, or another worker's.
+// Bounds of one DoChores. Work beyond them is left to the next call, or to another worker.
 const (
 	choreBatch      = 500 // runs woken or expired by one statement
 	logDaysAhead    = 3
@@ -270,11 +272,12 @@ var (
 	expireQueued = sql.Named("queue/expire_queued")
 )
 
-// DoChores does what the last look found due for all workers: it queues parked runs whose time has come, ends queued runs that waited too
-// long, and makes partitions for logs. It also puts away claims of this session that it cannot read. It returns how many runs it queued.
-// Call it after each Look; where nothing is due it sends nothing.
+// DoChores does the work for all workers that the last look found due. It queues parked runs that are due, ends queued
+// runs that have waited too long, and makes partitions for logs. It also gives back claims of this session that this version
+// cannot read. It returns how many runs it queued. Call it after each Look; if nothing is due it sends nothing.
 //
-// A chore may wait for a lock that an application holds. It has the connection for looks meanwhile, and looks go over another one.
+// A chore may wait for a lock that an application holds. Meanwhile it occupies the connection for looks, and looks use another
+// one.
 func (s *Session) DoChores(ctx context.Context) (queued int, err error) {
 	err = s.alone(ctx, s.janitor.working, func() (err error) {
 		queued, err = s.janitor.work(ctx)
@@ -287,7 +290,7 @@ func (s *Session) DoChores(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// chores are what looks find to be done for all workers.
+// chores are the kinds of work that a look found due for all workers.
 type chores struct {
 	wakes, expires, logDays bool
 }
@@ -295,7 +298,7 @@ type chores struct {
 // janitor does chores. Its fields belong to the call that has the token of working.
 type janitor struct {
 	worker *Worker
-	conn   *link // of the lookout
+	conn   *link // shared with the lookout
 	held   *claimSet
 	x      *exchange
 
@@ -306,7 +309,7 @@ func newJanitor(s *Session, conn *link, x *exchange) *janitor {
 	return &janitor{worker: &s.worker, conn: conn, held: s.held, x: x, working: newToken()}
 }
 
-// work does all chores, also after one that failed.
+// work does all chores, even if one of them fails.
 func (j *janitor) work(ctx context.Context) (woken int, err error) {
 	due := j.x.takeChores()
 	var errs []error
@@ -322,14 +325,14 @@ func (j *janitor) work(ctx context.Context) (woken int, err error) {
 	}
 	if due.logDays {
 		if _, err := j.count(ctx, makeLogDays, logDaysAhead); err != nil {
-			j.x.addChores(chores{logDays: true}) // looks find the others again
+			j.x.addChores(chores{logDays: true}) // looks find the other chores again
 			errs = append(errs, fmt.Errorf("make room for logs: %w", err))
 		}
 	}
 	return woken, errors.Join(append(errs, j.releaseUnreadable(ctx))...)
 }
 
-// count sends a statement with a bound, and returns the number that it answers.
+// count runs a statement that takes a limit, and returns the number that it answers.
 func (j *janitor) count(ctx context.Context, statement string, most int) (n int, err error) {
 	err = j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, statement, most).Scan(&n)
@@ -337,30 +340,32 @@ func (j *janitor) count(ctx context.Context, statement string, most int) (n int,
 	return n, err
 }
 
-// attendBatch bounds the items of one call: each is a subtransaction, and a snapshot has room for 64 of a transaction.
+// attendBatch bounds the items of one call. Each item is a subtransaction, and a snapshot has room for 64 of them per
+// transaction.
 const attendBatch = 32
 
 var attendAgenda = sql.Named("queue/attend")
 
-// Attended is what came of an Attend.
+// Attended is the result of an Attend.
 type Attended struct {
 	Decisions []Decision
-	More      bool // there is more to do: attend again
+	More      bool // more items are due: call Attend again
 }
 
-// Decision is what became of an item of the agenda, or of fire times of a schedule.
+// Decision is the outcome of one item of the agenda, or of some fire times of a schedule.
 type Decision struct {
 	Kind     string // schedule, ended
-	DAG      string // "" where the item was put off
-	Schedule string // its name; of an item that was put off its number
+	DAG      string // "": the item was put off
+	Schedule string // name of the schedule; if the item was put off, its number
 	Outcome  string // fired, skipped, dropped, refused, waits, paused, ended (a backfill); put off, failed
-	Times    int    // fire times
+	Times    int    // number of fire times
 	Late     time.Duration
 	Message  string
 }
 
-// Attend does what is due on the agenda: it fires schedules, and does what follows the end of their runs. Call it when a Look asks
-// for it, when a run of a schedule has ended here, and again while there is more. Several workers share what is due.
+// Attend does the due items of the agenda: it fires schedules, and does what follows the end of their runs. Call it when a Look
+// asks for it, when a run of a schedule has ended on this worker, and again while Attended.More is set. Workers share the due
+// items.
 func (s *Session) Attend(ctx context.Context) (Attended, error) {
 	began := time.Now()
 	done, err := s.attend(ctx)

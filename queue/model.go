@@ -12,14 +12,14 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// Run is a run as people see it. Zero times and empty texts stand for what is not there.
+// Run is a run as shown to users. Zero times and empty texts mean that there is no value.
 type Run struct {
 	ID          RunID
-	UID         uuid.UUID // never changes, and no other run has it, in any installation
+	UID         uuid.UUID // never changes, and is unique across all installations
 	DAG         string
 	Version     int
 	Generation  int
-	State       string // of LANGUAGE: scheduled, queued, running, waiting, paused, succeeded, failed, canceled
+	State       string // a word of LANGUAGE: scheduled, queued, running, waiting, paused, succeeded, failed, canceled
 	Reason      string
 	Tolerated   int
 	Queue       string
@@ -41,13 +41,13 @@ type Run struct {
 	StartedAt   time.Time
 	FinishedAt  time.Time
 
-	Schedule          string    // the name of the schedule that made the run, "" where none did
-	PreviousLogicalAt time.Time // the time of that schedule before LogicalAt
+	Schedule          string    // name of the schedule that made the run; "": no schedule did
+	PreviousLogicalAt time.Time // fire time of that schedule before LogicalAt
 
-	Actor string // for whom SubmittedBy asked, where that login signs people in; "": for itself
+	Actor string // the person for whom SubmittedBy made the request, if that login signs people in; "": the login itself
 }
 
-// AskedBy is who asked for the run, as other records have it.
+// AskedBy returns the requester of the run, in the form that other records use.
 func (r *Run) AskedBy() string {
 	if r.Actor == "" {
 		return r.SubmittedBy
@@ -55,10 +55,10 @@ func (r *Run) AskedBy() string {
 	return r.Actor + " via " + r.SubmittedBy
 }
 
-// Over says whether the run has ended. A retry opens it again.
+// Over reports whether the run has ended. A retry starts it again.
 func (r *Run) Over() bool { return !r.FinishedAt.IsZero() }
 
-// Task is a task as people see it.
+// Task is a task as shown to users.
 type Task struct {
 	Step          string
 	Item          string
@@ -72,24 +72,24 @@ type Task struct {
 	Worker        string
 	Replaces      string
 	NextAttemptAt time.Time
-	StartedAt     time.Time // of its first attempt
-	AttemptAt     time.Time // when its last attempt began; zero: none did, or the next one is still to begin
+	StartedAt     time.Time // of the task's first attempt
+	AttemptAt     time.Time // when its last attempt began; zero: none began, or the next one has still to begin
 	FinishedAt    time.Time
-	Approval      *Question // while it waits for approval
-	Items         int       // of a foreach step, as Tasks and StepSummaries read it: how many its list has; 0: none, or not known yet
+	Approval      *Question // set while the task waits for approval
+	Items         int       // of a foreach step, filled in by Tasks and StepSummaries: length of its list; 0: no items, or not known yet
 }
 
-// Question is what an approval asks of people.
+// Question is the question that an approval asks.
 type Question struct {
-	Prompt    string // with its references filled in; "" for none
+	Prompt    string // with its references filled in; "": none
 	Inputs    []Input
-	Approvers []string // nil: whoever may control the run
-	MayDecide bool     // the user who reads it may
+	Approvers []string // nil: every user that may control the run
+	MayDecide bool     // the reading user may decide
 	Since     time.Time
-	Deadline  time.Time // it times out then
+	Deadline  time.Time // when the approval times out
 }
 
-// Approval is one that waits for a decision.
+// Approval is an approval that waits for a decision.
 type Approval struct {
 	Run         RunID
 	DAG         string
@@ -100,7 +100,7 @@ type Approval struct {
 	Question
 }
 
-// Result is how a run ended, and what its steps put out.
+// Result is how a run ended, with the outputs of its steps.
 type Result struct {
 	State      string
 	Reason     string
@@ -110,7 +110,7 @@ type Result struct {
 	FinishedAt time.Time
 }
 
-// Attempt is a finished attempt that a later one superseded.
+// Attempt is a finished attempt that a later attempt superseded.
 type Attempt struct {
 	Step, Item  string
 	Attempt     int
@@ -125,7 +125,7 @@ type Attempt struct {
 	FinishedAt  time.Time
 }
 
-// Event is an entry of the run's own log: who did what, when.
+// Event is an entry in the history of a run: an action, its time and its actor.
 type Event struct {
 	ID      int64
 	At      time.Time
@@ -133,86 +133,87 @@ type Event struct {
 	By      string
 	Worker  string
 	Epoch   int
-	Step    string // "" for the run
+	Step    string // "": the event is about the run
 	Item    string
 	Message string
 }
 
-// Filter picks runs for List. The zero value picks all.
+// Filter selects runs for List. The zero value selects all.
 type Filter struct {
 	DAG    string
 	States []string
 	Queue  string
 	Labels map[string]string
 	Parent RunID
-	Since  time.Time // created at or after
-	Before RunID     // only older ones: Page.Next of the page before
+	Since  time.Time // only runs created at this time or later
+	Before RunID     // only older runs: Page.Next of the page before
 	Limit  int       // 0: 50, at most 1000
-	Look   int       // how many runs are looked through for what no index has; 0: as many as it takes
+	Look   int       // how many runs to search for conditions that no index has; 0: as many as necessary
 }
 
 // Page is a part of a list, newest first.
 type Page struct {
 	Runs []Run
-	Next RunID // Filter.Before of the next page, which may be empty; 0: there is none. With Filter.Look a page may have a next one and be short
+	Next RunID // Filter.Before of the next page, which may be empty; 0: no next page. With Filter.Look a short page may have one too
 }
 
-// WorkerInfo is a worker as people see it.
+// WorkerInfo is a worker as shown to users.
 type WorkerInfo struct {
 	Worker
 	State     WorkerState
 	Desired   WorkerState
 	Beat      int64
 	BeatAt    time.Time
-	BeatAge   time.Duration // by the database's clock
+	BeatAge   time.Duration // time since its last sign of life, by the database's clock
 	Busy      int           // slots in use
 	Waiting   int           // tasks that wait for a slot
-	Runs      int           // that it holds
+	Runs      int           // runs that it holds
 	Unfit     string        // why it claims nothing, as of its last sign of life; "": it claims
 	StartedAt time.Time
 	EndedAt   time.Time
 
 	UnfitSince time.Time
 
-	Quiet *Quiet // nil: it gives signs of life, or it has ended
+	Quiet *Quiet // nil: the worker shows signs of life, or it has ended
 }
 
-// Quiet says what becomes of a worker at work that has given no sign of life for a third of its lease, ten seconds at most.
+// Quiet describes a worker that counts as working but has shown no sign of life for a third of its lease, or for ten seconds if
+// that is less.
 type Quiet struct {
-	HasWatcher bool          // another worker is there, which finds it lost and takes over its runs
-	TakeoverIn time.Duration // until about when it has; below zero: it is late, as where it had no database meanwhile
+	HasWatcher bool          // another worker watches it, and will find it lost and take over its runs
+	TakeoverIn time.Duration // estimated time until the takeover; negative: it is late, for example because the watcher had no database
 }
 
-// Silent says whether a worker that counts as at work gave no sign of life for longer than its lease, by the database's clock. Its runs
-// wait until another worker finds it lost.
+// Silent reports whether a worker that counts as working has shown no sign of life for longer than its lease, by the database's
+// clock. Its runs wait until another worker finds it lost.
 func (w *WorkerInfo) Silent() bool {
 	return (w.State == WorkerLive || w.State == WorkerDraining) && w.TTL > 0 && w.BeatAge > w.TTL
 }
 
-// Queue is a queue as people see it.
+// Queue is a queue as shown to users.
 type Queue struct {
 	Name       string
 	PausedBy   string // "": not paused
 	PausedAt   time.Time
 	MaxRunning int // 0: no limit
 	MaxQueued  int
-	Queued     int64         // due and not started
-	Running    int64         // claimed by a worker
-	Oldest     time.Duration // how long the oldest of Queued has been due
+	Queued     int64         // runs that are due and not started
+	Running    int64         // runs claimed by a worker
+	Oldest     time.Duration // how long the oldest of the Queued runs has been due
 }
 
-// QueueChange says what to change of a queue; nil leaves it.
-type QueueChange struct { //nolint:revive // as DAGChange; a bare Change would be anybody's
+// QueueChange describes a change of a queue. A nil field leaves the queue's value as it is.
+type QueueChange struct { //nolint:revive // named as DAGChange is; the name Change alone would fit anything
 	Name       string
 	Paused     *bool
 	MaxRunning *int
 	MaxQueued  *int
 }
 
-// DAG is a registered DAG as people see it.
+// DAG is a registered DAG as shown to users.
 type DAG struct {
 	Name      string
-	Version   int // the current one; of a DAGVersion, that one
+	Version   int // the current version; in a DAGVersion, that version
 	PausedBy  string
 	RemovedAt time.Time
 	MaxActive int
@@ -220,27 +221,27 @@ type DAG struct {
 	CreatedAt time.Time
 	PutAt     time.Time
 	PutBy     string
-	NextAt    time.Time // when the first of its schedules fires next, in the list of DAGs; zero: none does
+	NextAt    time.Time // in the list of DAGs, when the first of its schedules fires next; zero: none fires
 }
 
-// DAGFilter picks a page of DAGs.
+// DAGFilter selects a page of DAGs.
 type DAGFilter struct {
-	Find  string // part of the name, in letters of any case; "": all
-	After DAGKey // the last DAG of the page before; zero: from the first on
+	Find  string // part of the name, case-insensitive; "": all DAGs
+	After DAGKey // the last DAG of the page before; zero: begin at the first
 	Limit int    // from 1 to MaxPage
 }
 
-// DAGKey is the place of a DAG in the list of all.
+// DAGKey is the position of a DAG in the list of all DAGs.
 type DAGKey struct {
 	Removed bool
 	Name    string
 }
 
-// DAGChange says what to change of a DAG; nil leaves it.
+// DAGChange describes a change of a DAG. A nil field leaves the DAG's value as it is.
 type DAGChange struct {
 	Name    string
-	Paused  *bool // it takes runs and starts none
-	Removed *bool // it takes none
+	Paused  *bool // the DAG takes runs and starts none
+	Removed *bool // the DAG takes no runs
 	Oldest  *int  // versions before it are retired
 }
 
@@ -256,57 +257,57 @@ type DAGVersion struct {
 	Needs      []string
 }
 
-// Put says what came of PutDAG.
+// Put is the result of PutDAG.
 type Put struct {
 	ID      int64
 	Version int
-	IsNew   bool // else this version was current already
+	IsNew   bool // false: this version was current already
 }
 
-// Scale is what an autoscaler needs.
+// Scale is what an autoscaler needs to know.
 type Scale struct {
 	Queued  int64         // runs that are due and not claimed
-	Oldest  time.Duration // how long the oldest of them that no pause holds has been due
-	Claimed int64         // runs that some worker holds
-	Workers int64         // that are live, give signs of life, serve the queue and claim
-	Slots   int64         // of these workers; of live ones that claim nothing, those in use; none of quiet ones
-	Busy    int64         // slots in use, but for those of quiet workers
-	Waiting int64         // tasks that wait for a slot there
-	Wanted  int64         // slots that leave nothing waiting: Busy, Waiting, the same of quiet workers, and the queued runs that may start now
+	Oldest  time.Duration // how long the oldest of these runs that no pause holds back has been due
+	Claimed int64         // runs that a worker holds
+	Workers int64         // workers that are live, show signs of life, serve the queue and claim runs
+	Slots   int64         // slots of Workers, and the used slots of live workers that claim nothing; without quiet workers
+	Busy    int64         // used slots, without those of quiet workers
+	Waiting int64         // tasks that wait for a slot on these workers
+	Wanted  int64         // slots needed so that nothing waits: Busy, Waiting, both of quiet workers too, and queued runs that may start now
 }
 
-// Pruned says what a Prune deleted.
+// Pruned is what a Prune deleted.
 type Pruned struct {
 	Runs, Keys, LogDays, Workers int64
 }
 
-// Definition is a version of a DAG, ready to be driven. It is shared and must not be changed.
+// Definition is a version of a DAG, ready to be driven. It is shared, so callers must not change it.
 type Definition struct {
 	Spec  *dagspec.Spec
 	Graph *dagrun.Graph
-	Path  string // of the file it was put from last, on the host where that was done; "" for none
+	Path  string // of the file that it was last put from, on the host of that PutDAG; "": none
 }
 
-// LogQuery picks chunks of one attempt's log, in their order. Without a Step, what a Store reads is the logs of all tasks
-// of the run: ReadLogs one attempt after the other, a LogReader and FollowLogs in the order of their arrival.
+// LogQuery selects chunks of one attempt's log, in their order. Without a Step, a Store reads the logs of all tasks of the run:
+// ReadLogs one attempt after the other, a LogReader and FollowLogs in the order of arrival.
 type LogQuery struct {
 	Run     RunID
 	Step    string // as in Ask
 	Item    string
 	Alt     int
-	Attempt int    // 0: the task's latest; FollowLogs goes on with later ones
-	From    int    // the number of the first chunk that is wanted
+	Attempt int    // 0: the task's latest attempt; FollowLogs then goes on with later ones
+	From    int    // number of the first wanted chunk
 	Limit   int    // 0: as many as the store gives at once; FollowLogs has no limit
 	Last    *Chunk // without a Step: the last chunk of the page before
 
-	// For a LogReader and FollowLogs.
-	Whole  bool      // all tasks of the Step, its items and replacements; Item and Alt do not count
-	Latest bool      // of tasks that have a log at first, the latest attempt and later ones
-	Lines  int       // of logs that are there at first, from the chunk on in which the last so many lines may begin; 0: all
-	Since  time.Time // of logs that are there at first, what arrived from then on
+	// The fields below are for a LogReader and FollowLogs.
+	Whole  bool      // read all tasks of the Step, its items and replacements; Item and Alt are ignored
+	Latest bool      // of each task that has a log at first, read the latest attempt and later ones
+	Lines  int       // of logs that exist at first, begin at the chunk in which the last so many lines may begin; 0: read all
+	Since  time.Time // of logs that exist at first, read what arrived at this time or later
 }
 
-// Request asks for a run. Only DAG is required; docs/sql-api.md, oarlock.enqueue, says what the fields mean.
+// Request is a request for a run. Only DAG is required. docs/sql-api.md, oarlock.enqueue, explains the fields.
 type Request struct {
 	DAG         string
 	Params      any // marshalled as JSON; json.RawMessage as it is
@@ -320,14 +321,14 @@ type Request struct {
 	Traceparent string
 	Precomputed json.RawMessage
 	Version     int
-	Manual      bool // asked for by a person: the run shows trigger "manual" instead of "sql"
+	Manual      bool // a person made the request: the run shows trigger "manual" instead of "sql"
 }
 
-// Bulk asks for many runs of one DAG: all of them or none.
+// Bulk is a request for many runs of one DAG. Either all of them are made or none.
 type Bulk struct {
 	DAG         string
 	Params      []any
-	Keys        []string // nil, or one for each; "" for none
+	Keys        []string // nil, or one for each run; "": no key
 	RunAt       time.Time
 	Priority    *int
 	Queue       string
@@ -337,20 +338,20 @@ type Bulk struct {
 	Version     int
 }
 
-// Ask is a control on its way: a request to a run, or to one task of it.
+// Ask is a request to a run or to one task of it. The database stores it as a control.
 type Ask struct {
 	Run     RunID
 	Verb    dagrun.Verb
-	Step    string // its name, a replacement's as step~1, a handler's as @exit; "" for the run
+	Step    string // step name; of a replacement as step~1, of a handler as @exit; "": the request is to the run
 	Item    string
-	Now     bool             // cancel: without handlers
-	Mode    dagrun.RetryMode // retry
-	As      dagrun.State     // mark
-	Outputs any              // approve and mark: marshalled as a JSON object
-	Reason  string           // reject
+	Now     bool             // for cancel: without handlers
+	Mode    dagrun.RetryMode // for retry
+	As      dagrun.State     // for mark
+	Outputs any              // for approve and mark; marshalled as a JSON object
+	Reason  string           // for reject
 }
 
-// Control is a request to a run, and what became of it.
+// Control is a stored request to a run, with its outcome.
 type Control struct {
 	ID        int64
 	Run       RunID
@@ -360,13 +361,13 @@ type Control struct {
 	Args      json.RawMessage
 	By        string
 	At        time.Time
-	DecidedAt time.Time // zero: not yet
+	DecidedAt time.Time // zero: not decided yet
 	Outcome   dagrun.Outcome
 	State     string
 	Message   string
 }
 
-// For turns a stored control into the one the core takes: names into numbers, arguments into fields.
+// For converts a stored control for the core: it turns names into numbers and arguments into fields.
 func (c *Control) For(g *dagrun.Graph) (*dagrun.Control, error) {
 	core := &dagrun.Control{ID: c.ID, Verb: c.Verb, By: c.By}
 	if err := c.aim(g, core); err != nil {
@@ -382,7 +383,7 @@ func (c *Control) aim(g *dagrun.Graph, core *dagrun.Control) error {
 	if c.Step == "" {
 		return nil
 	}
-	id, err := g.ParseTask(c.Step) // without its item, which may look like anything
+	id, err := g.ParseTask(c.Step) // parsed without its item, which may hold any text
 	if err != nil {
 		return err
 	}
@@ -391,7 +392,7 @@ func (c *Control) aim(g *dagrun.Graph, core *dagrun.Control) error {
 	return nil
 }
 
-// controlArgs are the arguments of all verbs.
+// controlArgs holds the arguments of all verbs.
 type controlArgs struct {
 	Now        bool            `json:"now"`
 	Mode       string          `json:"mode"`
@@ -424,7 +425,7 @@ func (c *Control) fill(core *dagrun.Control) (err error) {
 	return err
 }
 
-// childResult is how the end of a child run looks to the task that waits for it.
+// childResult returns the end of a child run as a result of the task that waits for it.
 func childResult(args controlArgs) (*dagrun.Result, error) {
 	state, err := dagrun.ParseRunState(args.State)
 	if err != nil {
@@ -440,10 +441,10 @@ func childResult(args controlArgs) (*dagrun.Result, error) {
 	return &dagrun.Result{Kind: dagrun.KindChild, Reason: reason}, nil
 }
 
-// maxChildReason bounds what a reason quotes of a child's, which may quote its own child's.
+// maxChildReason bounds how much of a child's reason a reason quotes. The child's reason may quote its own child's in turn.
 const maxChildReason = 500
 
-// clipped keeps the end of a long reason: there it says what began it.
+// clipped cuts a long reason at its start and keeps the end, because the original cause stands there.
 func clipped(reason string) string {
 	if len(reason) <= maxChildReason {
 		return reason

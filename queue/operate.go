@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// maxWorkers bounds a list for people.
+// maxWorkers bounds a list that people read.
 const maxWorkers = 1000
 
 var (
@@ -24,14 +24,14 @@ var (
 	pruneSQL   = sql.Named("queue/prune")
 )
 
-// Workers lists workers: those at work by name, then those that ended, the last one first. For readers and workers.
+// Workers lists workers: running ones by name, then ended ones, the last to end first. For readers and workers.
 func (s *Store) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	workers, err := list(ctx, s, workersSQL, pgx.StrictNamedArgs{"rows": maxWorkers}, scanWorker)
 	return workers, said("list workers", err)
 }
 
-// DrainWorker asks a worker, by name or id, to finish what it runs and to claim nothing more. It returns how many were asked:
-// several may have one name. For administrators.
+// DrainWorker asks a worker, by name or id, to finish what it runs and to claim nothing more. It returns how many workers it
+// asked, because several may have the same name. For administrators.
 func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
 	const op = "drain a worker"
 	var asked int
@@ -45,14 +45,14 @@ func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
 	return asked, said(op, err)
 }
 
-// Scale tells an autoscaler about one queue, or about all for "". For readers and workers.
+// Scale reads what an autoscaler needs to know about one queue, or about all with "". For readers and workers.
 func (s *Store) Scale(ctx context.Context, queue string) (Scale, error) {
 	hint, err := one(ctx, s, scaleSQL, pgx.StrictNamedArgs{"queue": given(queue)}, scanScale)
 	return hint, said("scale", err)
 }
 
-// Prune deletes what is past its retention, at most batch runs: call it until Runs is 0. After a lost reply it counts only
-// what was left to delete. For administrators and workers.
+// Prune deletes data past its retention, at most batch runs. Call it until Runs is 0. After a lost reply it counts only what the
+// repeat deleted. For administrators and workers.
 func (s *Store) Prune(ctx context.Context, batch int) (p Pruned, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"batch": batch}).Scan(&p.Runs, &p.Keys, &p.LogDays, &p.Workers)
@@ -72,13 +72,13 @@ func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
 		w.Quiet = newQuiet(takeoverMS)
 	}
 	if !w.EndedAt.IsZero() {
-		w.Busy, w.Waiting, w.Runs, w.Unfit, w.UnfitSince = 0, 0, 0, "", time.Time{} // what it said last; others have taken that over
+		w.Busy, w.Waiting, w.Runs, w.Unfit, w.UnfitSince = 0, 0, 0, "", time.Time{} // stale values: other workers have taken over since
 	}
 	w.TTL, w.BeatAge = time.Duration(ttlMS)*time.Millisecond, time.Duration(ageMS)*time.Millisecond
 	return w, err
 }
 
-// newQuiet takes in how many milliseconds others have taken over; nil: no worker is there that would.
+// newQuiet takes the milliseconds until another worker will have taken over; nil: no other worker watches this one.
 func newQuiet(takeoverMS *int64) *Quiet {
 	if takeoverMS == nil {
 		return &Quiet{}
@@ -100,42 +100,42 @@ var (
 	obstaclesSQL     = sql.Named("queue/obstacles")
 )
 
-// Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
+// Queues lists all queues by name. It counts the waiting runs, so it is meant for people. For readers and workers.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	queues, err := list(ctx, s, queuesSQL, nil, scanQueue)
 	return queues, said("list queues", err)
 }
 
-// MissingQueues returns those of the names that no queue has, sorted. For readers and workers.
+// MissingQueues returns the names that no queue has, sorted. For readers and workers.
 func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
 	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
 	return missing, said("list queues", err)
 }
 
-// Obstacles are what a person may clear out of the way of a queued run.
+// Obstacles are reasons why a queued run does not start that a person may remove.
 type Obstacles struct {
-	QueuePaused bool     // its queue starts no runs
-	DAGPaused   bool     // no runs of its DAG start
-	QueueFull   int      // the max_running of its queue, where it is reached; 0: it is not
-	DAGFull     bool     // its DAG has as many active runs as it may
-	Unserved    bool     // workers are live, and none serves its queue
-	Labels      []string // NAME=VALUE, which its DAG wants and no live worker has
-	Deserted    bool     // no live worker gives signs of life
+	QueuePaused bool     // the run's queue starts no runs
+	DAGPaused   bool     // the run's DAG starts no runs
+	QueueFull   int      // the max_running of the run's queue, if that many run; 0: fewer run
+	DAGFull     bool     // the run's DAG has as many active runs as it may
+	Unserved    bool     // there are live workers, but none of them serves the run's queue
+	Labels      []string // NAME=VALUE: labels that the run's DAG wants and no live worker has
+	Deserted    bool     // no live worker shows signs of life
 }
 
-// Obstacles reads what keeps a queued run from being taken. For readers and workers.
+// Obstacles reads why a queued run does not start. For readers and workers.
 func (s *Store) Obstacles(ctx context.Context, run RunID) (Obstacles, error) {
 	obstacles, err := one(ctx, s, obstaclesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Obstacles])
 	return obstacles, said("read what keeps a run", noSuchRun(run, err))
 }
 
-// SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.
+// SetQueue makes a queue if necessary, pauses or resumes it, and sets its limits. For administrators.
 func (s *Store) SetQueue(ctx context.Context, c QueueChange) error {
 	args := pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "max_running": c.MaxRunning, "max_queued": c.MaxQueued}
 	return said("set a queue", s.change(ctx, setQueueSQL, args))
 }
 
-// change sends what may be sent twice.
+// change runs a statement that may safely be sent twice.
 func (s *Store) change(ctx context.Context, statement string, args pgx.StrictNamedArgs) error {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, statement, args)
@@ -152,10 +152,10 @@ func scanQueue(row pgx.CollectableRow) (q Queue, err error) {
 	return q, err
 }
 
-// Bounds of what is counted for people, so that a look costs the same whatever there is.
+// Bounds of counts that people read, so that a read costs the same however many rows there are.
 const (
 	MaxCounted  = 100_000 // runs of a DAG or a state
-	MaxGlimpsed = 10_000  // queued runs of a lane, where somebody looks every second
+	MaxGlimpsed = 10_000  // queued runs of a lane, in reads that a program repeats every second
 )
 
 var (
@@ -168,17 +168,17 @@ var (
 	pruneOverdueSQL = sql.Named("queue/prune_overdue")
 )
 
-// DAGStats are the runs of a DAG in numbers: those that have not ended, and those that ended since a moment.
+// DAGStats are numbers about the runs of a DAG: those that have not ended, and those that ended since a moment.
 type DAGStats struct {
 	DAG                                                                      string
 	Scheduled, Queued, Running, Waiting, Paused, Succeeded, Failed, Canceled int64
 	Median, P95, Longest                                                     time.Duration // from start to end
 }
 
-// Ended counts those that have ended. MaxCounted of them are the newest, and older ones were not looked at.
+// Ended returns how many of the runs have ended. If it is MaxCounted, these are the newest ones, and older ones were not read.
 func (s *DAGStats) Ended() int64 { return s.Succeeded + s.Failed + s.Canceled }
 
-// Stats counts runs by DAG: of each at most MaxCounted that ended, the newest. For readers and workers.
+// Stats counts runs by DAG. It counts at most the newest MaxCounted ended runs of each. For readers and workers.
 func (s *Store) Stats(ctx context.Context, dag string, since time.Time) ([]DAGStats, error) {
 	const op = "count runs"
 	args := pgx.StrictNamedArgs{"dag": given(dag), "since": since, "most": MaxCounted}
@@ -237,14 +237,15 @@ func scanStats(row pgx.CollectableRow) (s DAGStats, err error) {
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
 
-// Glimpse is a database at a moment, for somebody who looks every second. Counts of queued runs stop at 10,000 a lane.
+// Glimpse describes the database at a moment, for programs that read it every second. Counts of queued runs stop at 10,000 per
+// lane.
 type Glimpse struct {
 	Workers       []WorkerInfo
 	Queues        []Queue
 	Ended, Failed float64 // runs per second, over the last minute
 }
 
-// Glimpse looks at workers, queues and rates. For readers and workers.
+// Glimpse reads workers, queues and rates. For readers and workers.
 func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
 	if g.Workers, err = s.Workers(ctx); err != nil {
 		return g, err
@@ -260,22 +261,22 @@ func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
 
 type rates struct{ Ended, Failed float64 }
 
-// Prunable says what a Prune would find.
+// Prunable is what a Prune would delete.
 type Prunable struct {
 	Pruned
 
 	DAGs []PrunableDAG
 }
 
-// PrunableDAG counts runs of a DAG that are past its retention: at most MaxCounted.
+// PrunableDAG counts the runs of a DAG that are past its retention, at most MaxCounted.
 type PrunableDAG struct {
 	DAG    string
 	Runs   int64
-	Oldest time.Time // when it ended
+	Oldest time.Time // when the oldest of these runs ended
 }
 
-// PruneOverdue is for how long the run that is furthest past its retention in days should have been gone, 0 where none is.
-// It is cheap enough to ask every few seconds. For readers and workers.
+// PruneOverdue returns how long ago the run that is furthest past its DAG's retention in days should have been deleted, or 0 if
+// there is none. It is cheap enough to call every few seconds. For readers and workers.
 func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
 	late, err := list(ctx, s, pruneOverdueSQL, nil, func(row pgx.CollectableRow) (seconds float64, err error) {
 		return seconds, row.Scan(nil, &seconds)
@@ -286,7 +287,7 @@ func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
 	return time.Duration(late[0] * float64(time.Second)), nil
 }
 
-// Prunable counts what is past its retention, and deletes nothing. For readers and workers.
+// Prunable counts data past its retention, and deletes nothing. For readers and workers.
 func (s *Store) Prunable(ctx context.Context) (p Prunable, err error) {
 	const op = "count what is past its retention"
 	args := pgx.StrictNamedArgs{"most": MaxCounted}

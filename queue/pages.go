@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what pages read.
+// Bounds of reads for pages.
 const (
 	DefaultTasks = 100
 	MaxTasks     = 1000
@@ -32,11 +32,11 @@ var (
 	itemBandsSQL     = sql.Named("queue/item_bands")
 )
 
-// RunHead is what the head of a run's page says.
+// RunHead is the content of the head of a run's page.
 type RunHead struct {
 	Run
 	Current int           // the newest version of the run's DAG
-	Usual   time.Duration // median of the newest 20 other runs of the DAG that succeeded, among its newest 200; 0: none did
+	Usual   time.Duration // median duration of the newest 20 other runs of the DAG that succeeded, among its newest 200; 0: none did
 	Drives  []Drive       // drives that ended before the run did, oldest first: the newest 20
 }
 
@@ -48,7 +48,7 @@ type Drive struct {
 	Message string    `json:"message"`
 }
 
-// RunHead reads a run and what its page says above all else. Of other runs a submitter sees its own, also in Usual.
+// RunHead reads a run and the facts at the top of its page. A submitter sees only its own other runs, also in Usual.
 func (s *Store) RunHead(ctx context.Context, run RunID) (*RunHead, error) {
 	h, err := one(ctx, s, runHeadSQL, pgx.StrictNamedArgs{"run": run}, scanRunHead)
 	if err != nil {
@@ -68,28 +68,28 @@ func scanRunHead(row pgx.CollectableRow) (h RunHead, err error) {
 	return h, err
 }
 
-// StepSummary is a step of a run with its items counted, or a replacement of a step.
+// StepSummary is a step of a run with counts of its items, or a replacement of a step.
 type StepSummary struct {
 	Task                       // without outputs
-	States      map[string]int // of a foreach: how many of its items are in each state; replaced items count as what replaced them
-	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
-	Failed      string         // of a foreach: the first item by key that failed; "" for none
-	Retried     int            // attempts before the last, over all its tasks
-	Tries       []Attempt      // of a step that is no foreach: its earlier attempts, oldest first, the newest 20
+	States      map[string]int // of a foreach: number of items by state; a replaced item counts with the state of its replacement
+	First, Last time.Time      // of a foreach: when its first item began and its last one ended; zero while some have not
+	Failed      string         // of a foreach: the first item by key that failed; "": none did
+	Retried     int            // attempts before the last one, of all its tasks
+	Tries       []Attempt      // of a step that is no foreach: its earlier attempts, oldest first, at most the newest 20
 }
 
-// StepSummaries reads the steps of a run in the order of its DAG, each with its replacements below it, and handlers that ran.
-// It returns no item: TaskPage does.
+// StepSummaries reads the steps of a run in the order of its DAG, each followed by its replacements, and the handlers that ran.
+// It returns no items; TaskPage does.
 func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, error) {
 	steps, err := list(ctx, s, stepSummariesSQL, pgx.StrictNamedArgs{"run": run}, scanStepSummary)
-	if err == nil && len(steps) == 0 { // every DAG has a step
+	if err == nil && len(steps) == 0 { // no step means no run, because every DAG has a step
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
 	return steps, said("read steps", err)
 }
 
-// CountItems returns those steps of a run whose list of items is known and not empty. The tasks are those that Store.Tasks read; nil:
-// not read. To an approver, who sees no items of the run, it returns none.
+// CountItems returns the steps of a run that have a known list of items that is not empty. tasks are the run's tasks as
+// Store.Tasks read them; nil: not read. It returns none to an approver, because approvers cannot see a run's items.
 func (s *Store) CountItems(ctx context.Context, run RunID, tasks []Task) ([]StepSummary, error) {
 	if tasks != nil && !slices.ContainsFunc(tasks, func(t Task) bool { return t.Items > 0 }) {
 		return nil, nil
@@ -124,31 +124,31 @@ func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
 	return s, err
 }
 
-// TaskQuery picks tasks of a run for TaskPage.
+// TaskQuery selects tasks of a run for TaskPage.
 type TaskQuery struct {
 	Run    RunID
-	Step   string   // "load": with its items and replacements; "load~1": this replacement, of the step and of each item; "": all
+	Step   string   // "load": the step with its items and replacements; "load~1": this replacement, of the step and each item; "": all
 	States []string // empty: all
-	Item   string   // the name of the item contains it, in upper or lower case
-	After  TaskKey  // zero: from the first task
+	Item   string   // part of the item's name, case-insensitive
+	After  TaskKey  // last task of the page before; zero: begin at the first
 	Limit  int      // 0: 100, at most 1000
 }
 
-// TaskKey is the place of a task among those of its run.
+// TaskKey is the position of a task among the tasks of its run.
 type TaskKey struct {
-	Step int // its place in the DAG, counted from 1
+	Step int // position in the DAG, counted from 1
 	Item string
 	Alt  int
 }
 
-// TaskPage is a part of the tasks of a run that have a row, without their outputs.
+// TaskPage is a page of the tasks of a run that have a row, without their outputs.
 type TaskPage struct {
 	Tasks []Task
 	Next  *TaskKey // TaskQuery.After of the next page, which may be empty; nil: there is none
 }
 
-// TaskPage reads tasks of a run that have a row, by step, item and replacement. It looks through 20,000 rows at most: Next
-// says where it stopped, however few tasks it found.
+// TaskPage reads tasks of a run that have a row, by step, item and replacement. It reads at most 20,000 rows, so a page may have
+// few tasks or none. Next says where it stopped.
 func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 	const op = "read a page of tasks"
 	limit := q.Limit
@@ -158,7 +158,7 @@ func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 	if limit < 1 || limit > MaxTasks {
 		return TaskPage{}, said(op, fmt.Errorf("a page has 1 to %d tasks, not %d", MaxTasks, limit))
 	}
-	var states []string // nil: all
+	var states []string // nil: all states
 	if len(q.States) > 0 {
 		states = q.States
 	}
@@ -185,7 +185,7 @@ func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 	return page, nil
 }
 
-// placedTask is a row of queue/task_page. The last one has no task, and no item where the page reached the end.
+// placedTask is a row of queue/task_page. The last row has no task, and no item either if the page reached the end.
 type placedTask struct {
 	task      Task
 	step, alt int
@@ -202,11 +202,11 @@ func scanPlacedTask(row pgx.CollectableRow) (t placedTask, err error) {
 // TaskDetail is one task of a run.
 type TaskDetail struct {
 	Task
-	Attempts []Attempt // oldest first, the last one included: the newest 100
-	LastLine string    // what it wrote to stderr last
+	Attempts []Attempt // oldest first, including the last one; at most the newest 100
+	LastLine string    // last line of stderr
 }
 
-// TaskDetail reads a task of a run by the names that Tasks has: ErrNotFound if there is none.
+// TaskDetail reads a task of a run by its names in Tasks. It returns ErrNotFound if there is none.
 func (s *Store) TaskDetail(ctx context.Context, run RunID, step, item string) (*TaskDetail, error) {
 	d, err := one(ctx, s, taskDetailSQL, pgx.StrictNamedArgs{"run": run, "step": step, "item": item}, scanTaskDetail)
 	if err != nil {
@@ -243,7 +243,7 @@ func scanTaskDetail(row pgx.CollectableRow) (d TaskDetail, err error) {
 
 const maxAttempts = 100
 
-// decodeAttempts reads attempts of a task, null for none.
+// decodeAttempts decodes the attempts of a task; null means none.
 func decodeAttempts(t *Task, text []byte) ([]Attempt, error) {
 	var stored []storedAttempt
 	if err := decodeList("attempts", text, &stored); err != nil || stored == nil {
@@ -257,7 +257,7 @@ func decodeAttempts(t *Task, text []byte) ([]Attempt, error) {
 	return attempts, nil
 }
 
-// storedAttempt is an Attempt as SQL functions return it.
+// storedAttempt is an Attempt in the form that SQL functions return.
 type storedAttempt struct {
 	Step        string    `json:"-"`
 	Item        string    `json:"-"`
@@ -286,17 +286,17 @@ func decodeList[T any](what string, text []byte, to *[]T) error {
 // Band is a stretch of time in the life of a foreach step.
 type Band struct {
 	From, To time.Time
-	States   map[string]int // at its end: items under way, as running, and items that had ended by then, by their state
+	States   map[string]int // at its end: unfinished items count as running, finished items by their state
 }
 
-// BandSpan asks Bands for a foreach step, from one time to a later one.
+// BandSpan asks Bands for a foreach step, between two times.
 type BandSpan struct {
 	Step     string
 	From, To time.Time
 }
 
-// Bands reads how the items of foreach steps of a run went, each in 1 to 200 stretches of the same length. It has no step whose items
-// have not begun, and reads no step that is not asked for.
+// Bands reads how the items of foreach steps of a run progressed, in 1 to 200 stretches of equal length per step. It returns
+// nothing for a step before its first item has begun, and reads only the requested steps.
 func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets int) (map[string][]Band, error) {
 	const op = "read items over time"
 	if buckets < 1 || buckets > maxBands {
@@ -320,7 +320,7 @@ func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets 
 		return nil, said(op, err)
 	}
 	for _, c := range changes {
-		if c.Step == "" { // none began before the end
+		if c.Step == "" { // no item began before the end of the span
 			continue
 		}
 		for i := c.Bucket - 1; i < buckets; i++ {
@@ -358,13 +358,13 @@ var (
 	dueSQL  = sql.Named("queue/due")
 )
 
-// HeldRuns lists at most rows runs that a worker drives, the oldest first. For readers and workers.
+// HeldRuns lists at most rows runs that a worker holds, oldest first. For readers and workers.
 func (s *Store) HeldRuns(ctx context.Context, worker uuid.UUID, rows int) ([]Run, error) {
 	runs, err := list(ctx, s, heldSQL, pgx.StrictNamedArgs{"worker": worker, "rows": rows}, scanRun)
 	return runs, said("list the runs of a worker", err)
 }
 
-// DueRuns lists at most rows runs of a queue that wait, those first that have been due for longest. For readers and workers.
+// DueRuns lists at most rows waiting runs of a queue; the run that has been due for longest comes first. For readers and workers.
 func (s *Store) DueRuns(ctx context.Context, queue string, rows int) ([]Run, error) {
 	runs, err := list(ctx, s, dueSQL, pgx.StrictNamedArgs{"queue": queue, "rows": rows}, scanRun)
 	return runs, said("list the runs that wait in a queue", err)
@@ -372,13 +372,13 @@ func (s *Store) DueRuns(ctx context.Context, queue string, rows int) ([]Run, err
 
 var journalSQL = sql.Named("queue/journal")
 
-// JournalEntry is an entry of a run's history: an event or a control, the other is nil.
+// JournalEntry is an entry of a run's history: either an event or a control. The other field is nil.
 type JournalEntry struct {
 	Event   *Event
 	Control *Control
 }
 
-// At is when it happened, or was asked.
+// At returns when the event happened or the control was requested.
 func (e JournalEntry) At() time.Time {
 	if e.Event != nil {
 		return e.Event.At
@@ -386,19 +386,20 @@ func (e JournalEntry) At() time.Time {
 	return e.Control.At
 }
 
-// JournalPlace is where a page of a run's history ends: before this event and this control. Zero is the newest end.
+// JournalPlace is where a page of a run's history ends: before this event and this control. The zero place is the newest end.
 type JournalPlace struct {
 	Event, Control int64
 }
 
-// JournalPage is a part of a run's history, newest first.
+// JournalPage is a page of a run's history, newest first.
 type JournalPage struct {
 	Entries []JournalEntry
-	Next    *JournalPlace // Journal's before of the next page; nil: there is none
+	Next    *JournalPlace // the argument before for the next page; nil: there is none
 }
 
-// Journal reads what happened to a run and what was asked of it before a place, newest first: 1 to 1000 entries, 0 for 100.
-// Events are in the order in which they were recorded, and so are controls; between the two, time decides.
+// Journal reads the events of a run and the requests to it that come before a place, newest first. limit is from 1 to 1000; 0
+// means 100. Events come in the order in which they were recorded, and so do controls. Between an event and a control, time
+// decides.
 func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, limit int) (JournalPage, error) {
 	const op = "read the history of a run"
 	if limit == 0 {
@@ -419,7 +420,7 @@ func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, lim
 	return journalPage(run, rows, before, limit), nil
 }
 
-// journalPage takes the newer one of the next event and the next control until the page is full.
+// journalPage takes the newer of the next event and the next control, until the page is full.
 func journalPage(run RunID, rows []JournalEntry, before JournalPlace, limit int) (page JournalPage) {
 	var events, controls []JournalEntry
 	for _, row := range rows {
@@ -470,8 +471,8 @@ func scanJournalEntry(row pgx.CollectableRow) (entry JournalEntry, err error) {
 
 var stepCountsSQL = sql.Named("queue/step_counts")
 
-// CountSteps fills in the counts of runs that have none yet: a run counts its tasks once its first change is stored. Their
-// steps are open then. It takes one query, or none. For readers.
+// CountSteps fills in the counts of runs that have none yet, because a run stores its counts only with its first change. All
+// steps of such a run are open. CountSteps makes at most one query. For readers.
 func (s *Store) CountSteps(ctx context.Context, runs []Run) error {
 	at := map[RunID]*Run{}
 	var ids []RunID
@@ -497,17 +498,17 @@ func (s *Store) CountSteps(ctx context.Context, runs []Run) error {
 
 var stripsSQL = sql.Named("queue/strips")
 
-// StripRun is a run as one bar among many.
+// StripRun is a run drawn as one bar among many.
 type StripRun struct {
 	DAG       string
 	ID        RunID
 	State     string
 	StartedAt time.Time
 	EndedAt   time.Time
-	Waited    time.Duration // until it started
+	Waited    time.Duration // between the time when it was due and its start
 }
 
-// Strips reads the newest runs of some DAGs, at most so many of each, the oldest first. For readers and workers.
+// Strips reads the newest runs of some DAGs, at most so many of each, oldest first. For readers and workers.
 func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string][]StripRun, error) {
 	runs, err := list(ctx, s, stripsSQL, pgx.StrictNamedArgs{"dags": dags, "rows": rows}, func(row pgx.CollectableRow) (r StripRun, err error) {
 		var waitedMS int64
@@ -524,17 +525,17 @@ func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string
 
 var failureHistorySQL = sql.Named("queue/failure_history")
 
-// FailureHistory says how a run stands among the newest 50 runs of its DAG that ended.
+// FailureHistory compares a run with the newest 50 ended runs of its DAG.
 type FailureHistory struct {
-	Ended         int   // runs that were looked at: at most 50
-	Alike         int   // how many of them ended in the same state, with the same reason to the letter
-	First         RunID // the oldest of those; 0: none is alike
-	FirstVersion  int   // of the DAG, in that run; 0: none is alike
-	VersionBefore int   // of the DAG, in the run that ended before the first; 0: the first is the oldest that was looked at
-	LastGood      RunID // the newest that succeeded before the run ended, of 200 before it; 0: none did
+	Ended         int   // runs compared: at most 50
+	Alike         int   // how many of them ended in the same state and with exactly the same reason
+	First         RunID // the oldest of these; 0: there is none
+	FirstVersion  int   // version of the DAG in First; 0: there is no First
+	VersionBefore int   // version of the DAG in the run that ended before First; 0: First is the oldest run compared
+	LastGood      RunID // the newest run that succeeded before the run ended, among the 200 before it; 0: none did
 }
 
-// FailureHistory reads how many runs of a DAG ended like one of them. Of other runs a submitter sees its own, among the newest 200.
+// FailureHistory compares a run with the ended runs of its DAG. A submitter sees only its own other runs, among the newest 200.
 func (s *Store) FailureHistory(ctx context.Context, run RunID) (*FailureHistory, error) {
 	h, err := one(ctx, s, failureHistorySQL, pgx.StrictNamedArgs{"run": run}, func(row pgx.CollectableRow) (h FailureHistory, err error) {
 		err = row.Scan(&h.Ended, &h.Alike, (*zeronull.Int8)(&h.First), &h.FirstVersion, &h.VersionBefore, (*zeronull.Int8)(&h.LastGood))

@@ -41,7 +41,7 @@ func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	return r, t.words(&r)
 }
 
-// words reads what is stored as words.
+// words decodes the columns that are stored as words.
 func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	if r.State, err = dagrun.ParseState(t.state); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	return err
 }
 
-// compact takes out the spaces that jsonb is printed with.
+// compact removes the spaces that Postgres prints in jsonb.
 func compact(stored []byte) (dagrun.JSON, error) {
 	var text bytes.Buffer
 	if err := json.Compact(&text, stored); err != nil && len(stored) > 0 {
@@ -68,7 +68,7 @@ func compact(stored []byte) (dagrun.JSON, error) {
 	return dagrun.JSON(text.String()), nil
 }
 
-// settle takes in a result that committed together with the attempt's own SQL, but was not recorded.
+// settle applies a result that was committed together with the attempt's own SQL, but not recorded.
 func (t *taskRow) settle(r *dagrun.TaskRecord, l *Loaded) error {
 	if len(t.settled) == 0 || r.State.Terminal() {
 		return nil
@@ -88,9 +88,9 @@ func (t *taskRow) settle(r *dagrun.TaskRecord, l *Loaded) error {
 	return err
 }
 
-// What rows keep in another form than the core. "" stands for what is not there, in both directions.
+// Conversions of values that rows store in another form than the core has. "" stands for a missing value in both directions.
 
-// storedGrowth is tasks.grown.
+// storedGrowth is the form of tasks.grown.
 type storedGrowth struct {
 	Generation int          `json:"generation"`
 	Items      []storedItem `json:"items,omitempty"`
@@ -99,8 +99,8 @@ type storedGrowth struct {
 	Count      int          `json:"count,omitempty"`
 }
 
-// storedItem has its value as text: as JSON it would come back with other spaces and another order of keys, and what a
-// later drive computes from it must be what the first one did.
+// storedItem holds its value as text. As jsonb it would come back with other spaces and another order of keys, and a later drive
+// must compute exactly what the first one did.
 type storedItem struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -132,13 +132,13 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 	return g, nil
 }
 
-// Input is a value that an approval asks for, as rows and JSON have it.
+// Input is a value that an approval asks for, in the form of rows and JSON.
 type Input struct {
 	Name     string `json:"name"`
 	Required bool   `json:"required"`
 }
 
-// encodeInputs makes a list, also of none.
+// encodeInputs returns a list even if there are no inputs.
 func encodeInputs(inputs []dagrun.Input) string {
 	list := make([]Input, len(inputs))
 	for i, in := range inputs {
@@ -154,7 +154,7 @@ func encodeNames(names []string) string {
 	return encodePlain(names)
 }
 
-// encodePlain is for texts, numbers and booleans only.
+// encodePlain encodes texts, numbers and booleans only.
 func encodePlain(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -177,7 +177,7 @@ func decodeRequest(word string) (dagrun.Request, error) {
 	return dagrun.ParseRequest(word)
 }
 
-// encodeMarked leaves out what no task is marked as.
+// encodeMarked returns "" for pending, the state of a task without a mark.
 func encodeMarked(s dagrun.State) string {
 	if s == dagrun.TaskPending {
 		return ""
@@ -206,7 +206,7 @@ func decodeEnding(word string) (dagrun.Ending, error) {
 	return dagrun.ParseEnding(word)
 }
 
-// storedCounts is how runs.counts keeps dagrun.Counts, in the words that states have elsewhere.
+// storedCounts is the form of dagrun.Counts in runs.counts. It has the words that states have elsewhere.
 type storedCounts struct {
 	Total          int `json:"total"`
 	Open           int `json:"open"`
@@ -226,7 +226,7 @@ func encodeCounts(c dagrun.Counts) string {
 	return string(text)
 }
 
-// decodeCounts takes null for zeros: a run that never started has none.
+// decodeCounts returns zeros for null: a run that never started has no counts.
 func decodeCounts(text []byte) (dagrun.Counts, error) {
 	var c storedCounts
 	if len(text) == 0 {

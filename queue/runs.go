@@ -22,7 +22,7 @@ var (
 	resultSQL = sql.Named("queue/result")
 )
 
-// Get reads one run: ErrNotFound if there is none, or it is not the user's to see.
+// Get reads one run. It returns ErrNotFound if there is none, or if the user may not see it.
 func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, scanRun)
 	if err != nil {
@@ -31,23 +31,24 @@ func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 	return &r, nil
 }
 
-// Pick reads the runs of a list of numbers, newest first. Those that are not there, or not the user's to see, are left out.
+// Pick reads the runs with the given numbers, newest first. It leaves out numbers that do not exist or that the user may not see.
 func (s *Store) Pick(ctx context.Context, ids []RunID) ([]Run, error) {
 	runs, err := list(ctx, s, pickSQL, pgx.StrictNamedArgs{"runs": ids}, scanRun)
 	return runs, said("read runs", err)
 }
 
-// Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. What has not
+// Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. A task that has not
 // begun is pending.
 func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
 	tasks, err := list(ctx, s, tasksSQL, pgx.StrictNamedArgs{"run": run}, scanTask)
-	if err == nil && len(tasks) == 0 { // every DAG has a step
+	if err == nil && len(tasks) == 0 { // no task means no run, because every DAG has a step
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
 	return tasks, said("read tasks", err)
 }
 
-// Result reads how a run ended, and what its steps put out. Of a run that has not ended it has no FinishedAt and no outputs.
+// Result reads how a run ended and what its steps put out. For a run that has not ended, FinishedAt is zero and there are no
+// outputs.
 func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
 	r, err := one(ctx, s, resultSQL, pgx.StrictNamedArgs{"run": run}, scanResult)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
 	return &r, nil
 }
 
-// noSuchRun says the same of a run that is not there and of one that is somebody else's.
+// noSuchRun returns the same error for a run that does not exist and for a run of another submitter.
 func noSuchRun(run RunID, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("there is no run %d, or it is not yours: %w", run, ErrNotFound)
@@ -64,10 +65,10 @@ func noSuchRun(run RunID, err error) error {
 	return err
 }
 
-// one reads the one row of a query: pgx.ErrNoRows if there is none.
+// one reads the only row of a query. It returns pgx.ErrNoRows if there is none.
 func one[T any](ctx context.Context, s *Store, query string, args pgx.StrictNamedArgs, scan pgx.RowToFunc[T]) (v T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-		rows, _ := conn.Query(ctx, query, args) // the error is the rows' too
+		rows, _ := conn.Query(ctx, query, args) // rows returns the error too
 		v, err = pgx.CollectExactlyOneRow(rows, scan)
 		return err
 	})
@@ -86,7 +87,7 @@ func list[T any](ctx context.Context, s *Store, query string, args pgx.StrictNam
 
 func scanRun(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row) }
 
-// scanRunAnd scans the columns of a run, and the further ones of its row.
+// scanRunAnd scans the columns of a run, and then more columns of its row.
 func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
 	var counts []byte
 	columns := []any{
@@ -109,7 +110,7 @@ func scanTask(row pgx.CollectableRow) (Task, error) {
 	return t, err
 }
 
-// scanTaskAnd scans the columns of a task, and the further ones of its row.
+// scanTaskAnd scans the columns of a task, and then more columns of its row.
 func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {
 	var approval []byte
 	columns := []any{
@@ -144,7 +145,7 @@ var (
 	listLookedSQL = sql.Named("queue/list_looked")
 )
 
-// List reads a page of runs, newest first: those that the user may see.
+// List reads a page of the runs that the user may see, newest first.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	const op = "list runs"
 	args, err := f.args()
@@ -166,7 +167,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	return page, nil
 }
 
-// lookForRuns reads a page that may be short: its Next is then where the look ended.
+// lookForRuns reads a page that may be short. Its Next is then where the search ended.
 func (s *Store) lookForRuns(ctx context.Context, args pgx.StrictNamedArgs, look int) (Page, error) {
 	args["look"] = look
 	found, err := list(ctx, s, listLookedSQL, args, scanFoundRun)
@@ -180,7 +181,7 @@ func (s *Store) lookForRuns(ctx context.Context, args pgx.StrictNamedArgs, look 
 	return page, err
 }
 
-// foundRun is a row of queue/list_looked: without a run where none was found.
+// foundRun is a row of queue/list_looked. It has no run if none was found.
 type foundRun struct {
 	run  Run
 	stop RunID
@@ -193,7 +194,7 @@ func scanFoundRun(row pgx.CollectableRow) (f foundRun, err error) {
 		f.run, err = scanRunAnd(row, stop)
 		return f, err
 	}
-	columns := make([]any, len(values)) // what is nil is not scanned
+	columns := make([]any, len(values)) // Scan skips a nil column
 	columns[len(columns)-1] = stop
 	return f, row.Scan(columns...)
 }
@@ -223,7 +224,7 @@ func (f *Filter) args() (pgx.StrictNamedArgs, error) {
 	}, nil
 }
 
-// states has each once; one null asks for all.
+// states returns each state once, or one null for all states.
 func (f *Filter) states() []*string {
 	if len(f.States) == 0 {
 		return []*string{nil}
@@ -248,20 +249,20 @@ var (
 	eventsSQL   = sql.Named("queue/events")
 )
 
-// Controls reads what was asked of a run, oldest first: the newest 1,000. Of somebody else's run a submitter sees what it
-// asked itself.
+// Controls reads the newest 1,000 requests to a run, oldest first. Of another submitter's run a submitter sees only its own
+// requests.
 func (s *Store) Controls(ctx context.Context, run RunID) ([]Control, error) {
 	controls, err := list(ctx, s, controlsSQL, pgx.StrictNamedArgs{"run": run}, scanControl)
 	return controls, said("read controls", err)
 }
 
-// Attempts reads the attempts of a run that later ones superseded; the last one of each task is part of Tasks.
+// Attempts reads the attempts of a run that later ones superseded. The last attempt of each task is part of Tasks.
 func (s *Store) Attempts(ctx context.Context, run RunID) ([]Attempt, error) {
 	attempts, err := list(ctx, s, attemptsSQL, pgx.StrictNamedArgs{"run": run}, scanAttempt)
 	return attempts, said("read attempts", err)
 }
 
-// Events reads what happened to a run after an event, 0 for all; at most MaxEvents, oldest first.
+// Events reads the events of a run after the given one, oldest first, at most MaxEvents. 0 reads from the first.
 func (s *Store) Events(ctx context.Context, run RunID, after int64) ([]Event, error) {
 	events, err := list(ctx, s, eventsSQL, pgx.StrictNamedArgs{"run": run, "after": after, "rows": MaxEvents}, scanEvent)
 	return events, said("read events", err)
@@ -290,8 +291,8 @@ func orZero[T any](v *T) T {
 	return *v
 }
 
-// Watch yields a run as it is, then whenever it changed, until it is over. Several changes at once may show as one. It
-// goes on while the database is away; what it cannot wait out it yields as its last.
+// Watch yields the run at once, and again whenever it has changed, until it is over. Several changes may show as one. Watch goes
+// on while the database is away. An error that waiting cannot mend is its last value.
 func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 	return func(yield func(*Run, error) bool) {
 		var last *Run
@@ -309,8 +310,8 @@ func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 	}
 }
 
-// Listen calls news at once, and then whenever something may have changed of a run, of its tasks or, with logs, of what they
-// write. It reads nothing itself, and goes on when the run is over: until ctx ends, or the store is closed (ErrClosed).
+// Listen calls news at once, and then whenever something may have changed in a run, in its tasks or, with logs, in their logs. It
+// reads nothing itself. It goes on after the run is over, until ctx ends or the store is closed (ErrClosed).
 func (s *Store) Listen(ctx context.Context, run RunID, logs bool, news func()) error {
 	news()
 	f := s.newFollower(run, logs)
@@ -339,9 +340,9 @@ func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
 	return result, nil
 }
 
-// look calls at until it is done: at once, whenever there is news of the run, and now and then.
+// look calls at until at reports that it is done: at once, whenever there is news of the run, and at intervals.
 func (s *Store) look(ctx context.Context, run RunID, at func(context.Context) (done bool, err error)) error {
-	var f *follower // most runs that are asked for are over
+	var f *follower // made only after the first call, because most runs that callers ask for are over
 	for {
 		done, err := s.glance(ctx, at)
 		if done || err != nil && !passes(ctx, err) {
@@ -357,7 +358,7 @@ func (s *Store) look(ctx context.Context, run RunID, at func(context.Context) (d
 	}
 }
 
-// glance bounds one look, so that a connection that hangs does not end the wait.
+// glance bounds one call of at, so that a connection that hangs does not end the wait.
 func (s *Store) glance(ctx context.Context, at func(context.Context) (bool, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

@@ -26,37 +26,38 @@ var (
 	triggerScheduleSQL = sql.Named("queue/trigger_schedule")
 )
 
-// Schedule is a schedule as people see it.
+// Schedule is a schedule as shown to users.
 type Schedule struct {
-	dagspec.Schedule // Enabled is true
+	dagspec.Schedule // its Enabled is always true
 
 	ID         int64
 	DAG        string
-	Owner      string // whose runs they are; "": the DAG's file has it
+	Owner      string // the user that owns the schedule; "": it stands in the DAG's file
 	PausedBy   string
 	PausedAt   time.Time
 	PauseNote  string
-	NextAt     time.Time      // when it fires next, its jitter included; zero: never, it is paused, or it is held back
-	HeldFrom   time.Time      // since when a run that is not over, a full queue or an error holds it back; zero: nothing does
-	Removed    bool           // its DAG was removed
-	Last       Fire           // the newest time that is decided, without Times and DecidedAt; zero: none is
-	Unfinished int            // runs
-	Failures   int            // runs that failed in a row
-	Errors     int            // tries in a row that could not decide a time, by whatever is wrong with the database
-	Error      string         // what the last of them said
-	Backfill   *BackfillState // nil: it is none
+	NextAt     time.Time      // when it fires next, including its jitter; zero: never, or it is paused or held back
+	HeldFrom   time.Time      // since when an unfinished run, a full queue or an error holds it back; zero: nothing does
+	Removed    bool           // the schedule's DAG was removed
+	Last       Fire           // the newest decided fire time, without Times and DecidedAt; zero: none is decided
+	Unfinished int            // unfinished runs of the schedule
+	Failures   int            // consecutive failed runs
+	Errors     int            // consecutive tries that could not decide a fire time because of an error of the database
+	Error      string         // the error of the last such try
+	Backfill   *BackfillState // set if the schedule is a backfill
 }
 
-// Key is what names the schedule.
+// Key returns the key of the schedule.
 func (s *Schedule) Key() ScheduleKey {
 	return ScheduleKey{DAG: s.DAG, Name: s.Name, Owner: s.Owner, OfFile: s.Owner == ""}
 }
 
-// ScheduleKey names a schedule. Without an owner it is the user's own, else the file's, else another's.
+// ScheduleKey identifies a schedule. Without an owner it means the user's own schedule, or else the file's, or else another
+// user's.
 type ScheduleKey struct {
 	DAG, Name string
 	Owner     string
-	OfFile    bool // the one of the DAG's file, whoever else has one of this name
+	OfFile    bool // the schedule in the DAG's file, even if a user has one of the same name
 }
 
 func (k *ScheduleKey) args(more pgx.StrictNamedArgs) pgx.StrictNamedArgs {
@@ -74,28 +75,28 @@ func ownerOf(owner string, ofFile bool) *string {
 	return given(owner)
 }
 
-// ScheduleFilter picks schedules. What is not given filters nothing.
+// ScheduleFilter selects schedules. A zero field filters nothing.
 type ScheduleFilter struct {
 	DAG, Name string
 	Owner     string
-	OfFile    bool  // only those of the DAGs' files
-	After     int64 // the number of the last schedule of the page before
+	OfFile    bool  // only schedules in the DAGs' files
+	After     int64 // number of the last schedule of the page before
 	Limit     int   // 0: DefaultPage
 }
 
-// Fire is what became of a time of a schedule, or of several one after the other.
+// Fire is the outcome of one fire time of a schedule, or of several consecutive ones.
 type Fire struct {
 	LogicalAt time.Time
-	Until     time.Time // the last of several; zero: it is one
-	Times     int       // 0: more than 1,000
+	Until     time.Time // the last of several fire times; zero: there is only one
+	Times     int       // number of fire times; 0: more than 1,000
 	Outcome   string    // fired, skipped, dropped or refused
 	Run       RunID     // 0: none
-	RunState  string    // of runs that are there still
+	RunState  string    // state of Run; "": the run no longer exists
 	Reason    string
 	DecidedAt time.Time
 }
 
-// Schedules reads a page of schedules by number: one's own, for readers, workers and administrators all.
+// Schedules reads a page of schedules by number. Readers, workers and administrators see all, other users their own.
 func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, error) {
 	const op = "list schedules"
 	limit := f.Limit
@@ -111,21 +112,21 @@ func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, er
 	return schedules, said(op, err)
 }
 
-// Fires reads what became of the times of a schedule since a moment, up to limit of them, newest first.
+// Fires reads the outcomes of the fire times of a schedule since a moment, newest first, at most limit.
 func (s *Store) Fires(ctx context.Context, k ScheduleKey, since time.Time, limit int) ([]Fire, error) {
 	fires, err := list(ctx, s, firesSQL, k.args(pgx.StrictNamedArgs{"since": moment(since), "rows": limit}), scanFire)
 	return fires, said("list fires", err)
 }
 
-// FireTimes reads the next n times of a schedule, 1 to 1,000, without its jitter. A pause does not change them.
+// FireTimes reads the next n fire times of a schedule, 1 to 1,000, without jitter. A pause does not change them.
 func (s *Store) FireTimes(ctx context.Context, k ScheduleKey, n int) ([]time.Time, error) {
 	times, err := list(ctx, s, fireTimesSQL, k.args(pgx.StrictNamedArgs{"n": n}), pgx.RowTo[time.Time])
 	return times, said("list times", err)
 }
 
-// PutSchedule makes or changes a schedule of the user's own, whatever its Enabled says, and returns its number and when it fires
-// next: zero for never, or while it is paused. What its fields leave out is as in a file. Its DAG has to allow it, or the user is
-// an administrator.
+// PutSchedule makes or changes a schedule of the user. It ignores Enabled. It returns the schedule's number and when it fires
+// next; zero means never, or that it is paused. Missing fields have the same defaults as in a file. The schedule's DAG must allow
+// schedules of users, unless the user is an administrator.
 func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedule) (id int64, next time.Time, err error) {
 	const op = "put a schedule"
 	text, err := json.Marshal(put)
@@ -139,7 +140,7 @@ func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedul
 	return id, next, said(op, s.write(ctx, askTimeout, do, do))
 }
 
-// DropSchedule takes a schedule of the user's away; for administrators anybody's, but none that a file has.
+// DropSchedule deletes a schedule of the user. An administrator may delete every schedule but those in files.
 func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 	const op = "drop a schedule"
 	sent := false
@@ -152,19 +153,19 @@ func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 		return do(ctx, conn)
 	}
 	err := said(op, s.write(ctx, askTimeout, do, again))
-	if sent && errors.Is(err, ErrNotFound) { // the reply to the first was lost
+	if sent && errors.Is(err, ErrNotFound) { // the reply to the first try was lost, and that try has deleted it
 		return nil
 	}
 	return err
 }
 
-// PauseSchedule keeps a schedule from firing until it is resumed. An empty note leaves the one that is there.
+// PauseSchedule stops a schedule from firing until it is resumed. An empty note keeps the old note.
 func (s *Store) PauseSchedule(ctx context.Context, k ScheduleKey, note string) error {
 	return said("pause a schedule", s.change(ctx, pauseScheduleSQL, k.args(pgx.StrictNamedArgs{"note": given(note)})))
 }
 
-// ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp the times of the pause are decided as if no
-// worker had been there, else they are passed over.
+// ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp, fire times during the pause are decided
+// as if no worker had been running. Without it they are passed over.
 func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool) (next time.Time, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, resumeScheduleSQL, k.args(pgx.StrictNamedArgs{"catch_up": catchUp})).Scan((*zeronull.Timestamptz)(&next))
@@ -172,8 +173,8 @@ func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool)
 	return next, said("resume a schedule", s.write(ctx, askTimeout, do, do))
 }
 
-// TriggerSchedule starts a run of a schedule now, whatever holds the schedule back. at is the time that the run is about, zero for
-// now; the run of a time that has fired is returned, and no other is made.
+// TriggerSchedule starts a run of a schedule now, even if the schedule is held back or paused. at becomes the run's logical time;
+// zero means now. If at has fired or was triggered already, TriggerSchedule returns that run and makes no other.
 func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time) (run RunID, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, triggerScheduleSQL, k.args(pgx.StrictNamedArgs{"at": moment(at)})).Scan(&run)
@@ -205,7 +206,7 @@ func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 	return s, err
 }
 
-// momentText is how a dagspec.Schedule has a time.
+// momentText formats a time as dagspec.Schedule holds it.
 func momentText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -226,35 +227,35 @@ var (
 	backfillTimesSQL = sql.Named("queue/backfill_times")
 )
 
-// Backfill asks for runs of times of a schedule that are past.
+// Backfill is a request for runs of past fire times of a schedule.
 type Backfill struct {
 	Of          ScheduleKey
 	From, Until time.Time
-	AtOnce      int    // how many of its runs may be unfinished; 0: 1
+	AtOnce      int    // most unfinished runs at a time; 0: 1
 	Reprocess   string // missing, failed or all; "": missing
 	NewestFirst bool
-	Params      map[string]any // merged over the schedule's
+	Params      map[string]any // merged over the schedule's params
 }
 
-// BackfillState is what a backfill has besides what every schedule has.
+// BackfillState holds the fields that only a backfill has.
 type BackfillState struct {
-	Of          int64 // number of its schedule
+	Of          int64 // number of the schedule that it fills
 	From, Until time.Time
 	Reprocess   string // missing, failed or all
 	NewestFirst bool
-	DecidedAt   time.Time // all times up to it are decided; with NewestFirst all from it on
+	DecidedAt   time.Time // all fire times up to it are decided; with NewestFirst all from it on
 }
 
-// BackfillTime is what a backfill would do with a time.
+// BackfillTime is what a backfill would do with one fire time.
 type BackfillTime struct {
 	LogicalAt time.Time
 	Outcome   string // fires, skipped
-	Run       RunID  // the reason why it is skipped; 0: none
+	Run       RunID  // the run because of which the time is skipped; 0: none
 	Reason    string
 }
 
-// Backfill makes a backfill, and returns its number N: it is a schedule called NAME#N, of which all is true that is true of
-// schedules. Its runs stand below live ones. A lost reply is ErrUnknown.
+// Backfill makes a backfill of schedule NAME, and returns its number N. The backfill is a schedule called NAME#N, and everything
+// said about schedules holds for it. Its runs have a lower priority than live ones. A lost reply is ErrUnknown.
 func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error) {
 	const op = "backfill"
 	var merged any
@@ -273,8 +274,8 @@ func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error)
 	return id, said(op, s.write(ctx, askTimeout, do, unknown("look among the schedules of the DAG before you ask again")))
 }
 
-// BackfillTimes reads what a backfill would do with each of its times as things are now, up to limit of them, 1 to 1,000, in its
-// order. It does nothing.
+// BackfillTimes reads what a backfill would do with each of its fire times at present, in its order, up to limit of them, 1 to
+// 1,000. It changes nothing.
 func (s *Store) BackfillTimes(ctx context.Context, b *Backfill, limit int) ([]BackfillTime, error) {
 	args := b.args()
 	args["rows"] = limit

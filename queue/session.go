@@ -17,28 +17,28 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Session is a worker's side of runs in Postgres. See the package comment for what it owes.
+// Session is a worker's connection to its runs in Postgres. The package comment says what its user must call, and when.
 type Session struct {
 	store        *Store
-	installation string // that it registered in
+	installation string // installation that the worker registered in
 	worker       Worker
 	held         *claimSet
-	x            *exchange // of the next four
+	x            *exchange // shared by claimer, lookout, janitor and sweeper
 
-	claimer *claimer // Poll
-	lookout *lookout // Look
-	janitor *janitor // DoChores
-	sweeper *sweeper // Sweep
-	journal *journal // writes what drives decide
-	lease   *link    // Renew, which waits for nothing else
-	reads   *link    // Load, ReadMail
-	chunks  *link    // AppendLogs
+	claimer *claimer // for Poll
+	lookout *lookout // for Look
+	janitor *janitor // for DoChores
+	sweeper *sweeper // for Sweep
+	journal *journal // for Commit, Release and Condemn
+	lease   *link    // for Renew, which must not wait for anything else
+	reads   *link    // for Load and ReadMail
+	chunks  *link    // for AppendLogs
 	beat    *heartbeat
 	hearing *hearing
 	end     ending
-	leaving pulse // of the statements by which the session gives back what it holds
+	leaving pulse // how long Close has waited for a statement by which it gives claims back
 
-	closeLimit time.Duration // of a Close without a deadline
+	closeLimit time.Duration // for a Close without a deadline
 }
 
 // ending keeps why a session does nothing more.
@@ -46,10 +46,10 @@ type ending struct {
 	mu   sync.Mutex
 	err  error
 	once sync.Once
-	done error // what the one Close answered
+	done error // result of the one Close
 }
 
-// set says whether this is the end: there is one.
+// set records err as the reason, and reports whether it is the first one. The first reason stays.
 func (e *ending) set(err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,10 +66,10 @@ func (e *ending) get() error {
 	return e.err
 }
 
-// ID of the worker.
+// ID returns the worker's id.
 func (s *Session) ID() uuid.UUID { return s.worker.ID }
 
-// Database is where the session's runs are, for people: user@host/database.
+// Database names the session's database for people, as user@host/database.
 func (s *Session) Database() string {
 	c := s.store.direct
 	host := c.Host
@@ -81,7 +81,7 @@ func (s *Session) Database() string {
 
 const defaultPort = 5432
 
-// lost is the end of a session that another took for dead: it may write nothing more.
+// lost ends the session, because another worker took this worker for dead. The session writes nothing more.
 func (s *Session) lost() error {
 	err := fmt.Errorf("worker %s: %w", s.worker.ID, ErrLeaseLost)
 	if s.end.set(err) && s.store.meter.FenceLost != nil {
@@ -91,14 +91,15 @@ func (s *Session) lost() error {
 	return err
 }
 
-// newToken is a channel that holds one token.
+// newToken returns a channel that holds one token.
 func newToken() chan struct{} {
 	token := make(chan struct{}, 1)
 	token <- struct{}{}
 	return token
 }
 
-// alone makes a call of the session that nobody else may make meanwhile, for who has the token.
+// alone makes a call of the session while it holds token, so that no other call with the same token runs at the same time. It
+// fails if the session has ended.
 func (s *Session) alone(ctx context.Context, token chan struct{}, call func() error) error {
 	if err := take(ctx, token); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (s *Session) alone(ctx context.Context, token chan struct{}, call func() er
 	return call()
 }
 
-// take waits for a token.
+// take takes the token. It waits until the token is free or ctx ends.
 func take(ctx context.Context, token chan struct{}) error {
 	select {
 	case <-token:
@@ -120,12 +121,14 @@ func take(ctx context.Context, token chan struct{}) error {
 	}
 }
 
-// appName is how the connections of a worker call themselves, so that they can be found when it is lost.
+// appName returns the application_name of a worker's connections. Other workers find and end the connections by it when the
+// worker is lost.
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 
-// steady is for connections whose statements look for little among much: for the first due run, for the few whose time has
-// come. Their plans must not depend on statistics, which are minutes old where a queue fills in seconds. A statement that does
-// sort has to say so in a way that no index offers the order of, or its plan walks through all of that index.
+// steady configures connections for statements that look for few rows among many: the first due run, or the few rows that are
+// due. Their plans must not depend on statistics, which are minutes old in a queue that fills in seconds. A statement on such a
+// connection that sorts must write its ORDER BY so that no index offers that order. Otherwise its plan walks through all of that
+// index.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
 	c = c.Copy()
 	pglink.AsSteady(c)
@@ -137,13 +140,13 @@ var (
 	isRegistered   = sql.Named("queue/registered")
 )
 
-// MinTTL of a lease: below it a renewal that is a little late ends it.
+// MinTTL is the shortest TTL of a lease. With a shorter one, a renewal that is a little late would end the lease.
 const MinTTL = 300 * time.Millisecond
 
-// Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
-// again as long as it lives. What it replaces is queued again before Register returns. A database that the worker could not
-// work with is refused before anything is written: ErrPooled, a *ShortError, a *migrations.VersionError, a
-// *migrations.CopyError, or an *Error that names the role which the user lacks.
+// Register registers a worker, and returns the session through which the worker claims and writes. The same worker may be
+// registered again as long as it lives. Before Register returns, it queues the runs of the workers that w replaces. If the worker
+// could not work with the database, Register returns an error before it writes anything: ErrPooled, a *ShortError, a
+// *migrations.VersionError, a *migrations.CopyError, or an *Error that names the role that the user lacks.
 func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
@@ -154,7 +157,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 		err = lacks(ctx, s.pool, err, "lacks the role "+roleWorker, roleWorker)
 		err = errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
 		if _, short := errors.AsType[*ShortError](err); short && s.ownsPool {
-			s.pool.Reset() // what it holds others may need
+			s.pool.Reset() // other programs may need the connections that the pool holds
 		}
 		return nil, err
 	}
@@ -165,15 +168,15 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	return session, nil
 }
 
-// entrance is how a session begins: in which installation, and when its worker was announced.
+// entrance is the start of a session: its installation, and the time just before its worker was registered.
 type entrance struct {
 	installation string
 	sent         time.Duration
 }
 
-// enter announces a worker to a database that it can work with.
+// enter registers a worker, after check has accepted the database.
 func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err error) {
-	pglink.LookAgain(s.direct) // a pooler may lend otherwise since
+	pglink.LookAgain(s.direct) // the pooler may have other settings now
 	if e.installation, err = s.check(ctx, l); err != nil {
 		return e, err
 	}
@@ -181,9 +184,9 @@ func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err
 	return e, s.announce(ctx, w)
 }
 
-// check refuses connections that do not keep their session or are too few, a schema of another version, and what may be a copy,
-// before anything is written. It returns the installation, and leaves the session's connections made: a worker that got only some of
-// them could claim runs that it cannot read.
+// check refuses, before anything is written, connections that do not keep their session, too few connections, a schema of another
+// version, and a database that may be a copy. It returns the installation. It leaves the session's connections open: a worker
+// that got only some of them could claim runs that it cannot read.
 func (s *Store) check(ctx context.Context, l *links) (installation string, err error) {
 	if _, err := l.claims.reach(ctx); err != nil {
 		return "", s.unreached(err)
@@ -237,8 +240,9 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 			other.known = session.isStillIts
 		}
 	}
-	l.chunks.again = l.chunks.endFormer                      // what that was about to store would come after what is sent again
-	l.lease.again = func(context.Context, *pgx.Conn) error { // behind it may be a server that was promoted, and lacks the end of what its predecessor had
+	l.chunks.again = l.chunks.endFormer // a chunk on its way there would be stored after chunks that are sent again
+	// The new connection may lead to a promoted server, which lacks the last commits of its predecessor.
+	l.lease.again = func(context.Context, *pgx.Conn) error {
 		x.doubt()
 		return nil
 	}
@@ -250,7 +254,7 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 	return session
 }
 
-// replace queues the runs of those that the worker replaces.
+// replace queues the runs of the workers that this worker replaces.
 func (s *Session) replace(ctx context.Context) error {
 	for _, id := range s.worker.Replaces {
 		lost, err := s.sweeper.reap(ctx, id, nil)
@@ -262,7 +266,7 @@ func (s *Session) replace(ctx context.Context) error {
 	return nil
 }
 
-// complete fills in what may be left out, and refuses what the database would.
+// complete fills in fields that may be left out, and refuses values that the database would refuse.
 func (w *Worker) complete() error {
 	if w.ID == uuid.Nil {
 		w.ID = uuid.New()
@@ -279,7 +283,7 @@ func (w *Worker) complete() error {
 	if w.Labels == nil {
 		w.Labels = map[string]string{}
 	}
-	w.Queues = append([]string{}, w.Queues...) // a null would be no array
+	w.Queues = append([]string{}, w.Queues...) // a nil slice would be stored as null
 	if w.Only != 0 {
 		w.Queues = []string{noQueue}
 	}
@@ -287,12 +291,12 @@ func (w *Worker) complete() error {
 	return nil
 }
 
-// channel is where a worker is notified.
+// channel returns the name of the worker's notification channel.
 func (w *Worker) channel() string {
 	return "oarlock_" + strings.ReplaceAll(w.ID.String(), "-", "")
 }
 
-// announce writes the worker's row and its fences. A row that is there already is found by its id, whoever wrote it.
+// announce writes the worker's row and its fences. If the worker's row exists already, announce does not write it again.
 func (s *Store) announce(ctx context.Context, w *Worker) error {
 	alive := func(ctx context.Context) (ok bool, err error) {
 		err = s.pool.QueryRow(ctx, isRegistered, w.ID).Scan(&ok)
@@ -309,7 +313,7 @@ func (s *Store) announce(ctx context.Context, w *Worker) error {
 	}
 	ok, err := alive(ctx)
 	if err == nil && !ok {
-		if err := migrations.Check(ctx, s.pool); err != nil { // it was migrated since
+		if err := migrations.Check(ctx, s.pool); err != nil { // the schema may have been migrated since check
 			return err
 		}
 		return fmt.Errorf("an earlier session of it ended: use an id that is new: %w", ErrLeaseLost)
@@ -318,7 +322,7 @@ func (s *Store) announce(ctx context.Context, w *Worker) error {
 }
 
 func (w *Worker) row() pgx.StrictNamedArgs {
-	var only *RunID // nil: it serves lanes
+	var only *RunID // nil: the worker serves lanes
 	if w.Only != 0 {
 		only = &w.Only
 	}
@@ -334,7 +338,7 @@ var (
 	leaveFleet  = sql.Named("queue/leave")
 )
 
-// Drain lets everybody know that this worker claims nothing more. What it holds goes on.
+// Drain records that this worker claims nothing more. It keeps its claims and goes on with them.
 func (s *Session) Drain(ctx context.Context) error {
 	if err := s.end.get(); err != nil {
 		return err
@@ -352,11 +356,12 @@ func (s *Session) Drain(ctx context.Context) error {
 	return nil
 }
 
-// closeLimit bounds a Close whose context has no deadline: a database that is away may stay so.
+// closeLimit bounds a Close without a deadline, because a database that is away may stay away.
 const closeLimit = 20 * time.Second
 
-// Close gives back what the worker still holds, takes it off the list of the living, and ends what the session opened.
-// After an error others find out by themselves, within a TTL. Every further call answers as the first one did.
+// Close gives back the claims that the worker still holds, removes the worker from the list of live workers, and closes what the
+// session opened. After an error other workers find out within a TTL that this worker is gone. Every later call returns the
+// result of the first.
 func (s *Session) Close(ctx context.Context) error {
 	s.end.once.Do(func() {
 		ctx, cancel := bounded(ctx, s.closeLimit)
@@ -382,7 +387,7 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// closeRest closes what is left at the same time. Looks, chores and sweeps under way are cut off.
+// closeRest closes everything else at the same time. It cuts off looks, chores and sweeps that are under way.
 func (s *Session) closeRest(ctx context.Context) error {
 	s.lookout.conn.end()
 	s.sweeper.conn.end()
@@ -393,7 +398,8 @@ func (s *Session) closeRest(ctx context.Context) error {
 	return err
 }
 
-// closeJournal leaves half of the time to what follows: a database that takes no records may still let the session go.
+// closeJournal closes the journal within half of the remaining time. The rest is for leave, because a database that takes no
+// records may still end the session.
 func (s *Session) closeJournal(ctx context.Context) error {
 	if deadline, some := ctx.Deadline(); some {
 		var cancel context.CancelFunc
@@ -403,8 +409,8 @@ func (s *Session) closeJournal(ctx context.Context) error {
 	return s.journal.close(ctx)
 }
 
-// leave ends the lease and gives back what is left, in one transaction: nobody is to find runs without a fence. The fences
-// go in the first statement, so that the second sees everything that was claimed.
+// leave ends the lease and gives back the remaining claims, in one transaction, so that other workers find no run without a
+// fence. The first statement deletes the fences, so that the second one sees every claim.
 func (s *Session) leave(ctx context.Context) error {
 	s.leaving.beat()
 	defer s.leaving.rest()
@@ -426,7 +432,7 @@ func (s *Session) leave(ctx context.Context) error {
 	return nil
 }
 
-// abandonFences ends the lease alone, where the database refuses to queue runs: deleting takes no room on a disk that is full. The next
+// abandonFences only ends the lease, for a database that refuses to queue runs: deleting takes no room on a full disk. The next
 // worker that looks finds the runs without a fence, and queues them.
 func (s *Session) abandonFences(ctx context.Context, refused error) error {
 	if pglink.Classify(refused) != pglink.Degraded {
@@ -447,5 +453,5 @@ func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	return nil // the rest is for the others' next sweep
+	return nil // the next sweep of another worker queues the rest
 }

@@ -16,15 +16,16 @@ import (
 
 var renewLease = sql.Named("queue/renew")
 
-// Vitals are what a sign of life tells others of a worker.
+// Vitals are what a renewal tells others about a worker.
 type Vitals struct {
 	Busy    int       // slots in use
-	Waiting int       // tasks that wait for one
-	Unfit   string    // why the worker claims nothing now, for people and without secrets; "": it claims
+	Waiting int       // tasks that wait for a slot
+	Unfit   string    // why the worker claims nothing now, for people and without secrets; "": the worker claims
 	Since   time.Time // when the worker became unfit
 }
 
-// Renew shows that the worker is alive, and brings what is wanted of it. After ErrLeaseLost the session does nothing more.
+// Renew proves that the worker is alive, and returns requests to the worker and its runs. After ErrLeaseLost the session does
+// nothing more.
 func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	if err := s.end.get(); err != nil {
 		return Renewal{}, err
@@ -49,8 +50,8 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	return a.renewal(), nil
 }
 
-// makeRoom gives back the connections that no link may take, so that the next renewal finds one free: without it all of them go with
-// the lease.
+// makeRoom gives up the connections that links cannot borrow, the listener's and those of the store's own pool, so that the next
+// renewal finds room for one. If it finds none, the worker loses its lease, and with it all of its connections.
 func (s *Session) makeRoom() {
 	s.hearing.giveWay()
 	if s.store.ownsPool {
@@ -58,8 +59,8 @@ func (s *Session) makeRoom() {
 	}
 }
 
-// Deadline says until when the lease holds, by boottime.Now: at soft what the worker runs is to be killed, at hard all of
-// it must be dead.
+// Deadline returns until when the lease holds, by boottime.Now. At soft the worker must kill what it runs, and at hard all of it
+// must be dead.
 func (s *Session) Deadline() (soft, hard time.Duration) { return s.beat.deadline() }
 
 // renewalRow is the answer to a renewal.
@@ -99,22 +100,22 @@ func (a *renewalRow) renewal() Renewal {
 	return r
 }
 
-// A lease ends by itself at these parts of its TTL after the last good renewal was sent: first the driver process kills
-// what it runs, then its guard kills whatever is left. Others take the worker for lost after a whole TTL at the earliest.
+// A lease ends by itself at these parts of its TTL after the last good renewal was sent. First the driver process kills what it
+// runs, then its guard kills the rest. Other workers take the worker for lost after a whole TTL at the earliest.
 const (
 	softPercent = 60
 	hardPercent = 70
 )
 
-// heartbeat keeps until when a lease holds, by the time since boot.
+// heartbeat keeps when a lease ends, by the time since boot.
 type heartbeat struct {
 	mu     sync.Mutex
 	ttl    time.Duration
-	sent   time.Duration // before the last good renewal was sent
-	misses int           // renewals running that did not find the claims we know of as we do
+	sent   time.Duration // when the last good renewal was sent
+	misses int           // consecutive renewals in which the database's claims and ours differed
 }
 
-// LeaseEnds says when a lease ends by itself, from the moment in which the last good renewal was sent.
+// LeaseEnds returns how long after the last good renewal was sent a lease ends by itself.
 func LeaseEnds(ttl time.Duration) (soft, hard time.Duration) {
 	return ttl * softPercent / 100, ttl * hardPercent / 100
 }
@@ -123,7 +124,7 @@ func newHeartbeat(ttl, sent time.Duration) *heartbeat {
 	return &heartbeat{ttl: ttl, sent: sent}
 }
 
-// renewed takes in a good renewal. One that was sent earlier than another that succeeded changes nothing.
+// renewed records a good renewal that was sent at sent. It does nothing if a later renewal has succeeded already.
 func (h *heartbeat) renewed(sent time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +138,8 @@ func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	return h.sent + soft, h.sent + hard
 }
 
-// compared takes in whether a renewal found the claims that we know of as we do. It says whether so many running did not that
-// it cannot be something under way.
+// compared records whether a renewal found the same claims in the database as in the session. It reports whether so many renewals
+// in a row have differed that a claim or a flush under way cannot explain it.
 func (h *heartbeat) compared(same bool) (doubtful bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,16 +152,16 @@ func (h *heartbeat) compared(same bool) (doubtful bool) {
 
 const doubtfulMisses = 2
 
-// Meter is told what sessions do, as it happens. Its functions are called where every microsecond counts: they count, do
-// not block and do not call back. One that is nil is not called.
+// Meter holds functions that sessions call as things happen. They run where every microsecond counts, so they must only count,
+// and must not block or call back. A nil function is not called.
 type Meter struct {
 	Flushed   func(FlushTry)
-	FenceLost func()                  // once per session that finds that others took its worker for dead
-	Requeued  func(workers, runs int) // so many runs were put back into the queue, also of so many lost workers
-	Looked    func(err error)         // a Look
-	Swept     func(err error)         // a Sweep, unless it came too soon
+	FenceLost func()                  // called once per session that finds that another worker took its worker for dead
+	Requeued  func(workers, runs int) // runs were put back into the queue, because so many workers were lost or for another reason
+	Looked    func(err error)         // err: of a Look
+	Swept     func(err error)         // err: of a Sweep, unless the call came too soon
 	Attended  func(done Attended, took time.Duration, err error)
-	Overdue   func(d time.Duration) // as of a Look, for how long the first item of the agenda is due; 0: none is
+	Overdue   func(d time.Duration) // of each Look: for how long the first item of the agenda has been due; 0: nothing is due
 }
 
 func (m *Meter) requeued(workers, runs int) {
@@ -181,34 +182,34 @@ func (m *Meter) attended(done Attended, took time.Duration, err error) {
 	}
 }
 
-// tell calls a function that is told how a call ended, unless it is nil.
+// tell calls told with the result of a call, unless told is nil.
 func tell(told func(error), err error) {
 	if told != nil {
 		told(err)
 	}
 }
 
-// FlushTry is one time that a flush went to the database and came back, or found no way there: Err says why. One whose
-// outcome was not known goes again.
+// FlushTry is one try to send a flush to the database. Err is its error, or the reason why no connection was found. If the
+// outcome of a flush is unknown, it is sent again.
 type FlushTry struct {
 	Batches int
-	Records int // rows, of which the state of each run is one
+	Records int // rows; the state of each run counts as one
 	Bytes   int // as sent
 	Took    time.Duration
 	Err     error
 }
 
-// SessionStats are a session at one moment.
+// SessionStats describe a session at one moment.
 type SessionStats struct {
 	Held    int           // runs
 	Waiting int           // batches that no flush has taken yet
-	Trying  time.Duration // how long the journal has waited for the server, or a close for one statement of it; 0: neither waits
-	Taken   int64         // flushes so far
-	Failing Failure       // why none are taken now
-	Aside   Aside         // what waits beside, for a row that somebody else holds
+	Trying  time.Duration // how long the journal has waited for the server, or Close for one of its statements; 0: neither waits
+	Taken   int64         // flushes written so far
+	Failing Failure       // why no flush is written now
+	Aside   Aside         // records that wait for a row that another connection holds
 }
 
-// Stats show the session at this moment. They wait for nobody.
+// Stats returns a description of the session at this moment. It does not wait for the database.
 func (s *Session) Stats() SessionStats {
 	s.journal.health.mu.Lock()
 	taken, aside := s.journal.health.taken, s.journal.health.aside
@@ -219,7 +220,7 @@ func (s *Session) Stats() SessionStats {
 	}
 }
 
-// size of what a flush was filled with.
+// size returns the number of rows in the flush and the bytes of its arguments.
 func (f *flush) size() (records, bytes int) {
 	for _, g := range f.groups() {
 		records += g.count
@@ -230,7 +231,7 @@ func (f *flush) size() (records, bytes int) {
 	return records, bytes
 }
 
-// meter tells of a try that began at start.
+// meter reports a try that began at start to the Meter.
 func (j *journal) meter(batches int, start time.Time, err error) {
 	if j.flushed == nil {
 		return

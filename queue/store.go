@@ -21,44 +21,44 @@ import (
 // Config says how to reach the database. URL or Pool is required.
 type Config struct {
 	URL      string        // a URL or keyword=value string, by libpq's rules
-	Pool     *pgxpool.Pool // a pool of yours to use instead; it stays yours
-	Direct   string        // URL past a pooler, for connections that must know their backend; "": as URL
-	PollOnly bool          // never LISTEN: new runs are seen by the next look
-	MaxConns int32         // of the pool made for URL; 0: 8
-	FewConns int32         // MaxConns where a pooler lends by the session: each is then one of its few; 0: as MaxConns
-	Meter    Meter         // told what sessions do
+	Pool     *pgxpool.Pool // a pool of the caller to use instead; the caller closes it
+	Direct   string        // a URL that leads past a pooler, for connections that need a server process of their own; "": as URL
+	PollOnly bool          // never use LISTEN: workers see new runs at their next look
+	MaxConns int32         // size of the pool made for URL; 0: 8
+	FewConns int32         // MaxConns if a pooler lends per session: each connection is then one of the pooler's few; 0: as MaxConns
+	Meter    Meter         // called by sessions
 
-	// FreshPaths has Session.Definition look each time where a version was put from last: its file may have moved.
+	// FreshPaths makes Session.Definition read the path of a version's file each time, because the file may have moved.
 	FreshPaths bool
 
-	// Memory is of the host, for workers: nil for what this process remembers.
+	// Memory is what the worker's host remembers; nil: a memory that ends with the process.
 	Memory Memory
 
-	// OwnSchema has Open refuse a schema that this program does not work with: a *migrations.VersionError. It costs no
-	// round trip. Without it, clients may call the functions of a schema that is newer than they are. It is for programs that
-	// send each statement once: none is kept prepared.
+	// OwnSchema makes Open return a *migrations.VersionError if this program does not work with the schema. The check costs no
+	// round trip. Without OwnSchema, a client may call the functions of a schema that is newer than the client. OwnSchema is for
+	// programs that send each statement once, because it turns prepared statements off.
 	OwnSchema bool
 }
 
 const defaultMaxConns = 8
 
-// Store is the clients' side of runs in Postgres, and where workers register.
+// Store is a client's connection to runs in Postgres. Workers register in it.
 type Store struct {
 	pool     *pgxpool.Pool
 	ownsPool bool
-	direct   *pgx.ConnConfig // what single connections are made of
-	prepare  pglink.Prepare  // and what the pool that it is of does before
+	direct   *pgx.ConnConfig // settings of connections outside the pool
+	prepare  pglink.Prepare  // runs before such a connection is made, as the pool that direct comes from does; nil: nothing runs
 	pollOnly bool
-	beside   bool // direct is another way than the pool's
+	beside   bool // direct leads another way than the pool
 	meter    Meter
 	fresh    bool // Config.FreshPaths
 	memory   Memory
-	ears     *ears        // one LISTEN connection for all followers, made when the first appears
+	ears     *ears        // one LISTEN connection for all followers, made for the first of them
 	specs    *definitions // compiled DAG versions
-	shortage shortage     // of connections that a pooler lends
+	shortage shortage     // shortage of connections that a pooler lends
 }
 
-// Open connects to a database that Oarlock's schema is in.
+// Open connects to a database that has Oarlock's schema.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
@@ -91,12 +91,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// checkSchema refuses a schema of another version, and a user who may not even ask for it.
+// checkSchema returns an error for a schema of another version, and for a user without any role of Oarlock.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return lacks(ctx, pool, migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, roleWorker, roleRead, roleApprove, roleAdmin)
 }
 
-// Close ends what the store opened. Sessions are to be closed before.
+// Close closes what the store opened. Close its sessions first.
 func (s *Store) Close() {
 	s.ears.close()
 	if s.ownsPool {
@@ -110,7 +110,7 @@ func (s *Store) newLink(config *pgx.ConnConfig) *link {
 	return l
 }
 
-// connConfig is for a connection of its own. A writer's server gives up soon on a client that vanished.
+// connConfig returns the settings of a connection outside the pool. The server soon gives up a writer's client that vanished.
 func (s *Store) connConfig(appName string) *pgx.ConnConfig {
 	c := s.direct.Copy()
 	pglink.AsWriter(c, appName)
@@ -119,20 +119,21 @@ func (s *Store) connConfig(appName string) *pgx.ConnConfig {
 }
 
 const (
-	// Deadlines of calls whose context has none.
+	// Deadlines of calls without a deadline of their own.
 	askTimeout  = 30 * time.Second
 	bulkTimeout = 5 * time.Minute
 
-	// clockMargin is added to a time that was measured here and is then counted back on the database's clock.
+	// clockMargin is added to a time that this process measured and that is then subtracted from the database's clock.
 	clockMargin = time.Second
 )
 
-// ask is one statement on its way to the server, for one of two purposes.
+// ask is one statement, run over a connection of the pool.
 type ask func(context.Context, *pgxpool.Conn) error
 
-// write sends what changes something. When the reply is lost, again finds out on another connection what became of it:
-// no error means that it is done. Where sending it twice is harmless, again is the same as do, and waits in the server for
-// the first copy, should that still be under way. What was never sent is not asked about.
+// write runs do, a statement that changes something. If the reply is lost, it runs again on another connection to find out the
+// outcome; again returns nil if the write is there. If sending the statement twice is harmless, again is the same as do. The
+// server then makes the second copy wait for the first one, should that still be under way. write does not run again for a
+// statement that was never sent.
 func (s *Store) write(ctx context.Context, within time.Duration, do, again ask) error {
 	ctx, cancel := bounded(ctx, within)
 	defer cancel()
@@ -148,7 +149,7 @@ type writing struct {
 	store     *Store
 	do, again ask
 	sent      bool
-	answer    error // the server's, given when it was asked again
+	answer    error // the server's refusal, which again got
 }
 
 func (w *writing) send(ctx context.Context) error {
@@ -161,7 +162,7 @@ func (w *writing) send(ctx context.Context) error {
 	})
 }
 
-// settle takes a refusal for an answer as final as success: the same question got it.
+// settle counts a refusal of again as the final answer, because it answers the same request.
 func (w *writing) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
@@ -174,7 +175,7 @@ func (w *writing) settle(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
-// read sends what changes nothing, and may therefore be sent again.
+// read runs a statement that changes nothing, so that it may be sent again.
 func (s *Store) read(ctx context.Context, do ask) error {
 	ctx, cancel := bounded(ctx, askTimeout)
 	defer cancel()
@@ -198,32 +199,33 @@ func bounded(ctx context.Context, within time.Duration) (context.Context, contex
 	return context.WithTimeout(ctx, within)
 }
 
-// unknown is an again for what cannot be found out.
+// unknown is an again for writes if there is no way to find out their outcome.
 func unknown(hint string) ask {
 	return func(context.Context, *pgxpool.Conn) error { return &UnknownError{hint} }
 }
 
-// UnknownError is ErrUnknown with what to do about it.
+// UnknownError is an ErrUnknown with a hint.
 type UnknownError struct{ Hint string }
 
 func (e *UnknownError) Error() string { return ErrUnknown.Error() + ": the reply was lost; " + e.Hint }
 
-// Is makes errors.Is(err, ErrUnknown) work.
+// Is reports whether target is ErrUnknown.
 func (e *UnknownError) Is(target error) bool { return errors.Is(ErrUnknown, target) }
 
 var actorSQL = sql.Named("queue/actor")
 
 type actorKey struct{}
 
-// WithActor has what a Store writes recorded as asked by a person, through the login that the store has. The database believes
-// members of the role oarlock_web, and passes over the actor of anybody else. What may be done goes by the login all the same.
+// WithActor returns a context for writes that are recorded as requests of the person name, made through the login of the store.
+// The database believes this only from members of the role oarlock_web, and ignores the name from other logins. The rights are
+// those of the login in any case.
 func WithActor(ctx context.Context, name string) context.Context {
-	name = strings.ReplaceAll(strings.ToValidUTF8(name, ""), "\x00", "") // what Postgres takes for no text
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, ""), "\x00", "") // Postgres does not take these in a text
 	return context.WithValue(ctx, actorKey{}, name)
 }
 
-// asActor does something for the actor of a context. The setting ends with the transaction, so that a pooler may lend the
-// connection to others.
+// asActor runs do for the actor of ctx. The setting ends with the transaction, so that a pooler may lend the connection to other
+// clients.
 func asActor(ctx context.Context, conn *pgxpool.Conn, do ask) error {
 	name, _ := ctx.Value(actorKey{}).(string)
 	if name == "" {
@@ -239,29 +241,32 @@ func asActor(ctx context.Context, conn *pgxpool.Conn, do ask) error {
 
 var rightsSQL = sql.Named("queue/rights")
 
-// Rights are what the database lets a login do. What it may not, a page need not offer; the database decides each time all the same.
+// Rights are the rights of a login in the database. A page need not offer an action without its right. The database still checks
+// each action.
 type Rights struct {
 	Login   string
-	Read    bool // see all runs, DAGs, queues and workers
-	Submit  bool // ask for runs, and steer its own
-	Approve bool // decide the approvals that wait for it
-	Admin   bool // steer all runs, DAGs, queues and workers
-	Work    bool // drive runs
-	Names   bool // say for whom it asks, see WithActor
+	Read    bool // may see all runs, DAGs, queues and workers
+	Submit  bool // may request runs, and steer its own
+	Approve bool // may decide the approvals that wait for it
+	Admin   bool // may steer all runs, DAGs, queues and workers
+	Work    bool // may drive runs
+	Names   bool // may name the person for whom it acts, see WithActor
 }
 
-// Steers reports whether the login may steer what owner has: a run that it submitted, a schedule. "" is nobody's own.
+// Steers reports whether the login may steer a run or schedule that owner submitted or owns. With owner "" only an administrator
+// may.
 func (r Rights) Steers(owner string) bool {
 	return r.Admin || r.Submit && owner != "" && owner == r.Login
 }
 
-// Sees reports whether the login sees a run whole, by its submitter. Else it sees no more of it than an approver does.
+// Sees reports whether the login sees all of a run that owner submitted. If not, it sees as much of the run as an approver
+// does.
 func (r Rights) Sees(owner string) bool { return r.Read || owner == r.Login }
 
-// OnlyApproves reports whether the login decides approvals and may neither see runs of others nor ask for its own.
+// OnlyApproves reports whether the login may decide approvals, but may neither see runs of other submitters nor request runs.
 func (r Rights) OnlyApproves() bool { return r.Approve && !r.Submit && !r.Read }
 
-// Rights reads what the user may do.
+// Rights reads the rights of the user.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])
 	return rights, said("read rights", err)
@@ -269,21 +274,23 @@ func (s *Store) Rights(ctx context.Context) (Rights, error) {
 
 var vouchSQL = sql.Named("queue/vouch")
 
-// Memory is what a host remembers of the installations that its workers served: the addresses of the last time. A worker that
-// begins afresh after a failover knows its database again by it. A copy at another address is not known.
+// Memory is what a host remembers of the installations that its workers have served: the last addresses of each. By it a worker
+// that starts after a failover recognises its database. A copy of that database at another address is not recognised.
 type Memory interface {
-	Recall(installation string) (addresses []string) // none: it never served it
+	Recall(installation string) (addresses []string) // none: no worker here has served it
 	Remember(installation string, addresses []string)
 }
 
-// Unvouched says that a worker was refused for a new timeline. Those that were at work before may still say that it goes on.
+// Unvouched reports whether a worker was refused because the database is on a new timeline. A worker that was running before may
+// still vouch for that timeline.
 func Unvouched(err error) bool {
 	refused, ok := errors.AsType[*migrations.CopyError](err)
 	return ok && refused.Passes()
 }
 
-// MayBeCopy says why workers refuse the database until a person has said what it is, and what to type; "" where they do not. In one that
-// may be a copy, the workers that it lists are at work elsewhere, if at all. For all.
+// MayBeCopy returns why workers refuse the database until a person has said what it is, and what that person should type. It
+// returns "" if workers do not refuse it. In a database that may be a copy, the listed workers run against the original, if they
+// run at all. Every role may call it.
 func (s *Store) MayBeCopy(ctx context.Context) (why string, err error) {
 	var i *migrations.Installation
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
@@ -299,7 +306,7 @@ func (s *Store) MayBeCopy(ctx context.Context) (why string, err error) {
 	return why, nil
 }
 
-// recollection is the memory of a process.
+// recollection is a Memory that ends with the process.
 type recollection struct {
 	mu    sync.Mutex
 	known map[string][]string
@@ -317,7 +324,7 @@ func (r *recollection) Remember(installation string, addresses []string) {
 	r.known = map[string][]string{installation: addresses} // a store has one address
 }
 
-// addressesOf are the hosts of a URL with their ports and the database, and nothing secret.
+// addressesOf returns the hosts of a URL with their ports and the database, and no secrets.
 func addressesOf(c *pgx.ConnConfig) []string {
 	all := []string{fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)}
 	for _, f := range c.Fallbacks {
@@ -328,7 +335,8 @@ func addressesOf(c *pgx.ConnConfig) []string {
 	return all
 }
 
-// recognise returns the installation behind a connection, if a worker may claim from it: else a *migrations.CopyError.
+// recognise returns the installation behind a connection. If a worker may not claim from it, the error is a
+// *migrations.CopyError.
 func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Installation, error) {
 	i, err := migrations.ReadInstallation(ctx, conn)
 	if err != nil {
@@ -339,7 +347,7 @@ func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Inst
 	return i, i.Judge(known)
 }
 
-// vouch has the database note that installation i is served here. A clone of a template gets an id of its own then.
+// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that.
 func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) error {
 	if i.InPlace() {
 		return nil
@@ -355,9 +363,9 @@ func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) erro
 	return nil
 }
 
-// goOn looks at a new connection before the session claims over it. The former one is seen to have ended first. This process
-// was at work before a promotion and is after it, so it vouches for the new timeline. Behind any other database the session ends,
-// and the next registration says why.
+// goOn checks a new connection before the session claims over it. First it makes sure that the former server process has ended.
+// If the server was promoted, this process has run since before the promotion, so it vouches for the new timeline. If there is
+// another database behind the connection, the session ends, and the next registration returns the reason.
 func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.claimer.conn.endFormer(ctx, conn); err != nil {
 		return err
@@ -371,13 +379,14 @@ func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 	return vouch(ctx, conn, i)
 }
 
-// isStillIts looks at a new connection before the session reads or writes over it: a copy has the session's claims and fences, too.
+// isStillIts checks a new connection before the session reads or writes over it, because a copy of the database has the session's
+// claims and fences too.
 func (s *Session) isStillIts(ctx context.Context, conn *pgx.Conn) error {
 	_, err := s.sameInstallation(ctx, conn)
 	return err
 }
 
-// sameInstallation reads the installation behind a connection. The session ends where it is not the one that it registered in.
+// sameInstallation reads the installation behind a connection. It ends the session if the session registered in another one.
 func (s *Session) sameInstallation(ctx context.Context, conn *pgx.Conn) (*migrations.Installation, error) {
 	i, err := migrations.ReadInstallation(ctx, conn)
 	if err != nil {

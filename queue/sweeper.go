@@ -19,11 +19,13 @@ import (
 
 const (
 	sweepTimeout = time.Minute
-	// lately is how far back sweeps reach where one from the very start takes long: few transactions are open for longer.
+	// lately is how far back most sweeps reach if a sweep from the very start takes long. Few transactions are open for longer.
 	lately = time.Minute
-	// A sweep waits for so many times as long as the last one took, with a reason to sweep again at once or without.
+	// After a sweep, the next one waits so many times as long as this one took: askedShare if there is a reason to sweep,
+	// sweepShare if not.
 	askedShare, sweepShare = 10, 100
-	// asideRounds are how often one sweep puts runs aside that may not begin, choreBatch at a time.
+	// asideRounds bounds the statements by which one sweep moves runs that may not begin out of the way. Each moves choreBatch
+	// runs.
 	asideRounds = 20
 )
 
@@ -33,12 +35,12 @@ var (
 	setAside     = sql.Named("queue/set_aside")
 )
 
-// Sweep finds and mends what polls and looks pass over to be quick. It takes over from the workers that a look found silent. It gives
-// back claims that nobody here knows of. It finds runs that were committed late, below where polls begin. Call it each SweepInterval, and
-// when a look or a poll asks for it.
+// Sweep finds and mends what polls and looks leave out so that they stay fast. It takes over from workers that a look found
+// silent. It gives back claims that the database holds for this worker but that this session does not know. It finds runs that
+// were committed late, below where polls begin. Call it at each SweepInterval, and when a look or a poll asks for it.
 //
-// While somebody holds an old snapshot, a sweep reads all that was queued or held since. So it has a connection of its own, and takes a
-// small part of the time.
+// While any transaction holds an old snapshot, a sweep reads every row that was queued or claimed since then. So it uses a
+// connection of its own, and only a small part of the time.
 func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 	var swept Swept
 	err := s.alone(ctx, s.sweeper.sweeping, func() error { return s.sweeper.sweep(ctx, &swept) })
@@ -53,7 +55,7 @@ func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 	return swept, nil
 }
 
-// sweeper mends what others left behind. Its fields belong to the call that has the token of sweeping.
+// sweeper makes a session's sweeps. Its fields belong to the call that has the token of sweeping.
 type sweeper struct {
 	worker *Worker
 	conn   *link
@@ -62,13 +64,13 @@ type sweeper struct {
 
 	sweeping chan struct{} // holds one token
 	now      func() time.Duration
-	soonest  time.Duration               // when to ask for claims where there is a reason
-	next     time.Duration               // when to look at what was queued lately
-	full     time.Duration               // when to look at everything, from the very start
-	swept    time.Duration               // when the last sweep was sent
-	clock    time.Time                   // the database's time of that sweep
-	missing  map[uuid.UUID]time.Duration // claims that the database lacked whenever it was asked for all, since when
-	stubborn map[uuid.UUID]time.Duration // lost workers whose fences could not be had, and when
+	soonest  time.Duration               // earliest time of a sweep that there is a reason for
+	next     time.Duration               // time of the next sweep without a reason, which reaches back by lately
+	full     time.Duration               // time of the next sweep from the very start
+	swept    time.Duration               // time when the last sweep was sent
+	clock    time.Time                   // time of that sweep, by the database's clock
+	missing  map[uuid.UUID]time.Duration // claims that the database has lacked in every sweep that asked for all, and since when
+	stubborn map[uuid.UUID]time.Duration // lost workers with fences that could not be locked, and the time of that try
 }
 
 func newSweeper(s *Session, conn *link, x *exchange) *sweeper {
@@ -76,18 +78,18 @@ func newSweeper(s *Session, conn *link, x *exchange) *sweeper {
 	return &sweeper{worker: &s.worker, conn: conn, held: s.held, x: x, sweeping: newToken(), now: boottime.Now}
 }
 
-// sweepReply is what a sweep finds.
+// sweepReply is the answer to a sweep, with the state of the session before it.
 type sweepReply struct {
 	now      time.Time
 	heads    []head
-	late     bool         // some stand below where polls begin
-	blocked  []int        // lanes whose first new run may not begin, because its DAG is paused or limited
-	overdue  bool         // runs whose time came and that looks pass over
-	dead     []uuid.UUID  // workers that left runs, and no other trace
-	before   []*heldClaim // what this worker held when it asked
-	expected []uuid.UUID  // ids that a poll was about to claim under when it asked
-	runs     []RunID      // what the database said it holds
-	claims   []uuid.UUID  // of these runs
+	late     bool         // some heads stand below where polls begin
+	blocked  []int        // lanes where the first new run may not begin, because its DAG is paused or limited
+	overdue  bool         // there are due runs or agenda items that looks do not reach
+	dead     []uuid.UUID  // workers that left claimed runs and nothing else
+	before   []*heldClaim // claims that this worker held before the sweep
+	expected []uuid.UUID  // ids under which a poll was about to claim before the sweep
+	runs     []RunID      // runs that the database says this worker holds
+	claims   []uuid.UUID  // claims of these runs, in the same order
 }
 
 func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
@@ -112,7 +114,7 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 		w.x.overdue.Store(true)
 	}
 	errs = append(errs, w.putAside(ctx, f.blocked))
-	if reach.since.After(why.since) { // so far back it did not reach
+	if reach.since.After(why.since) { // the sweep did not reach so far back
 		w.x.putBack(reasons{since: why.since})
 	}
 	if !reach.claims {
@@ -127,29 +129,29 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	return errors.Join(append(errs, w.takeOverAll(ctx, dead, swept))...)
 }
 
-// reach is how far a sweep reaches.
+// reach is how much a sweep reads.
 type reach struct {
-	since  time.Time // zero: the very start
-	told   bool      // since a notification named a moment so long ago
-	claims bool      // what the database says this worker holds, and who left runs, too: all that ever was claimed may be in the way
+	since  time.Time // oldest place that the sweep reads; zero: the very start
+	told   bool      // since goes back to a moment that a notification named
+	claims bool      // also read this worker's claims and workers that left runs; may have to pass the dead rows of all claims ever made
 }
 
-// reach of a sweep that is due now. One from the very start takes 1 % of the time, so where that takes long, those between look at what was
-// queued lately.
+// reach returns the reach of a sweep, and reports whether one is due now. Sweeps from the very start take 1 % of the time. If
+// they take long, the sweeps in between read only what was queued lately.
 func (w *sweeper) reach(why reasons) (r reach, due bool) {
 	now := w.now()
 	if now >= w.full || w.clock.IsZero() || !w.x.cursors.areKnown() {
 		return reach{claims: true}, true
 	}
 	r.since, r.claims = w.clock.Add(-lately), why.claims && now >= w.soonest
-	if r.told = !why.since.IsZero() && now >= max(w.soonest, w.swept+LookInterval); r.told { // anybody may notify
+	if r.told = !why.since.IsZero() && now >= max(w.soonest, w.swept+LookInterval); r.told { // any connection may notify
 		r.since = earlier(r.since, why.since)
 	}
 	return r, r.claims || r.told || now >= w.next
 }
 
 func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
-	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement has its snapshot
+	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement takes its snapshot
 	w.x.cursors.sweeping()
 	var lanes int
 	var shelves []int
@@ -174,24 +176,24 @@ func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
 	return f, nil
 }
 
-// waits says when the next sweeps are due, after one that began then.
+// waits sets when the next sweeps are due. began is when the last sweep began, err is its error.
 func (w *sweeper) waits(r reach, began time.Duration, err error) {
 	now := w.now()
 	took := now - began
 	w.swept, w.soonest = began, max(w.soonest, now+askedShare*took)
 	switch {
 	case r.since.IsZero():
-		w.full = now + sweepShare*took // after an error, too: one that reaches back less may be answered
+		w.full = now + sweepShare*took // even after an error: a sweep that reaches back less may still be answered
 	case !r.claims && !r.told:
 		w.next = now + sweepShare*took
 	}
-	if err != nil { // the database may be away, and there is more to mend when it is back
+	if err != nil { // the database may be away, and there will be more to mend when it is back
 		w.soonest = now + max(LookInterval, took)
 		w.next = w.soonest
 	}
 }
 
-// putAside moves runs that may not begin out of the way of others. What is left is the next sweep's.
+// putAside moves runs that may not begin out of the way of other runs. It leaves the rest to the next sweep.
 func (w *sweeper) putAside(ctx context.Context, lanes []int) error {
 	if len(lanes) == 0 {
 		return nil
@@ -209,12 +211,12 @@ func (w *sweeper) putAside(ctx context.Context, lanes []int) error {
 	})
 }
 
-// settle compares the claims that the database said this worker has with those that the worker knew of before it asked. It gives back
-// claims that only the database knows, as soon as nothing is left here of a drive that was on them. It forfeits claims that the database
-// lacked for a while: the server that was asked may be another one than polls ask.
+// settle compares the claims that the database holds for this worker with the claims that the worker knew of before the sweep. It
+// gives back claims that only the database knows, once no driver is left on them. It forfeits claims that the database has lacked
+// for a while. A single miss is no proof, because the sweep may have asked another server than polls ask.
 func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 	w.forfeitMissing(f)
-	expected := w.x.expected() // before what is held: claims go from these to those
+	expected := w.x.expected() // before the held claims are read: a claim moves from the expected ids to the held claims
 	runs, claims := w.held.unknown(f, expected)
 	if len(runs) == 0 {
 		return nil
@@ -224,7 +226,7 @@ func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 			"worker": w.worker.ID, "runs": runs, "claims": plain(claims), "batch": releaseBatch,
 		})
 		if n == releaseBatch {
-			w.x.doubt() // there are more
+			w.x.doubt() // there may be more
 		}
 		return err
 	})
@@ -249,14 +251,15 @@ func (w *sweeper) forfeitMissing(f *sweepReply) {
 	}
 }
 
-// Bounds of what one sweep takes over. What is left is the next one's, or another worker's.
+// Bounds of what one sweep takes over. It leaves the rest to its next call, or to another worker.
 const (
 	reapLimit     = 8               // workers
 	releaseBatch  = 1000            // runs that one statement gives back or queues again
-	requeueRounds = 20              // of as many runs, for one worker
-	stubbornPause = 5 * time.Second // before another try at a worker whose connections do not end
+	requeueRounds = 20              // statements of releaseBatch runs for one lost worker
+	stubbornPause = 5 * time.Second // until the next try to take over from a worker with connections that do not end
 
-	// With connections that hold fences of a lost worker: first for a moment, so that others do not wait.
+	// Waits for a connection that holds fences of a lost worker. The first wait is short, so that other lost workers do not wait
+	// behind it.
 	lockPatience, longLockPatience = "500ms", "2s"
 )
 
@@ -270,14 +273,15 @@ var (
 	releaseSome = sql.Without("queue/release", "all")
 )
 
-// takeOverAll queues the runs of workers that are dead, unless they are not: first of those whose fences are free.
+// takeOverAll queues the runs of workers that turn out to be dead. It begins with workers that have no fence held by a
+// connection.
 func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64, swept *Swept) error {
 	var errs []error
-	var held []uuid.UUID // whose fences a connection holds
+	var held []uuid.UUID // workers with a fence that a connection holds
 	ids := slices.SortedFunc(maps.Keys(workers), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	if ids = slices.DeleteFunc(ids, w.postponed); len(ids) > reapLimit {
 		for _, id := range ids[reapLimit:] {
-			w.x.silent(id, workers[id]) // the next sweep's
+			w.x.silent(id, workers[id]) // left to the next sweep
 		}
 		ids = ids[:reapLimit]
 	}
@@ -299,7 +303,8 @@ func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64,
 	return errors.Join(errs...)
 }
 
-// tookOver takes in what came of one takeover. A worker that nobody watched, and that left nothing, is no news.
+// tookOver adds the result of one takeover to swept. It leaves out a worker that left no run, unless this session watched that
+// worker fall silent.
 func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swept) error {
 	switch {
 	case errors.Is(err, errAlive):
@@ -308,7 +313,7 @@ func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swep
 		return fmt.Errorf("take over from worker %s: %w", lost.ID, err)
 	}
 	if lost.Runs > 0 {
-		w.x.doubt() // more than one statement takes, or that somebody holds
+		w.x.doubt() // there may be more runs than one takeover queues, or another connection may hold some of them
 	}
 	if watched || lost.Runs > 0 {
 		swept.Lost, swept.Queued = append(swept.Lost, lost), swept.Queued+lost.Runs
@@ -316,7 +321,7 @@ func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swep
 	return nil
 }
 
-// postpone leaves a worker to a later sweep: each try may wait for seconds.
+// postpone leaves a worker to a later sweep, because each try may wait for seconds.
 func (w *sweeper) postpone(id uuid.UUID) {
 	if w.stubborn == nil {
 		w.stubborn = map[uuid.UUID]time.Duration{}
@@ -334,11 +339,11 @@ func (w *sweeper) postponed(id uuid.UUID) bool {
 	return ok
 }
 
-// errAlive: the worker showed a sign of life in the last moment.
+// errAlive means that the worker showed a sign of life after all.
 var errAlive = errors.New("the worker is alive")
 
-// reap takes the fences and then the runs of a worker that is dead: its beat stood still at beat, or, without one, it is
-// known to be dead or found to have no fence.
+// reap takes the fences and then the runs of a dead worker. beat is the beat at which the worker fell silent. If beat is nil, the
+// worker is known to be dead, or was found to have no fence.
 func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
 	lost, err := w.lose(ctx, id, beat, longLockPatience)
 	if isLockTimeout(err) {
@@ -347,7 +352,8 @@ func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (LostWork
 	return lost, err
 }
 
-// loseHeld is for a worker one of whose connections holds a fence and does not come to an end: half a statement, then silence.
+// loseHeld takes over from a worker if one of its connections holds a fence and does not end, because it sent half a statement
+// and fell silent. It ends these connections first.
 func (w *sweeper) loseHeld(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
 	if err := w.endConnections(ctx, id, beat); err != nil {
 		return LostWorker{ID: id}, err
@@ -360,8 +366,9 @@ func isLockTimeout(err error) bool {
 	return ok && pg.Code == "55P03"
 }
 
-// lose is one transaction of two statements. The second has its own snapshot, taken when the worker's last claim had
-// ended, one way or the other. It names the worker with an error, too.
+// lose takes the fences and then the runs of a worker, in one transaction of two statements. The second statement has its own
+// snapshot, taken after the worker's last claim has ended in a commit or a rollback. lose returns the worker's id with an error,
+// too.
 func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience string) (lost LostWorker, err error) {
 	lost.ID = id
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -401,7 +408,7 @@ func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {
 	return n, nil
 }
 
-// replaces is this worker's id if it replaces the other.
+// replaces returns this worker's id if this worker replaces worker id, and nil if not.
 func (w *sweeper) replaces(id uuid.UUID) *uuid.UUID {
 	if slices.Contains(w.worker.Replaces, id) {
 		return &w.worker.ID
@@ -409,7 +416,8 @@ func (w *sweeper) replaces(id uuid.UUID) *uuid.UUID {
 	return nil
 }
 
-// endConnections marks a worker lost, so that it is decided, and then ends its connections.
+// endConnections ends a worker's connections. It marks the worker lost first, so that the loss is decided before a connection
+// ends.
 func (w *sweeper) endConnections(ctx context.Context, id uuid.UUID, beat *int64) error {
 	return w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, markLost, pgx.StrictNamedArgs{"worker": id, "beat": beat, "by": w.replaces(id)})
@@ -424,7 +432,7 @@ func (w *sweeper) endConnections(ctx context.Context, id uuid.UUID, beat *int64)
 	})
 }
 
-// release queues claims of a worker again, a batch of them, and returns how many.
+// release queues up to a batch of a worker's claims again, and returns how many.
 func release(ctx context.Context, q Querier, statement string, args pgx.StrictNamedArgs) (n int, err error) {
 	var lanes, told int
 	if err := q.QueryRow(ctx, statement, args).Scan(&n, &lanes, &told); err != nil {
