@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// webServer is a login that says for whom it asks.
+// webServer returns a login that may name the person for whom it acts.
 func (d *desk) webServer(t *testing.T) (login, url string) {
 	t.Helper()
 	return d.db.RoleName("web"), d.user(t, "web", "oarlock_admin", "oarlock_web")
@@ -20,7 +20,7 @@ func TestWithActor_RecordsWhoAsked(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	login, url := d.webServer(t)
-	pooled := pgtest.Pooled(t, url, 1, false) // by the transaction: all that follows is on one backend
+	pooled := pgtest.Pooled(t, url, 1, false) // lends per transaction: all that follows uses one server process
 	store := d.open(t, pooled)
 	ana := queue.WithActor(t.Context(), "ana@example.org")
 	run, err := store.Enqueue(ana, report(""))
@@ -51,7 +51,8 @@ func TestWithActor_RecordsWhoAsked(t *testing.T) {
 	wantError(t, err, queue.ErrNotFound, "OA001")
 }
 
-// The reply to the actor itself is lost with nothing asked, the reply to the commit with everything done.
+// If the reply to the statement that sets the actor is lost, nothing was requested. If the reply to the commit is lost,
+// everything was done.
 func TestWithActor_OutlivesALostReply(t *testing.T) {
 	t.Parallel()
 	for name, tag := range map[string]string{"of the actor": "SELECT 1", "of the commit": "COMMIT"} {
@@ -87,7 +88,7 @@ func TestWithActor_OutlivesALostReply(t *testing.T) {
 	}
 }
 
-// Another person's cancel through the same login is not taken for one's own.
+// A cancel by another person through the same login must not be taken for the caller's own.
 func TestWithActor_IsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

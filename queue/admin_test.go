@@ -125,7 +125,8 @@ func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {
 	wantError(t, err, queue.ErrNotFound, "")
 }
 
-// A worker that gives no sign of life is listed as quiet long before its lease is over, with when another takes its runs over.
+// A worker that shows no sign of life is listed as quiet long before its lease ends, with the time when another worker takes over
+// its runs.
 func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -159,7 +160,8 @@ func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 	}
 }
 
-// However many workers are quiet, the one that takes their runs over is looked for once: what more is read is one look at all workers.
+// However many workers are quiet, the worker that takes over their runs is looked up once. That costs one more read of all
+// workers.
 func TestWorkers_LookForAWatcherOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

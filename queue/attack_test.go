@@ -15,8 +15,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// definers are the functions that run with the rights of the owner, as calls: with all their arguments, and with the
-// required ones. The values lead far into each. A trigger has no call of its own.
+// definers returns calls of the functions that run with the rights of the owner: with all arguments, and with the required ones.
+// The values reach far into each function. A trigger cannot be called by itself.
 const definers = `
 	SELECT format('SELECT x FROM oarlock.%I(%s) x', p.proname, string_agg(
 	         format('%s', CASE a.type::regtype::text
@@ -32,8 +32,8 @@ const definers = `
 	 WHERE p.pronamespace = 'oarlock'::regnamespace AND p.prosecdef AND p.prorettype <> 'trigger'::regtype
 	 GROUP BY p.oid, p.proname, given.n ORDER BY 1`
 
-// decoys are views in pg_temp with the names of all our tables, views and types, and of the catalogs that functions read. Whoever
-// looks into one is trapped.
+// decoys are views in pg_temp with the names of all our tables, views and types, and of the catalogs that functions read. A
+// function that reads one of them fails.
 const decoys = `
 	SELECT format('CREATE TEMP VIEW %I AS SELECT %s FROM (SELECT pg_temp.trap() OFFSET 0) t', c.relname,
 	       string_agg(format('pg_temp.trap()::text::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum))
@@ -54,7 +54,7 @@ func (d *desk) texts(t *testing.T, query string) []string {
 	return all
 }
 
-// answers calls each in a transaction that is rolled back, and returns what came of it.
+// answers makes each call in a transaction that is rolled back, and returns the outcome.
 func answers(t *testing.T, conn *pgx.Conn, calls []string) []string {
 	t.Helper()
 	var all []string
@@ -74,7 +74,7 @@ func answers(t *testing.T, conn *pgx.Conn, calls []string) []string {
 	return all
 }
 
-// A name that is not qualified in a function of the owner's would find what its caller put into pg_temp.
+// In a function of the owner an unqualified name would find the caller's objects in pg_temp.
 func TestDefiners_FindNothingThatTheirCallerPutThere(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -4,7 +4,8 @@ import "testing"
 
 const hourlyDAG = "name: hourly\nschedule: {name: hourly, every: 1h, catchup: true}\nsteps: [{id: a, run: \"true\"}]\n"
 
-// passed has the schedule of hourly be an hour behind, as where the transaction of an application that moved it stayed open until now.
+// passed sets the schedule of hourly back by an hour, as if an application had moved it in a transaction that stayed open until
+// now.
 func (f *fleet) passed(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{
@@ -17,7 +18,8 @@ func (f *fleet) passed(t *testing.T) {
 	}
 }
 
-// Looks begin above the moment up to which nothing was due, and an application may commit what is due since before that.
+// Looks begin above the moment up to which nothing was due. An application may later commit an item that was due before that
+// moment.
 func TestAttend_FindsWhatBecomesDueLate(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -40,7 +42,7 @@ func TestAttend_FindsWhatBecomesDueLate(t *testing.T) {
 	}
 }
 
-// What is due stays due for looks, however long nobody attends to it.
+// A due item stays due for looks, however long no worker attends to it.
 func TestAttend_WhatIsDueStaysDue(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

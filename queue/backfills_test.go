@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What a backfill would do is said before, in its order, and what it does is seen by the schedule's own records.
+// A preview of a backfill shows its decisions in their order. The schedule's own records show what the backfill then does.
 func TestBackfill_DoesWhatItsTimesSay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

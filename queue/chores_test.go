@@ -30,7 +30,7 @@ func (c chore) wantUnderWay(t *testing.T) {
 	}
 }
 
-// expiring enters a run that has waited too long, and whose end waits until the transaction is over.
+// expiring enters a run that has waited too long. Ending it must wait until the transaction is over.
 func (f *fleet) expiring(t *testing.T) (run queue.RunID, release func()) {
 	t.Helper()
 	run = f.ask(t, "plain", 1)[0]
@@ -44,7 +44,8 @@ func (f *fleet) expiring(t *testing.T) (run queue.RunID, release func()) {
 	}
 }
 
-// Looks go on each second while a chore waits for a row that an application holds, and a silent worker is found and taken over from.
+// Looks go on each second while a chore waits for a row that an application holds. They find a silent worker, and it is taken
+// over from.
 func TestChores_ABlockedOneDelaysNoTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -75,7 +76,7 @@ func TestChores_ABlockedOneDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// looks is a look alone.
+// looks makes one look, without chores.
 func (w *watcher) looks(t *testing.T) queue.Looked {
 	t.Helper()
 	looked, err := w.Look(t.Context(), queue.Load{})
@@ -85,7 +86,7 @@ func (w *watcher) looks(t *testing.T) queue.Looked {
 	return looked
 }
 
-// A look finds a connection even while a chore has that of looks and a sweep its own.
+// A look finds a connection even while a chore uses the one for looks and a sweep uses its own.
 func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -114,7 +115,8 @@ func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	}
 }
 
-// Partitions for logs are made once an hour, again at once where that failed, and whatever keeps them from being made is in nobody's way.
+// Partitions for logs are made once an hour, and after a failure at once. An error that keeps them from being made hinders no
+// other chore.
 func TestChores_MakeRoomForLogs(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -140,7 +142,7 @@ func TestChores_MakeRoomForLogs(t *testing.T) {
 	}
 }
 
-// A run is queued by the chores that follow the look which found its time to have come.
+// The chores after a look queue the runs that this look found due.
 func TestChores_WakeWhatALookFound(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// bareClaim is what a claim is without fence, lanes, limits, cursors and everything else a poll looks after.
+// bareClaim is a claim without fence, lanes, limits, cursors and the other duties of a poll.
 const bareClaim = `
 	WITH picked AS MATERIALIZED (
 	    SELECT r.run_id FROM oarlock.runs r WHERE r.lane_id = $1 AND r.state = 'queued' AND r.run_at <= statement_timestamp()
@@ -24,14 +24,14 @@ const bareClaim = `
 // benchRuns bounds the runs of one measurement: entering more takes longer than claiming them.
 const benchRuns = 20_000
 
-// BenchmarkPoll claims batches, and right after each the same number of runs by the bare statement: only their ratio
-// means something.
+// BenchmarkPoll claims batches, and right after each batch the same number of runs by the bare statement. Only their ratio is
+// meaningful.
 func BenchmarkPoll(b *testing.B) {
 	for _, batch := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(batch), func(b *testing.B) {
 			f := newFleet(b)
 			s := f.register(b)
-			other := f.register(b, func(w *queue.Worker) { w.TTL = time.Hour })                                    // it has fences, so nobody takes its runs away
+			other := f.register(b, func(w *queue.Worker) { w.TTL = time.Hour })                                    // it has fences, so no other worker takes its runs away
 			f.put(b, "name: bare\nqueue: bare\nworker_selector: {bare: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n") // not for the session
 			lane := value[int](b, f.desk, "SELECT lane_id FROM oarlock.lanes WHERE queue = 'bare'")
 			poll(b, s, 0)

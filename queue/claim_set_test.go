@@ -24,7 +24,7 @@ func TestClaimSet_ANewClaimOfARunForfeitsTheOld(t *testing.T) {
 	}
 }
 
-// heldClaims are n claims that are held, and what a sweep finds in a database that has the same.
+// heldClaims returns n held claims, and the answer to a sweep in a database that has the same claims.
 func heldClaims(n int) (*claimSet, []*Claim, *sweepReply) {
 	h, claims, found := newClaimSet(), make([]*Claim, n), new(sweepReply)
 	for i := range claims {
@@ -35,7 +35,7 @@ func heldClaims(n int) (*claimSet, []*Claim, *sweepReply) {
 	return h, claims, found
 }
 
-// P3: while something of a run is left here, nobody else may start it.
+// P3: while something of a run is left here, no other worker may start it.
 func TestClaimSet_AForfeitClaimIsGivenBackOnceItsDriverIsGone(t *testing.T) {
 	t.Parallel()
 	h, claims, found := heldClaims(3)
@@ -70,14 +70,14 @@ func TestClaimSet_WhatEndedMeanwhileIsNeitherMissingNorUnknown(t *testing.T) {
 	if runs, _ := h.unknown(found, nil); len(runs) > 0 {
 		t.Errorf("%v are given back", runs)
 	}
-	h.of(claims[3]).committing.Store(true) // its end may be stored, and the answer under way
+	h.of(claims[3]).committing.Store(true) // its end may be stored while the answer is still under way
 	found.claims = found.claims[1:2]
 	if missing := h.missing(found); !slices.Equal(missing, claims[2:3]) {
 		t.Errorf("missing %v, want run %d", missing, claims[2].Run)
 	}
 }
 
-// Ids that a poll may be bringing are known, whether they were when the database was asked or are now.
+// Ids that a poll may be bringing are known, both when the database was asked and now.
 func TestClaimSet_WhatAPollBringsIsNotUnknown(t *testing.T) {
 	t.Parallel()
 	h, claims, found := heldClaims(2)

@@ -12,10 +12,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// desk is a database with a DAG, and a store of whoever owns it.
+// desk is a database with a DAG, and a store of the database's owner.
 type desk struct {
 	db    *pgtest.DB
-	conn  *pgx.Conn // the owner's, for what no client may do
+	conn  *pgx.Conn // of the owner, for what no client may do
 	store *queue.Store
 }
 
@@ -69,7 +69,7 @@ func parsed(tb testing.TB, source string) *dagspec.Spec {
 	return spec
 }
 
-// report is a request that is fine.
+// report is a valid request.
 func report(key string) queue.Request {
 	return queue.Request{DAG: "report", Params: map[string]any{"day": "2026-11-20"}, Key: key}
 }
@@ -108,13 +108,13 @@ func value[T any](tb testing.TB, d *desk, query string, args ...any) (v T) {
 	return v
 }
 
-// user is the URL of a new user who is a member of these roles.
+// user returns the URL of a new user that is a member of these roles.
 func (d *desk) user(tb testing.TB, name string, groups ...string) string {
 	tb.Helper()
 	return d.db.User(tb, name, groups...)
 }
 
-// claim does what a worker does to a run, as far as clients can tell.
+// claim changes a run as a worker's claim does, as far as clients can see.
 func (d *desk) claim(tb testing.TB, run queue.RunID) {
 	tb.Helper()
 	d.exec(tb, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
@@ -124,7 +124,7 @@ func (d *desk) claim(tb testing.TB, run queue.RunID) {
 		started_at = coalesce(started_at, clock_timestamp()), queue_deadline = NULL WHERE run_id = $1`, run)
 }
 
-// end is the end of a run that was claimed or not.
+// end changes a run as its end does, whether it was claimed or not.
 func (d *desk) end(tb testing.TB, run queue.RunID, state string) {
 	tb.Helper()
 	d.exec(tb, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
@@ -133,7 +133,7 @@ func (d *desk) end(tb testing.TB, run queue.RunID, state string) {
 
 const patience = 20 * time.Second
 
-// wantError wants an error that is a sentinel and has an SQLSTATE; "" for none of these.
+// wantError wants an error that is a sentinel and has an SQLSTATE; nil or "" means none.
 func wantError(tb testing.TB, err, sentinel error, code string) {
 	tb.Helper()
 	var known *queue.Error

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Runs appear below where polls begin, in many ways: the next sweep finds each.
+// Runs can appear below where polls begin in many ways. The next sweep finds them in each.
 func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 	t.Parallel()
 	commits := func(statements ...string) func(*testing.T, *fleet) func() {
@@ -42,7 +42,7 @@ func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 	}
 }
 
-// wantBelow wants a sweep to find all that is due, and polls to claim it in its order.
+// wantBelow wants a sweep to find all due runs, and polls to claim them in their order.
 func (f *fleet) wantBelow(t *testing.T, s *queue.Session) {
 	t.Helper()
 	ids := value[[]queue.RunID](t, f.desk, "SELECT array_agg(run_id ORDER BY lane_id, ready_at, run_id) FROM oarlock.runs WHERE state = 'queued'")
@@ -57,7 +57,7 @@ func (f *fleet) wantBelow(t *testing.T, s *queue.Session) {
 	}
 }
 
-// ends returns what ends a transaction in this way.
+// ends returns a function that ends a transaction in this way.
 func ends(t *testing.T, way func(context.Context) error) func() {
 	return func() {
 		if err := way(t.Context()); err != nil {
@@ -76,7 +76,7 @@ func retries(t *testing.T, f *fleet) func() {
 	return ends(t, app.Commit)
 }
 
-// beside has another connection send a statement that waits, and returns what waits for its end.
+// beside sends a statement that waits over another connection, and returns a function that waits for its end.
 func (f *fleet) beside(t *testing.T, statement, waits string) (ended func()) {
 	conn, done := f.db.Conn(t), make(chan error, 1)
 	go func() {
@@ -106,17 +106,17 @@ func locks(t *testing.T, f *fleet) func() {
 	return ends(t, f.opened(t, "SELECT FROM oarlock.runs FOR NO KEY UPDATE").Rollback)
 }
 
-// A transaction that is prepared is as open as any, though no session has it.
+// A prepared transaction is as open as any other, although no session holds it.
 func TestCursors_FindWhatWasPrepared(t *testing.T) {
 	t.Parallel()
-	o, node := alone(t, map[string]string{"max_prepared_transactions": "2"}) // the shared server prepares none
+	o, node := alone(t, map[string]string{"max_prepared_transactions": "2"}) // the shared server cannot prepare transactions
 	db := &pgtest.DB{URL: node.URL()}
 	f := &fleet{desk: &desk{db: db, conn: db.Conn(t), store: o.Store}, worker: o.Store}
 	f.put(t, plainDAG)
 	s := f.register(t)
 	sweep(t, s)
 	tx := f.opened(t, "SELECT oarlock.enqueue('plain')", "PREPARE TRANSACTION 'p'")
-	_ = tx.Rollback(t.Context()) // the session has none any more
+	_ = tx.Rollback(t.Context()) // the session has no transaction any more
 	s.RaiseCursors(f.now(t))
 	f.exec(t, "COMMIT PREPARED 'p'")
 	f.wantBelow(t, s)
@@ -133,7 +133,7 @@ func TestCursors_FallWithTheClock(t *testing.T) {
 	f.wantBelow(t, s)
 }
 
-// Behind a new connection may be a server that was promoted, whose clock is behind.
+// A new connection may lead to a promoted server with a clock that is behind.
 func TestCursors_BeginAnewBehindANewConnection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

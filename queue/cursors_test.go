@@ -7,12 +7,12 @@ import (
 
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-// after is so long after noon.
+// after returns a time so long after noon.
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
 const shelfOne = stages*1 + stageNew
 
-// swept are cursors of two lanes after a first sweep at noon that found nothing due.
+// swept returns the cursors of two lanes after a first sweep at noon that found nothing due.
 func swept(t *testing.T) *cursors {
 	t.Helper()
 	c := new(cursors)
@@ -79,7 +79,7 @@ func TestCursors_SweepsSetThem(t *testing.T) {
 	c.want(t, "below what a sweep reached", after(time.Minute))
 }
 
-// What is told while a claim is under way, that claim may not have seen.
+// A claim under way may not have seen runs that are notified meanwhile.
 func TestCursors_ClaimsRaiseNoneThatWasTold(t *testing.T) {
 	t.Parallel()
 	c := swept(t)
@@ -92,7 +92,7 @@ func TestCursors_ClaimsRaiseNoneThatWasTold(t *testing.T) {
 	c.want(t, "after a claim that could see it", after(time.Second))
 }
 
-// Behind a new connection a sweep of the last minute says nothing of what waits for longer.
+// After a new connection, a sweep of the last minute says nothing about runs that have waited longer.
 func TestCursors_StayAtTheStartUntilSwept(t *testing.T) {
 	t.Parallel()
 	c := swept(t)

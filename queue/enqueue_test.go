@@ -199,7 +199,7 @@ func TestEnqueueTx_WorksInEveryExecMode(t *testing.T) {
 	}
 }
 
-// through is a store whose connections lead through a proxy.
+// through returns a store with connections that lead through a proxy.
 func (d *desk) through(t *testing.T) (*netfault.Proxy, *queue.Store) {
 	t.Helper()
 	proxy, url := netfault.Through(t, d.db.URL)

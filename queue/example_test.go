@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// stage is a database for an example, which has no testing.TB: what goes wrong ends it.
+// stage is a database for an example. An example has no testing.TB, so an error ends the process.
 type stage struct {
 	testing.TB
 	clean []func()
@@ -51,7 +51,7 @@ func setStage(ctx context.Context) (url string, undo func()) {
 	}
 }
 
-// An application asks for a run in the transaction of its own rows: both are there, or neither.
+// An application requests a run in the transaction that writes its own rows. Either both exist afterwards or neither.
 func ExampleEnqueueTx() {
 	ctx := context.Background()
 	url, undo := setStage(ctx)
@@ -80,7 +80,7 @@ func ExampleEnqueueTx() {
 	// committed: true
 }
 
-// The same with database/sql, and a transaction that rolls back: the run goes with it.
+// The same with database/sql, and with a transaction that rolls back: the run disappears with it.
 func ExampleEnqueueSQL() {
 	ctx := context.Background()
 	url, undo := setStage(ctx)
@@ -141,7 +141,7 @@ func ExampleStore_Enqueue() {
 	// enqueue: run_key "order-7" belongs to run 1, which was asked for with another dag, params or overrides (OA004): use a key of its own for each request, and repeat a request unchanged
 }
 
-// Each of an application's customers has a schedule of their own, which is steered by its key.
+// Each customer of an application has a schedule, which the application steers by its key.
 func ExampleStore_PutSchedule() {
 	ctx := context.Background()
 	url, undo := setStage(ctx)

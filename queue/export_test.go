@@ -14,24 +14,24 @@ import (
 
 var nightly = flag.Bool("nightly", false, "fill tables with as many rows as they may come to have")
 
-// Nightly reports whether tests take their time.
+// Nightly reports whether tests may take long.
 func Nightly() bool { return *nightly }
 
-// SetClock has the session count its own pauses and others' silence by another clock.
+// SetClock makes the session measure its own pauses and the silence of other workers by another clock.
 func (s *Session) SetClock(now func() time.Duration) {
 	s.claimer.now, s.lookout.now, s.lookout.observer.now, s.sweeper.now = now, now, now, now
 }
 
-// Postpone has the session leave a lost worker to later sweeps, as one whose fences could not be had.
+// Postpone makes the session leave a lost worker to later sweeps, as after a try that could not lock its fences.
 func (s *Session) Postpone(worker uuid.UUID) { s.sweeper.postpone(worker) }
 
 // ReapLimit is how many workers one sweep takes over from.
 const ReapLimit = reapLimit
 
-// Expected is under how many ids a poll may have claimed runs whose reply was not read.
+// Expected returns the number of ids under which a poll may have claimed runs while its reply is not read.
 func (s *Session) Expected() int { return len(s.x.expected()) }
 
-// InUse is how many of the connections of the session are in use.
+// InUse returns how many connections of the session are in use.
 func (s *Session) InUse() (n int) {
 	for _, l := range []*link{s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks, s.journal.link} {
 		n += 1 - len(l.turn)
@@ -49,7 +49,7 @@ func (s *Session) OnReads(ctx context.Context, do func(context.Context, *pgx.Con
 	return s.reads.use(ctx, do)
 }
 
-// ReleaseStatement gives claims back: all, or some.
+// ReleaseStatement returns the statement that gives claims back: all, or some.
 func ReleaseStatement(all bool) string {
 	if all {
 		return releaseAll
@@ -57,7 +57,7 @@ func ReleaseStatement(all bool) string {
 	return releaseSome
 }
 
-// ClaimStatement is the next claim behind no limit, as it is sent.
+// ClaimStatement returns the next claim behind no limit, as it is sent.
 func (s *Session) ClaimStatement(want Want) (string, pgx.StrictNamedArgs) {
 	ids := newClaimIDs(want.room(&Polled{}))
 	args := s.claimer.args(s.claimer.order(&want), ids)
@@ -65,48 +65,48 @@ func (s *Session) ClaimStatement(want Want) (string, pgx.StrictNamedArgs) {
 	return claimRuns, args
 }
 
-// LimitedStatement is the next claim behind limits, as it is sent.
+// LimitedStatement returns the next claim behind limits, as it is sent.
 func (s *Session) LimitedStatement(want Want) (string, pgx.StrictNamedArgs) {
 	return claimLimited, s.claimer.args(s.claimer.order(&want), newClaimIDs(want.room(&Polled{})))
 }
 
-// RenewStatement is the next renewal, as it is sent.
+// RenewStatement returns the next renewal, as it is sent.
 func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 	return renewLease, s.renewArgs(Vitals{Busy: 1})
 }
 
-// LookStatement is the next look, as it is sent.
+// LookStatement returns the next look, as it is sent.
 func (s *Session) LookStatement(load Load) (string, pgx.StrictNamedArgs) {
 	return lookAround, s.lookout.args(load)
 }
 
-// SweptFor has the last sweep have taken so long, and gives a reason for another.
+// SweptFor makes the last sweep appear to have taken d, and adds a reason for another one.
 func (s *Session) SweptFor(took time.Duration) {
 	s.sweeper.soonest, s.sweeper.next = s.sweeper.now()+askedShare*took, s.sweeper.now()+sweepShare*took
 	s.sweeper.full = s.sweeper.next
 	s.x.doubt()
 }
 
-// Reasons says why a sweep is due.
+// Reasons returns why a sweep is due.
 func (s *Session) Reasons() string {
 	s.x.mu.Lock()
 	defer s.x.mu.Unlock()
 	return fmt.Sprintf("%+v", s.x.why)
 }
 
-// SweepAll is a sweep that looks at everything from the very start, however soon it comes.
+// SweepAll makes a sweep from the very start, even if none is due.
 func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
 	s.sweeper.full = 0
 	return s.Sweep(ctx)
 }
 
-// SweepLately is a sweep that looks at what was queued lately.
+// SweepLately makes a sweep of what was queued lately.
 func (s *Session) SweepLately(ctx context.Context) (Swept, error) {
 	s.sweeper.next = 0
 	return s.Sweep(ctx)
 }
 
-// SweepStatement is a sweep that reaches back to the very first run.
+// SweepStatement returns the statement of a sweep that reaches back to the very first run.
 func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
 	return sweepAll, pgx.StrictNamedArgs{"worker": s.worker.ID, "since": orMinusInfinity(time.Time{})}
 }
@@ -114,15 +114,15 @@ func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
 // SetCloseLimit bounds a Close without a deadline.
 func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }
 
-// Own is a connection as a session makes them.
+// Own returns a connection made as a session makes its own.
 func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
 	return pglink.Dial(ctx, s.connConfig("test"), nil)
 }
 
-// Steady is how the connection that polls is set up.
+// Steady returns the settings of the connection that polls.
 func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }
 
-// Cursor is where polls begin on a shelf.
+// Cursor returns where polls begin on a shelf.
 func (s *Session) Cursor(lane, stage int) time.Time {
 	c := &s.x.cursors
 	c.mu.Lock()
@@ -130,7 +130,7 @@ func (s *Session) Cursor(lane, stage int) time.Time {
 	return c.ofLocked(shelfOf(lane, stage))
 }
 
-// RaiseCursors has the session look for nothing below a moment.
+// RaiseCursors makes the session look for nothing below a moment.
 func (s *Session) RaiseCursors(at time.Time) {
 	c := &s.x.cursors
 	c.mu.Lock()
@@ -138,14 +138,14 @@ func (s *Session) RaiseCursors(at time.Time) {
 	c.at, c.rest, c.tried = nil, at, nil
 }
 
-// Needs are the connections that a pooler must lend a worker by the session.
+// Needs returns how many connections a pooler that lends per session must lend a worker.
 func (s *Store) Needs() int { return s.needs(pglink.SessionPooler) }
 
-// ConnectLate has workers register with the connection for claims alone; the others are made at their first use. Ten connections cost
-// more than what most tests do with them.
+// ConnectLate makes workers register with the connection for claims alone, and make the others at their first use. Ten
+// connections cost more time than most tests do.
 func (s *Store) ConnectLate() { s.shortage.trusting = true }
 
-// SetShortagePatience is for tests that cannot wait: for all tries, and for one.
+// SetShortagePatience sets the patience of all tries and of one, for tests that cannot wait.
 func (s *Store) SetShortagePatience(all, one time.Duration) {
 	s.shortage.patience, s.shortage.tryPatience = all, one
 }

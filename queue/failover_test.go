@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// A standby that is not waited for lacks what the primary committed last.
+// A standby that commits do not wait for lacks the last commits of the primary.
 func pair(t *testing.T) (outside, *pgcluster.Node, *pgcluster.Node) {
 	t.Helper()
 	if testing.Short() {
@@ -50,7 +50,7 @@ func TestFailover_LostCommitsForfeitTheClaim(t *testing.T) {
 	d.claim.Leave()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end) && o.text(t, "SELECT state FROM oarlock.runs WHERE run_id = $1", id) == "running"; {
 		if looked, _ := a.Look(t.Context(), queue.Load{}); looked.Sweep { // its connections led to the other server
-			_, _ = a.SweepAll(t.Context()) // finds a claim that nobody drives
+			_, _ = a.SweepAll(t.Context()) // finds a claim that no driver is on
 		}
 	}
 	again := claim(t, b)

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// serve polls so many times, ends what it got, and counts by DAG.
+// serve polls so many times, ends the claimed runs, and counts them by DAG.
 func (f *fleet) serve(t *testing.T, s *queue.Session, polls, want int) map[string]int {
 	t.Helper()
 	served := map[string]int{}
@@ -50,7 +50,7 @@ func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 1)")
 	f.ask(t, "plain", 5)
 	s := f.register(t)
-	poll(t, s, 1) // of the limited one: it stays
+	poll(t, s, 1) // a run of the limited DAG, which stays
 	for i := range lanes {
 		f.put(t, fmt.Sprintf("name: d%d\nqueue: q%d\nsteps: [{id: a, run: \"true\"}]\n", i, i))
 		f.ask(t, fmt.Sprint("d", i), want*polls)
@@ -63,7 +63,7 @@ func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 	}
 }
 
-// Runs of DAGs at their limits are passed over until there is room, and go in the order in which they were asked for.
+// Runs of DAGs at their limits are passed over until there is room. Then they go in the order of their requests.
 func TestFair_LimitedRunsGoInTheirOrder(t *testing.T) {
 	t.Parallel()
 	const dags, each, slots, most = 60, 2, 8, 16
@@ -93,7 +93,7 @@ func TestFair_LimitedRunsGoInTheirOrder(t *testing.T) {
 	}
 }
 
-// One claim in sixteen goes to what waits longest, however much there is that ranks above, and in however many lanes.
+// One claim in sixteen goes to the run that has waited longest, however many runs rank above it, in however many lanes.
 func TestFair_LowRunsHaveTheirTurn(t *testing.T) {
 	t.Parallel()
 	const lanes, low = 75, 20

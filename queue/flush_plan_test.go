@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// A row with a field too few or of another type is refused by the server, each time the flush is tried.
+// The server refuses a row with a missing field or a field of another type, each time the flush is tried.
 func TestFlush_WritesTheFieldsOfItsTypes(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -43,7 +43,7 @@ func TestFlush_WritesTheFieldsOfItsTypes(t *testing.T) {
 	}
 }
 
-// fieldTypes are the types of the fields of the first of some encoded rows.
+// fieldTypes returns the types of the fields in the first of some encoded rows.
 func fieldTypes(rows []byte) (types []string) {
 	for row := rows[8 : 4+binary.BigEndian.Uint32(rows)]; len(row) > 0; {
 		types = append(types, strconv.FormatUint(uint64(binary.BigEndian.Uint32(row)), 10))
@@ -53,7 +53,7 @@ func fieldTypes(rows []byte) (types []string) {
 	return types
 }
 
-// explained is the plan of a flush of these pieces, which is executed with ANALYZE.
+// explained returns the plan of a flush of these pieces, executed with ANALYZE.
 func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgtest.Plan {
 	y.tb.Helper()
 	ctx := context.Background()
@@ -68,7 +68,7 @@ func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgte
 	return pgtest.Explained(y.tb, result.Rows[0][0])
 }
 
-// own is a connection with the settings of a journal's.
+// own returns a connection with the settings of a journal's.
 func (y *yard) own() *pgx.Conn {
 	y.tb.Helper()
 	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.link.config)
@@ -77,7 +77,7 @@ func (y *yard) own() *pgx.Conn {
 	return conn
 }
 
-// full is a batch with something for every table.
+// full returns a batch with a row for every table.
 func full(c *Claim, seq int64) *Batch {
 	b := batch(c, taskAt(0, seq, dagrun.TaskRunning), taskAt(1, seq+1, dagrun.TaskRunning))
 	b.Records.Run = &dagrun.RunRecord{State: dagrun.RunRunning}
@@ -87,7 +87,7 @@ func full(c *Claim, seq int64) *Batch {
 	return b
 }
 
-// What a flush has no rows for is not in its statement; what is there is reached by its key.
+// A flush leaves out the parts of its statement that it has no rows for, and reaches existing rows by their keys.
 func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -128,7 +128,7 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 	}
 }
 
-// looked lists the tables that a plan looks something up in, each with the index by which it does.
+// looked lists the tables in which a plan looks something up, each with the index that it uses.
 func (y *yard) looked(plan *pgtest.Plan) []string {
 	var reads []string
 	plan.Walk(func(n *pgtest.Plan) {
@@ -144,7 +144,7 @@ func (y *yard) looked(plan *pgtest.Plan) []string {
 	return slices.Compact(reads)
 }
 
-// flushesEnv makes TestFlush_CostsTheSame do more of them.
+// flushesEnv makes TestFlush_CostsTheSame do more flushes.
 const flushesEnv = "OARLOCK_TEST_FLUSHES"
 
 func TestFlush_CostsTheSameUnderAnOldSnapshot(t *testing.T) {

@@ -302,7 +302,7 @@ func TestFollowLogs_YieldsEachChunkOnceWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-// kill ends the followers' listeners, and now and then a connection that one reads by.
+// kill ends the followers' listeners, and now and then a connection on which one of them reads.
 func (r *logRoom) kill(t *testing.T) {
 	t.Helper()
 	r.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'u%'
@@ -393,7 +393,7 @@ func TestFollowLogs_ReadsFastWriters(t *testing.T) {
 	}
 }
 
-// A flush that was under way when somebody registered does not know of it.
+// A flush that was under way when a follower registered does not know about it.
 func TestFollower_LooksAgainSoonAfterItRegistered(t *testing.T) {
 	t.Parallel()
 	f := &follower{}
@@ -441,7 +441,7 @@ func TestFollowLogs_LeavesWithItsCaller(t *testing.T) {
 	}
 }
 
-// A log goes when its day is past what every DAG keeps, or with its run; others stay.
+// A log is deleted with its run, or when its day is past the retention of every DAG. Other logs stay.
 func TestPrune_TakesLogsWithTheirRunOnly(t *testing.T) {
 	t.Parallel()
 	w, run := told(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// nested calls what a statement calls, takes it back, and shows how the statements inside of it reach the tables that grow.
-// The server tells that by itself, to whoever may load auto_explain.
+// nested runs a statement, rolls it back, and shows how the statements inside of its functions reach the tables that grow. The
+// server reports that by itself to a user that may load auto_explain.
 func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnConfig, statement string, args ...any) string {
 	t.Helper()
 	config, err := pgx.ParseConfig(c.db.URL)
@@ -65,7 +65,7 @@ func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnCo
 	return strings.Join(slices.Compact(shown), "")
 }
 
-// functionPlans are those of the functions that are called all the time, however many runs there are.
+// functionPlans are the plans of the functions that are called all the time. They must not depend on the number of runs.
 func (c *crowded) functionPlans(t *testing.T) {
 	c.exec(t, `UPDATE oarlock.runs SET state = 'waiting', epoch = epoch + 1, wake_at = now() - interval '1 hour'
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)

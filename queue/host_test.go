@@ -195,7 +195,7 @@ func TestHost_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 	}
 }
 
-// Whoever puts a limit does not see what a transaction that is still open has entered.
+// A transaction that sets a limit does not see the runs of a transaction that is still open.
 func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

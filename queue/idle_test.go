@@ -23,7 +23,7 @@ func (c *tally) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 
 func (c *tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// counted is a store all of whose statements are counted: those of its pool, and of the sessions' own connections.
+// counted returns a store that counts all statements: those of its pool, and those of its sessions' own connections.
 func (f *fleet) counted(tb testing.TB) (*queue.Store, *tally) {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(f.url)
@@ -45,11 +45,11 @@ func (f *fleet) counted(tb testing.TB) (*queue.Store, *tally) {
 	return store, c
 }
 
-// calls are how often a session with nothing to do called.
+// calls counts the calls of a session that has nothing to do.
 type calls struct{ looks, polls, sweeps, renewals int }
 
-// A minute of a session with nothing to do, by the clock of the test: it looks, sweeps and renews at its intervals, and polls when
-// its pace says so. While looks say that nothing is due, it does not poll for the sake of the interval.
+// A session has nothing to do for a minute of the test's clock. It looks, sweeps and renews at its intervals, and polls when its
+// pace says so. While looks say that nothing is due, PollInterval alone is no reason to poll.
 func idleMinute(t *testing.T, s *queue.Session, clock *clock) (n calls) {
 	t.Helper()
 	const renewEvery = 5 * time.Second
@@ -94,7 +94,7 @@ func mustIdle(t *testing.T, statements int64, n calls) {
 	}
 }
 
-// warm has a session do what it does once an hour, and gives it a clock.
+// warm makes a session do its hourly work, and gives it a clock.
 func warm(t *testing.T, s *queue.Session) *clock {
 	t.Helper()
 	c := new(clock)

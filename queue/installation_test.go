@@ -17,7 +17,7 @@ type remembering []string
 func (r *remembering) Recall(string) []string                { return *r }
 func (r *remembering) Remember(_ string, addresses []string) { *r = addresses }
 
-// afresh is a store of a process that begins, on a host that remembers.
+// afresh returns a store of a new process, on a host that remembers.
 func (f *fleet) afresh(t *testing.T, memory queue.Memory) *queue.Store {
 	t.Helper()
 	return openFor(t, queue.Config{URL: f.url, Memory: memory})
@@ -73,7 +73,7 @@ func TestRegister_TakesANewTimelineWhereItServedBefore(t *testing.T) {
 		}
 	}
 	f.exec(t, "SELECT oarlock.vouch()")
-	f.registerAt(t, f.afresh(t, &elsewhere)) // a name of DNS, or a pooler, has changed
+	f.registerAt(t, f.afresh(t, &elsewhere)) // the name in DNS, or the pooler, has changed
 	if !slices.Equal(elsewhere, here) {
 		t.Errorf("it remembers %v, not %v", elsewhere, here)
 	}
@@ -97,7 +97,7 @@ func TestSession_GoesOnInANewTimelineAndNowhereElse(t *testing.T) {
 	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Errorf("a renewal after it vouched: %v", err)
 	}
-	f.registerAt(t, f.afresh(t, nil)) // which remembers nothing
+	f.registerAt(t, f.afresh(t, nil)) // this host remembers nothing
 
 	id := f.ask(t, "plain", 1)[0]
 	f.exec(t, "UPDATE oarlock.installation SET database = 1")
@@ -111,7 +111,8 @@ func TestSession_GoesOnInANewTimelineAndNowhereElse(t *testing.T) {
 	}
 }
 
-// A copy has the claims and fences of its original. Whatever the session does first there, it ends and has written nothing.
+// A copy has the claims and fences of its original. Whatever a session does first on the copy, the session ends and has written
+// nothing.
 func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -165,7 +166,7 @@ func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 	}
 }
 
-// polls has a session poll for nothing until something is so: its connections have to be made again first.
+// polls makes a session poll without finding anything until ok is true, because its connections must be made again first.
 func polls(t *testing.T, s *queue.Session, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {

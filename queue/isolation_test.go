@@ -21,7 +21,7 @@ func (d *desk) begin(t *testing.T, level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// What the comment of oarlock.enqueue says about a key that two transactions take at once.
+// The test shows what the comment on oarlock.enqueue says about a key that two transactions take at the same time.
 func TestEnqueueTx_RacesForAKeyAsDocumented(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// asking is a record of an approval: that it waits, or that it does not any more.
+// asking returns a record that an approval waits, or that it waits no more.
 func asking(step int, seq int64, open bool) dagrun.TaskRecord {
 	t := taskAt(step, seq, dagrun.TaskSucceeded)
 	if open {
@@ -23,7 +23,7 @@ func asking(step int, seq int64, open bool) dagrun.TaskRecord {
 	return t
 }
 
-// questions are those that are open: run step prompt inputs approvers.
+// questions lists the open approvals: run step prompt inputs approvers.
 func (y *yard) questions() []string {
 	y.tb.Helper()
 	return y.list("SELECT concat_ws(' ', step, prompt, inputs, approvers::text) FROM oarlock.approvals_open ORDER BY run_id, step")
@@ -67,7 +67,7 @@ func TestCommit_AQuestionNeedsTheClaim(t *testing.T) {
 	}
 }
 
-// What few flushes bring costs the others nothing: they are sent without it.
+// Parts that few flushes need cost the other flushes nothing, because they are sent without these parts.
 func TestFlush_IsSentWithoutTheQuestionsThatItHasNot(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

@@ -70,8 +70,9 @@ const (
 	chainSteps = 10
 )
 
-// BenchmarkChains drives chains of ten steps with a start and an end record per step, whose bodies end at once: through
-// core and journal, and through the bare loop. A dependant starts only after its commit.
+// BenchmarkChains drives chains of ten steps with a start and an end record per step. The bodies of the steps end at once. It
+// drives them through core and journal, and through the bare loop. A dependent step starts only after the commit of the step
+// before.
 func BenchmarkChains(b *testing.B) {
 	var spec dagrun.Spec
 	for i := range chainSteps {

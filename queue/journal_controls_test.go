@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// whileItWaits has the flush of b wait for the run's row, held by a session that asks for a control meanwhile.
+// whileItWaits makes the flush of b wait for the run's row, which a session holds that requests a control meanwhile.
 func (y *yard) whileItWaits(b *Batch, control string) error {
 	y.tb.Helper()
 	client := y.begin()
@@ -61,7 +61,7 @@ func TestCommit_AnEndSeesAnInboxThatMovedBackstageOnlyWhenItIsOver(t *testing.T)
 	y.in(client, "SELECT oarlock.cancel($1)", c.Run)
 	done := y.later(finishing(c, dagrun.RunSucceeded))
 	y.blocked(client, appName(y.worker))
-	y.must(client.Rollback(t.Context())) // never asked
+	y.must(client.Rollback(t.Context())) // the request is never committed
 	y.must(y.outcome(done))
 	if got := y.runState(c); got != "succeeded" {
 		t.Errorf("the run is %s", got)

@@ -11,10 +11,10 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
-// toldWithin is how soon a failure of flushes is to be known.
+// toldWithin is how soon a failure of flushes must be known.
 const toldWithin = 5 * time.Second
 
-// failing waits until the journal tells of a failure, and wants its cause.
+// failing waits until the journal reports a failure, and wants its cause.
 func (y *yard) failing(cause string) {
 	y.tb.Helper()
 	began := time.Now()
@@ -37,7 +37,7 @@ func (y *yard) mended(c *Claim, done <-chan error) {
 	}
 }
 
-// refuse has rows of tasks refused by an error.
+// refuse makes the database refuse rows of tasks with an error.
 func (y *yard) refuse(code, when string) (mend func()) {
 	y.tb.Helper()
 	y.exec(fmt.Sprintf(`CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -46,7 +46,7 @@ func (y *yard) refuse(code, when string) (mend func()) {
 	return func() { y.exec("DROP TRIGGER refuse ON oarlock.tasks") }
 }
 
-// No error about the server, the schema or the login fails a run: its records are written once that is mended.
+// No error about the server, the schema or the login fails a run. The run's records are written once the error is mended.
 func TestJournal_TellsWhyNothingIsWrittenAndGoesOnOnceItIsMended(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -126,7 +126,8 @@ func TestJournal_NamesWhoHoldsATable(t *testing.T) {
 	y.mended(c, done)
 }
 
-// A transaction that holds the row of one run is no fault of the database: that run waits, and it is told for whom.
+// A transaction that holds the row of one run is no fault of the database: only that run waits, and the journal reports the
+// holder.
 func TestJournal_NamesWhoHoldsARow(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -152,7 +153,7 @@ func TestJournal_NamesWhoHoldsARow(t *testing.T) {
 	}
 }
 
-// An error of a kind that says nothing is the record's fault where the database takes others.
+// An error of an unclear kind is the record's fault if the database takes other records.
 func TestJournal_FindsTheRecordThatIsAtFault(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -175,7 +176,7 @@ func TestJournal_FindsTheRecordThatIsAtFault(t *testing.T) {
 	}
 }
 
-// While nothing is to be written, the journal finds out by itself that records are taken again.
+// While there is nothing to write, the journal finds out by itself that the database takes records again.
 func TestJournal_ProbesWhileNothingIsToBeWritten(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -197,7 +198,7 @@ func TestJournal_ProbesWhileNothingIsToBeWritten(t *testing.T) {
 	}
 }
 
-// An entry that is set aside comes due again and again: that puts no probe off, so a failure that is over is seen to be.
+// An entry that is set aside comes due again and again. It must not put off the probe that notices the end of a failure.
 func TestJournal_ProbesWhileARunIsHeldBySomebody(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

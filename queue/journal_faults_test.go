@@ -12,12 +12,12 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
-// flushBind matches what starts a flush on the server.
+// flushBind matches the message that starts a flush on the server.
 func flushBind(m netfault.Message) bool {
 	return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte(wholeFlush.name))
 }
 
-// flushSync matches what ends what a client sends of a flush: without it the server waits, with its locks.
+// flushSync matches the last message of a flush from the client. Without it the server waits, with its locks.
 func flushSync() netfault.Match {
 	bound := false
 	return func(m netfault.Message) bool {
@@ -90,7 +90,7 @@ func TestFlush_HoldsUpTheDeletionOfItsFence(t *testing.T) {
 	}
 }
 
-// paused and going are records of the run's own row: the later one must win.
+// paused and going return records of the run's own row. The later one must win.
 func paused(c *Claim) *Batch {
 	b := batch(c, taskAt(0, 1, dagrun.TaskRunning))
 	b.Records.Run = &dagrun.RunRecord{State: dagrun.RunPaused, PausedBy: "ana", StartedAt: 1000}
@@ -113,7 +113,7 @@ func TestFlush_ACopyThatHangsBeforeItsFenceNeverLands(t *testing.T) {
 	y.must(y.commit(t.Context(), going(c)))
 	hold.MustFire(t)
 	before := get[int](y, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", appName(y.worker))
-	hold.Release() // the first copy is on its way again: nobody must be there to execute it
+	hold.Release() // the first copy is on its way again: no server process must be left to execute it
 	y.must(y.commit(t.Context(), batch(c, taskAt(1, 3, dagrun.TaskRunning))))
 	if got := y.runState(c); got != "running" || before != 1 {
 		t.Errorf("the run is %s, with %d connections; want running, with one", got, before)
@@ -144,7 +144,7 @@ func TestFlush_ACopyThatHangsWithItsFenceIsEndedAndSentAgain(t *testing.T) {
 	}
 }
 
-// serving are the server processes of the worker that hang in the middle of something.
+// serving returns the server processes of the worker that hang in the middle of a statement.
 func (y *yard) serving() []string {
 	y.tb.Helper()
 	return y.list("SELECT pid::text FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'", appName(y.worker))
@@ -203,13 +203,13 @@ func TestFlush_ThatIsHalfSentLetsGoOfItsFence(t *testing.T) {
 		return get[bool](y, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'ClientRead' AND state = 'active')`, appName(y.worker))
 	})
 	y.exec("SET lock_timeout = '20s'")
-	y.exec("DELETE FROM oarlock.fences") // waits for the worker to give up, not for ever
+	y.exec("DELETE FROM oarlock.fences") // must end once the worker gives up
 	if err := y.outcome(done); err != nil && !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A statement that is refused while a connection is made ready leaves those before it prepared there.
+// If the server refuses a statement while a connection is made ready, the statements before it stay prepared.
 func TestFlush_GoesOnWhereItsConnectionWasHalfReady(t *testing.T) {
 	t.Parallel()
 	y, proxy := through(t)
@@ -281,7 +281,7 @@ func TestFlush_SentTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-// everything is what a flush can change of runs that go on.
+// everything changes all that a flush can change of runs that go on.
 func (y *yard) everything() []string {
 	y.tb.Helper()
 	return y.list(`SELECT to_jsonb(r)::text FROM oarlock.runs r UNION ALL SELECT to_jsonb(t)::text FROM oarlock.tasks t

@@ -64,7 +64,8 @@ func TestJournal_KeepsItsBounds(t *testing.T) {
 	}
 }
 
-// A crash may follow any piece. Were an attempt in an earlier piece than its task, the old row of the task would tell of the attempt again.
+// A crash may follow any piece. If an attempt were written in an earlier piece than its task, the old row of the task would
+// describe the same attempt again.
 func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
 	t.Parallel()
 	var rec dagrun.Records
@@ -92,7 +93,7 @@ func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
 	}
 }
 
-// model is what the rows of one run must be: the plainest thing that could be right.
+// model is what the rows of one run must hold. It is as simple as possible.
 type model struct {
 	claim *Claim
 	seq   int64
@@ -101,7 +102,7 @@ type model struct {
 	run   string
 }
 
-// next makes a batch and says in the model what it does.
+// next makes a batch, and applies it to the model.
 func (m *model) next(r *rand.Rand) *Batch {
 	b := batch(m.claim)
 	for range r.IntN(4) {

@@ -16,12 +16,12 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// yard is a database with a worker that has fences and a journal, which logs in as nothing but a worker.
+// yard is a database with a worker that has fences and a journal. The worker's login has only the role of a worker.
 type yard struct {
 	tb     testing.TB
 	db     *pgtest.DB
 	conn   *pgx.Conn // the owner's
-	url    string    // of a login with oarlock_worker alone
+	url    string    // of a login that has only oarlock_worker
 	worker uuid.UUID
 	held   *claimSet
 	reads  *link         // made when a test first loads by it
@@ -42,7 +42,7 @@ func newYard(tb testing.TB) *yard {
 	return y
 }
 
-// through is a yard whose journal talks through a proxy, and gives a flush up after a moment.
+// through returns a yard with a journal that talks through a proxy, and that gives up a flush after a moment.
 func through(tb testing.TB) (*yard, *netfault.Proxy) {
 	tb.Helper()
 	y := newYard(tb)
@@ -64,7 +64,7 @@ func (y *yard) addWorker() uuid.UUID {
 	return id
 }
 
-// open is a journal of the worker; it is closed with the test.
+// open returns a journal of the worker. The end of the test closes it.
 func (y *yard) open(url string, timeout time.Duration) (*journal, *claimSet, chan struct{}) {
 	y.tb.Helper()
 	config, err := pglink.Parse(url, pglink.Options{})
@@ -156,7 +156,7 @@ func (y *yard) eventually(what string, ok func() bool) {
 	await.True(y.tb, what, ok)
 }
 
-// begin opens a transaction of another session, rolled back with the test.
+// begin opens a transaction of another session. It is rolled back at the end of the test.
 func (y *yard) begin() pgx.Tx {
 	y.tb.Helper()
 	tx, err := y.db.Conn(y.tb).Begin(y.tb.Context())
@@ -181,7 +181,7 @@ func (y *yard) end(tx pgx.Tx) {
 	}
 }
 
-// blocked waits until somebody who connected as appName waits for a lock that tx holds.
+// blocked waits until a connection with application_name appName waits for a lock that tx holds.
 func (y *yard) blocked(tx pgx.Tx, appName string) {
 	y.tb.Helper()
 	pid := tx.Conn().PgConn().PID()
@@ -205,7 +205,7 @@ func (y *yard) must(err error) {
 	}
 }
 
-// await is the outcome of a commit that was begun with later.
+// await returns the outcome of a commit that was begun with later.
 func (y *yard) outcome(done <-chan error) error {
 	y.tb.Helper()
 	select {
@@ -217,7 +217,7 @@ func (y *yard) outcome(done <-chan error) error {
 	}
 }
 
-// taskAt is a record of a step in some state.
+// taskAt returns a record of a step in some state.
 func taskAt(step int, seq int64, state dagrun.State) dagrun.TaskRecord {
 	t := dagrun.TaskRecord{ID: dagrun.TaskID{Step: step}, Seq: seq, Generation: 1, State: state, Attempt: 1, StartedAt: 1000, AttemptAt: 1000}
 	if state.Terminal() {
@@ -230,7 +230,7 @@ func batch(c *Claim, tasks ...dagrun.TaskRecord) *Batch {
 	return &Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: tasks}}
 }
 
-// finishing is a batch that ends the run.
+// finishing returns a batch that ends the run.
 func finishing(c *Claim, state dagrun.RunState, tasks ...dagrun.TaskRecord) *Batch {
 	b := batch(c, tasks...)
 	b.Records.Run = &dagrun.RunRecord{State: state, Generation: 1, StartedAt: 1000, FinishedAt: 3000, Reason: "because"}
@@ -238,7 +238,7 @@ func finishing(c *Claim, state dagrun.RunState, tasks ...dagrun.TaskRecord) *Bat
 	return b
 }
 
-// parking is a batch that parks the run.
+// parking returns a batch that parks the run.
 func parking(c *Claim, tasks ...dagrun.TaskRecord) *Batch {
 	b := batch(c, tasks...)
 	b.Records.Run = &dagrun.RunRecord{State: dagrun.RunWaiting, Generation: 1, StartedAt: 1000, Reason: "waits"}
@@ -251,13 +251,13 @@ func (y *yard) runState(c *Claim) string {
 	return get[string](y, "SELECT state FROM oarlock.runs WHERE run_id = $1", c.Run)
 }
 
-// tasks are the stored tasks of a run: step state seq.
+// tasks lists the stored tasks of a run: step state seq.
 func (y *yard) tasks(c *Claim) []string {
 	y.tb.Helper()
 	return y.list("SELECT concat_ws(' ', step, state, seq) FROM oarlock.tasks WHERE run_id = $1 ORDER BY step, item, alt", c.Run)
 }
 
-// forfeited wants the driver to know that its claim is gone.
+// forfeited wants the driver to learn that its claim is gone.
 func (y *yard) forfeited(c *Claim) {
 	y.tb.Helper()
 	select {

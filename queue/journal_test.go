@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Who follows a log before the run is claimed is known from the commit that starts its first task.
+// If a follower registers before the run is claimed, the session learns of it from the commit that starts the first task.
 func TestCommit_TellsWhoseLogIsFollowed(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -81,7 +81,7 @@ func TestCommit_WithoutTheFenceLosesTheSession(t *testing.T) {
 	one, other := y.claim(), y.claim()
 	y.exec("DELETE FROM oarlock.fences")
 	if err := y.commit(t.Context(), finishing(one, dagrun.RunSucceeded)); !errors.Is(err, ErrLeaseLost) {
-		t.Fatalf("got %v", err) // nothing would end the session
+		t.Fatalf("got %v", err) // without this error nothing would end the session
 	}
 	y.forfeited(other)
 	<-y.lost

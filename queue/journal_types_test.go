@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Types that were made anew have other numbers, which a connection from before does not know.
+// Types that were dropped and made again have other oids, which an older connection does not know.
 func TestCommit_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, to := range []int64{3, 7} { // with and without the fences
@@ -30,7 +30,7 @@ func TestCommit_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	}
 }
 
-// A connection of a pool goes, too.
+// A pool drops a connection with outdated types too.
 func TestStore_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

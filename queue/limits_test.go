@@ -10,16 +10,16 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// crowd has sessions claim and give back at the same time, and audits after each claim.
+// crowd makes sessions claim and give back at the same time, and audits after each claim.
 type crowd struct {
 	*fleet
-	audit string // counts what the limit is about
+	audit string // counts the rows that the limit bounds
 	give  string // gives one claim back
 }
 
 const crowdSize = 8
 
-// work claims runs until each was claimed, and returns the most that the audit ever saw.
+// work claims runs until every run was claimed, and returns the highest count that an audit saw.
 func (c *crowd) work(t *testing.T, runs int) (most int) {
 	t.Helper()
 	var (
@@ -156,7 +156,7 @@ func TestLimits_WhatIsPausedBehindALimitStays(t *testing.T) {
 	}
 }
 
-// What is for later costs nothing now, however much it is.
+// Runs for later cost nothing now, however many they are.
 func TestLimits_LaterRunsCostNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -185,7 +185,7 @@ func TestLimits_LaterRunsCostNothing(t *testing.T) {
 	}
 }
 
-// Who finds a limit full leaves its row to others: they may be about to end a run behind it.
+// A claim that finds a limit full does not lock the limit's row, because other transactions may be about to end a run behind it.
 func TestLimits_FullOnesAreNotLocked(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -205,7 +205,7 @@ func TestLimits_FullOnesAreNotLocked(t *testing.T) {
 	}
 }
 
-// What has begun goes on, whatever became of the clock since it came back.
+// A run that has begun goes on, even if the clock has changed since it came back.
 func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 10} {
@@ -220,7 +220,7 @@ func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
 	}
 }
 
-// Where limits are full, polls look behind them once for each look: it takes as long as there are limits.
+// If limits are full, polls look behind them only once per look, because that takes as long as there are limits.
 func TestLimits_VainClaimsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

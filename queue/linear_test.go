@@ -22,8 +22,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What a key stands for, to the checker: nothing, or one run that was asked for with one day. A run whose number nobody was
-// told has number 0.
+// State of a key, for the checker: nothing, or one run that was requested with one day. A run has number 0 if no client was told
+// its number.
 type held struct {
 	run queue.RunID
 	day string
@@ -33,10 +33,10 @@ type held struct {
 type asked struct {
 	key, day string
 	undone   bool // in a transaction that rolled back
-	audit    bool // not a request, but what is in the database at the end
+	audit    bool // not a request, but a read of the database at the end
 }
 
-// told is what came of it.
+// told is the outcome of an operation.
 type told struct {
 	run     queue.RunID
 	day     string // of an audit
@@ -48,12 +48,12 @@ type outcome string
 
 const (
 	made    outcome = "made"    // or found
-	other   outcome = "other"   // the key is another request's
+	other   outcome = "other"   // the key belongs to another request
 	nothing outcome = "nothing" // it failed, and left nothing
 	unknown outcome = "unknown"
 )
 
-// keys is how run_keys are meant to work, one key at a time.
+// keys is the specification of run_keys, one key at a time.
 func keys() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init:      func() []any { return []any{held{}} },
@@ -75,7 +75,7 @@ func byKey(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// next are the states a key may be in after an operation that had this outcome; none: it cannot have had it.
+// next returns the states that a key may have after an operation with this outcome. None means that this outcome is impossible.
 func next(key held, in asked, out told) []any {
 	free, same := key == held{}, key.day == in.day
 	known := held{out.run, in.day}
@@ -109,14 +109,14 @@ func when(ok bool, key held) []any {
 	return nil
 }
 
-// contest is a number of clients, each behind a proxy of its own, that ask for runs by few keys.
+// contest is a number of clients, each behind a proxy of its own, that request runs with few keys.
 type contest struct {
 	*desk
 	start   time.Time
 	mu      sync.Mutex
 	history []porcupine.Operation
 	busy    atomic.Int32 // clients that in this round are neither done nor hold a transaction open
-	// enqueuer makes what a client asks with
+	// enqueuer makes the requests of a client
 	enqueuer func(*queue.Store, *pgxpool.Pool) enqueuer
 }
 
@@ -137,10 +137,10 @@ func careless(_ *queue.Store, pool *pgxpool.Pool) enqueuer {
 
 const (
 	contestClients = 6
-	contestRounds  = 12 // in each, every client asks once, mostly by the same new key
+	contestRounds  = 12 // in each round every client makes one request, mostly with the same new key
 )
 
-// play lets all clients ask, and returns whether what they were told can have happened.
+// play lets all clients make their requests, and reports whether the outcomes that they saw are possible.
 func (c *contest) play(t *testing.T, seed uint64) bool {
 	t.Helper()
 	c.start, c.history = time.Now(), nil
@@ -171,13 +171,13 @@ func (c *contest) record(client int, in asked, out told, call time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	op := porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call.Sub(c.start).Nanoseconds(), Return: time.Since(c.start).Nanoseconds()}
-	if out.outcome == unknown { // it may still land
+	if out.outcome == unknown { // the request may still take effect
 		op.Return = time.Hour.Nanoseconds()
 	}
 	c.history = append(c.history, op)
 }
 
-// audit adds what is there in the end.
+// audit adds the final content of the database.
 func (c *contest) audit(t *testing.T) {
 	t.Helper()
 	for key := range contestRounds {
@@ -195,7 +195,7 @@ func (c *contest) audit(t *testing.T) {
 	}
 }
 
-// String is the history of the keys whose history cannot have happened.
+// String returns the histories of the keys that have an impossible history.
 func (c *contest) String() string {
 	var text strings.Builder
 	for _, part := range byKey(c.history) {
@@ -210,7 +210,7 @@ func (c *contest) String() string {
 	return text.String()
 }
 
-// contestant asks for one run after the other, while its connection breaks.
+// contestant requests one run after the other, while its connection breaks.
 type contestant struct {
 	*contest
 	number int
@@ -218,7 +218,7 @@ type contestant struct {
 	proxy  *netfault.Proxy
 	pool   *pgxpool.Pool
 	do     enqueuer
-	hold   *netfault.Injected // of a reply, to give up on; nil: none waits to happen
+	hold   *netfault.Injected // of a reply, for a client that gives up; nil: no fault is pending
 }
 
 func (c *contest) client(t *testing.T, number int, random *rand.Rand) *contestant {
@@ -242,7 +242,7 @@ func (c *contest) client(t *testing.T, number int, random *rand.Rand) *contestan
 	return &contestant{contest: c, number: number, random: random, proxy: proxy, pool: pool, do: c.enqueuer(store, pool)}
 }
 
-// breakages lose the reply after the commit, the request, or the connection once the request is there.
+// breakages lose the reply after the commit, or the request, or the connection once the request has arrived.
 var breakages = []netfault.Fault{
 	{When: netfault.Completed("SELECT 1"), Do: netfault.Cut},
 	{When: netfault.Completed("SELECT 1"), Do: netfault.CutHalf},
@@ -287,7 +287,7 @@ func (c *contestant) ask(t *testing.T, round int) {
 	cancel()
 }
 
-// giveUp ends a call whose reply is held.
+// giveUp ends a call while its reply is held.
 func (c *contestant) giveUp(cancel context.CancelFunc, done <-chan struct{}) (watched chan struct{}) {
 	watched = make(chan struct{})
 	hold := c.hold
@@ -309,7 +309,8 @@ func (c *contestant) giveUp(cancel context.CancelFunc, done <-chan struct{}) (wa
 	return watched
 }
 
-// inTx asks in a transaction, on a connection that does not break, and ends it once somebody waits for it, or nobody will.
+// inTx makes a request in a transaction, on a connection that does not break. It ends the transaction once another client waits
+// for it, or once no client can.
 func (c *contestant) inTx(t *testing.T, in asked, r queue.Request, options pgx.TxOptions) {
 	conn, err := pgx.Connect(t.Context(), c.db.URL)
 	if err != nil {
@@ -357,7 +358,7 @@ func outcomeOf(id queue.RunID, err error) told {
 	return told{outcome: nothing}
 }
 
-// seeds of a contest; those of planted faults are as many as it may take to be caught.
+// seeds of a contest; a planted fault gets as many as it may need to be caught
 const contestSeeds = 2
 
 func TestEnqueue_ByKeyIsLinearizable(t *testing.T) {
@@ -392,7 +393,7 @@ func (c *contest) mustBeCaught(t *testing.T) {
 	t.Errorf("%d contests did not show it", mayMiss)
 }
 
-// plantKeysNotUnique has each look for the key before it makes a run, and nobody else wait.
+// plantKeysNotUnique makes each request look for the key before it makes a run, without waiting for other requests.
 func plantKeysNotUnique(t *testing.T, d *desk) {
 	t.Helper()
 	d.exec(t, "ALTER TABLE oarlock.run_keys DROP CONSTRAINT run_keys_pkey")

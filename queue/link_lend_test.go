@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// shortFleet is a worker whose login may have fewer connections than the worker keeps.
+// shortFleet is a worker with a login that may have fewer connections than the worker keeps.
 type shortFleet struct {
 	*fleet
 	store   *queue.Store
@@ -32,7 +32,7 @@ func newShortFleet(t *testing.T, n int, pollOnly bool) *shortFleet {
 	return c
 }
 
-// succeeds wants a call to succeed, after those by which the session finds out that a connection has ended.
+// succeeds wants a call to succeed, after the calls by which the session finds out that a connection has ended.
 func succeeds(t *testing.T, what string, call func() error) {
 	t.Helper()
 	var err error
@@ -44,7 +44,7 @@ func succeeds(t *testing.T, what string, call func() error) {
 	await.True(t, what, func() bool { err = call(); return err == nil })
 }
 
-// All that a worker asks goes over one connection where its login gets no more.
+// All calls of a worker go over one connection if its login gets no more.
 func TestSession_GoesOnWithOneConnection(t *testing.T) {
 	t.Parallel()
 	c := newShortFleet(t, 1, true)
@@ -89,13 +89,13 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 	}
 }
 
-// process is the only server process of the worker's login.
+// process returns the only server process of the worker's login.
 func (c *shortFleet) process(t *testing.T) string {
 	t.Helper()
 	return value[string](t, c.desk, "SELECT string_agg(pid || ' of ' || backend_start, ', ') FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited"))
 }
 
-// A sign of life gets the connection before others do, however many want it.
+// A renewal gets the connection before other calls, however many wait for it.
 func TestRenew_ComesFirst(t *testing.T) {
 	t.Parallel()
 	c := newShortFleet(t, 1, true)
@@ -139,7 +139,7 @@ func TestRenew_ComesFirst(t *testing.T) {
 	others.Wait()
 }
 
-// The connections that listen and that serve calls are given back for the sake of the lease.
+// The session gives up the connections that listen and that serve calls to keep the lease.
 func TestRenew_ComesBeforeListening(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*shortFleet) bool{

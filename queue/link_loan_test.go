@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A link that borrows goes on with the parameters of its own statements, and its former holder has none of it left.
+// A link that borrows a connection has the parameters of its own statements on it, and none of the lender's.
 func TestLink_BorrowsWithItsOwnParameters(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

@@ -43,13 +43,13 @@ func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
 	}
 }
 
-// mayNotEnd takes from everybody but the owner the right to end connections.
+// mayNotEnd revokes the right to end connections from every role but the owner.
 func (y *yard) mayNotEnd() {
 	y.tb.Helper()
 	y.exec("REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint) FROM PUBLIC")
 }
 
-// A flush whose outcome is unknown is not answered before it is known: not by what a new connection may not do either.
+// A flush with an unknown outcome gets no reply before its outcome is known, even if a new connection may not end the former one.
 func TestFlush_OutlastsACopyThatItMayNotEnd(t *testing.T) {
 	t.Parallel()
 	y, proxy := through(t)
@@ -94,7 +94,8 @@ func TestFlush_IsNotAnsweredByARefusedConnection(t *testing.T) {
 	y.must(y.outcome(done))
 }
 
-// What ends by itself while it is ended is gone, though Postgres answers that as it answers a wait that was too short.
+// A server process that ends by itself while it is being ended counts as gone. Postgres answers that as it answers a wait that
+// was too short.
 func TestLink_EndsAFormerConnectionThatIsJustEnding(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

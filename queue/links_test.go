@@ -25,7 +25,7 @@ func openFor(t *testing.T, c queue.Config) *queue.Store {
 	return store
 }
 
-// tryPatience is enough for a pooler that lends what it has; one that is later only lends fewer, which these tests allow.
+// tryPatience is enough for a pooler that lends what it has. A slower pooler only lends fewer, which these tests allow.
 const tryPatience = 500 * time.Millisecond
 
 func TestStore_NeedsFewerConnectionsBesideAPooler(t *testing.T) {
@@ -109,7 +109,7 @@ func TestRegister_CountsWhatOthersHave(t *testing.T) {
 	}
 }
 
-// A session of the same login that comes past the pooler takes nothing from its pool.
+// A session of the same login that connects past the pooler takes nothing from the pooler's pool.
 func TestRegister_CountsNoSessionPastThePooler(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -141,7 +141,7 @@ func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
 	for n := 1; n < queue.Connections(false); n++ {
 		limit(n)
 		want := fmt.Sprintf("the database gives %d of the 10 connections that this worker needs: too many connections for role %s", n, role)
-		await.True(t, want, func() bool { // the server may count one that has ended for a moment longer
+		await.True(t, want, func() bool { // the server may count an ended one for a moment longer
 			_, err := store.Register(t.Context(), describe())
 			short, ok := errors.AsType[*queue.ShortError](err)
 			if !ok || !errors.Is(err, queue.ErrWaiting) || !queue.Passing(err) {
@@ -166,7 +166,7 @@ func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
 	}
 }
 
-// alone waits until a login has no connection: the server lets go of one a moment after its client.
+// alone waits until a login has no connection. The server drops one a moment after its client has.
 func (f *fleet) alone(t *testing.T, login string) {
 	t.Helper()
 	await.True(t, "no connection of "+login, func() bool {

@@ -91,7 +91,7 @@ func TestList_PagesHoldEachRunOnce(t *testing.T) {
 			t.Fatal(pages, err)
 		}
 		got = append(got, ids(page.Runs)...)
-		d.enqueue(t, d.store) // is newer than every page to come
+		d.enqueue(t, d.store) // it is newer than every page to come
 		if filter.Before = page.Next; page.Next == 0 {
 			break
 		}
@@ -101,7 +101,7 @@ func TestList_PagesHoldEachRunOnce(t *testing.T) {
 	}
 }
 
-// manyRuns fills a table of runs: nearly all have succeeded, one in a thousand did not, some wait; one DAG ran now and then,
+// manyRuns fills a table of runs. Nearly all have succeeded, one in a thousand did not, and some wait. One DAG ran now and then
 // long ago, one run has children, two have a label, and a thousand runs are of the last hour.
 const manyRuns = `
 	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run, labels)
@@ -112,7 +112,7 @@ const manyRuns = `
 	  FROM generate_series(1, $1::bigint) i,
 	       LATERAL (SELECT CASE WHEN i % 1000 = 7 THEN 'failed' WHEN i % 10000 = 11 THEN 'canceled' WHEN i % 2000 = 13 THEN 'queued' ELSE 'succeeded' END AS state) s`
 
-// listed is how many buffers a page takes, all it calls included.
+// listed returns how many buffers a page reads, including all that the statement calls.
 func (d *desk) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int) {
 	t.Helper()
 	all := pgx.StrictNamedArgs{"states": []*string{nil}, "dag": nil, "queue": nil, "labels": nil, "parent": nil, "since": nil, "before": nil, "rows": 10}
@@ -171,7 +171,7 @@ func TestList_FindsAPageAmongManyRunsByAnIndex(t *testing.T) {
 	}
 }
 
-// What no index has is looked for in so many runs, and the next page goes on behind them.
+// Runs are searched for conditions that no index has, so many at a time. The next page goes on behind them.
 func TestList_LooksThroughSoManyRuns(t *testing.T) {
 	t.Parallel()
 	const n, look = 20_000, 2_000

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// at is a chunk that arrived so many seconds after the epoch of these tests.
+// at returns a chunk that arrived so many seconds after the epoch of these tests.
 func (l attemptLog) at(seq, second int, text string) Chunk {
 	c := l.chunk(seq, text)
 	c.At = time.Date(2026, 11, 20, 0, 0, second, 0, time.UTC)
@@ -24,14 +24,14 @@ func (l attemptLog) lastAt(seq, second int, reason string) Chunk {
 	return c
 }
 
-// beganAt says when the latest attempt of a task began.
+// beganAt sets when the latest attempt of a task began.
 func (w *writer) beganAt(tb testing.TB, l attemptLog, second int) {
 	tb.Helper()
 	w.room.exec(tb, "UPDATE oarlock.tasks SET attempt_at = $5 WHERE (run_id, step, item, alt) = ($1, $2, $3, $4)",
 		l.run, l.task.Step, l.task.Item, l.task.Alt, time.Date(2026, 11, 20, 0, 0, second, 0, time.UTC))
 }
 
-// interleaved is a run whose tasks wrote in turns: a failed once, c has two items.
+// interleaved returns a run with tasks that wrote in turns: a failed once, c has two items.
 func interleaved(t *testing.T) (*writer, RunID) {
 	t.Helper()
 	w, claim, a1 := logging(t)
@@ -63,7 +63,7 @@ func TestLogReader_ReadsInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	w, run := interleaved(t)
 	second := func(n int) time.Time { return time.Date(2026, 11, 20, 0, 0, n, 0, time.UTC) }
-	for _, c := range []struct { // of Lines, with the chunk in which the first of them may begin
+	for _, c := range []struct { // values of Lines, with the chunk in which the first of these lines may begin
 		query LogQuery
 		want  []string
 	}{
@@ -91,7 +91,7 @@ func TestLogReader_GoesOnWhereItWas(t *testing.T) {
 	w, run := interleaved(t)
 	r := w.store.OpenLogs(LogQuery{Run: run})
 	n := 0
-	for _, err := range r.Stored(t.Context()) { // somebody leaves it half-way
+	for _, err := range r.Stored(t.Context()) { // the caller leaves the loop half-way
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestLogReader_GoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// What a reader keeps in memory is a few chunks of the logs that are under way at a time, not all of them. It runs alone: what
-// is measured is the heap of all tests.
+// A reader keeps in memory only a few chunks of the logs that are under way at a time. The test runs alone, because it measures
+// the heap of all tests.
 func TestLogReader_KeepsLittleInMemory(t *testing.T) {
 	w, claim, _ := logging(t)
 	const tasks, chunks, size = 60, 16, 32 << 10 // 30 MiB

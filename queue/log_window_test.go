@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// plainLines numbers the lines of chunks byte by byte, as LogLine and LineCounter say.
+// plainLines numbers the lines of chunks byte by byte, by the rules of LogLine and LineCounter.
 func plainLines(chunks []Chunk) (all []LogLine) {
 	open := map[Stream]int{}
 	var dropped int64
@@ -53,7 +53,7 @@ func plainLines(chunks []Chunk) (all []LogLine) {
 	return all
 }
 
-// random is a log of many short and some long lines, over all streams, cut anywhere.
+// random returns a log of many short and some long lines, of all streams, cut anywhere.
 func (l attemptLog) random(r *rand.Rand) (chunks []Chunk) {
 	var counter LineCounter
 	for i := range 1 + r.IntN(40) {
@@ -109,7 +109,7 @@ func wantLogLines(t *testing.T, what string, got, want []LogLine) {
 	}
 	for i := range got {
 		g, w := got[i], want[i]
-		if g.Cut { // where it ends was not looked for
+		if g.Cut { // the window did not look for the end of the line
 			g.Open, w.Open = false, false
 		}
 		if g.Number != w.Number || g.Stream != w.Stream || !g.At.Equal(w.At) || !bytes.Equal(g.Text, w.Text) || g.Cut != w.Cut || g.Dropped != w.Dropped || g.Open != w.Open {
@@ -123,7 +123,7 @@ func shownLine(l LogLine) string {
 	return fmt.Sprintf("%d of stream %d: %.40q of %d bytes, cut %v, dropped %d, open %v", l.Number, l.Stream, l.Text, len(l.Text), l.Cut, l.Dropped, l.Open)
 }
 
-// Every window of a random log shows what a plain count of all of it says, and does so still when the log has grown.
+// Every window of a random log shows what a plain count of the whole log gives, and still does when the log has grown.
 func TestLogWindow_EqualsAPlainCount(t *testing.T) {
 	t.Parallel()
 	w, claim, _ := logging(t)
@@ -165,7 +165,7 @@ func checkWindows(t *testing.T, w *writer, log attemptLog, r *rand.Rand, chunks 
 	}
 }
 
-// A log that its own worker did not end is ended by another process, which counts on from what is stored.
+// If a log's own worker did not end it, another process does, and counts on from the stored lines.
 func TestLogWindow_ShowsAnothersFinalMarker(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, w *writer, run RunID){
@@ -209,7 +209,7 @@ func TestLogWindow_ShowsAnothersFinalMarker(t *testing.T) {
 	}
 }
 
-// Who goes on with a log that another began does not know whether its last line had ended: it begins one.
+// A writer that continues another writer's log does not know whether the last line had ended, so it begins a new one.
 func TestLogWindow_ShowsWhatTwoWritersWrote(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
@@ -264,7 +264,7 @@ func (w *writer) long(tb testing.TB, log attemptLog, n, size int) {
 		  FROM generate_series(0, $5::int - 1) n`, log.day, log.run, log.task.Step, log.attempt, n, size)
 }
 
-// buffers are what a window reads, and rows what it returns.
+// buffers returns how much a window reads, and rows how many rows it returns.
 func (w *writer) buffers(tb testing.TB, q LogWindowQuery) (buffers, rows int) {
 	tb.Helper()
 	var text []byte
@@ -286,7 +286,7 @@ func TestLogWindow_ReadsLittleOfALongLog(t *testing.T) {
 	}
 	w.long(t, log, n, 60)
 	w.room.exec(t, "ANALYZE oarlock.log_chunks")
-	const most = 300 // of the log's thousands
+	const most = 300 // the log has thousands
 	if table := found[int](t, w.room, "SELECT sum(pg_relation_size(relid))::int / 8192 FROM pg_partition_tree('oarlock.log_chunks')"); table <= most {
 		t.Fatalf("the log has %d blocks", table)
 	}
@@ -309,7 +309,7 @@ func TestLogWindow_ReadsLittleOfALongLog(t *testing.T) {
 	}
 }
 
-// Lines without an end cost no window more than its bound, and keep none from going on.
+// Lines without an end cost no window more than its bound, and do not keep a window from going on.
 func TestLogWindow_IsBounded(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkAppendLogs appends batches of chunks of text on one connection, and does the same by a plain INSERT of the
-// same rows into the same table: what the fence, the claims and the followers cost is the ratio of the two. They take
-// turns. MB/s are of the text; those by CPU, of this process and the backend together, are what a machine that is idle
-// otherwise would do, and hardly depend on how busy this one is.
+// BenchmarkAppendLogs appends batches of chunks of text on one connection, and does the same by a plain INSERT of the same rows
+// into the same table. They take turns. Their ratio is the cost of the fence, the claims and the followers. MB/s are of the text.
+// MB/s by CPU time, of this process and the backend together, are what an otherwise idle machine would do, and hardly depend on
+// how busy this one is.
 func BenchmarkAppendLogs(b *testing.B) {
 	for _, batch := range []int{1, 8, 32} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchAppend(b, batch) })
@@ -70,7 +70,7 @@ func BenchmarkLogWindow(b *testing.B) {
 	}
 }
 
-// meter counts the time that something takes, and the processor time of it here and in a backend.
+// meter measures the time of an operation, and its processor time in this process and in a backend.
 type meter struct {
 	pid       int32
 	took, cpu time.Duration
@@ -107,7 +107,7 @@ func textChunks(l attemptLog, from, n int, text string) []Chunk {
 	return chunks
 }
 
-// logText looks like what programs say: lines that repeat, with numbers that do not.
+// logText looks like the output of programs: lines that repeat, with numbers that do not.
 func logText(bytes int) string {
 	var b strings.Builder
 	for b.Len() < bytes {

@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// logRoom is a database with a DAG of three steps, and what tests of logs do to it as its owner.
+// logRoom is a database with a DAG of three steps, with helpers that act as its owner.
 type logRoom struct {
 	db   *pgtest.DB
 	conn *pgx.Conn
@@ -45,7 +45,7 @@ func found[T any](tb testing.TB, r *logRoom, question string, args ...any) (answ
 	return answer
 }
 
-// login is the URL of a new user with one role and nothing else.
+// login returns the URL of a new user that has one role and nothing else.
 func (r *logRoom) login(tb testing.TB, role string) string {
 	tb.Helper()
 	return r.db.User(tb, "u"+uuid.NewString()[:8], role)
@@ -61,13 +61,13 @@ func openStore(tb testing.TB, c Config) *Store {
 	return store
 }
 
-// storeOf is the store of a user with one role.
+// storeOf returns the store of a user with one role.
 func (r *logRoom) storeOf(tb testing.TB, role string) *Store {
 	tb.Helper()
 	return openStore(tb, Config{URL: r.login(tb, role)})
 }
 
-// writer is as much of a session as writes logs, and the proxy before it.
+// writer is the part of a session that writes logs, and the proxy before it.
 type writer struct {
 	*Session
 	room  *logRoom
@@ -156,14 +156,14 @@ func (l attemptLog) last(seq int, reason string) Chunk {
 	return c
 }
 
-// end is the end of a run.
+// end changes a run as its end does.
 func (r *logRoom) end(tb testing.TB, run RunID, state string) {
 	tb.Helper()
 	r.exec(tb, `WITH ended AS (UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
 		WHERE run_id = $1) SELECT pg_notify(channel, 'run:' || $1::bigint) FROM oarlock.followers WHERE run_id = $1`, run, state)
 }
 
-// stored is the log of a run, a line for each chunk.
+// stored returns the log of a run, one line per chunk.
 func (r *logRoom) stored(tb testing.TB, run RunID) []string {
 	tb.Helper()
 	rows, err := r.conn.Query(tb.Context(), `SELECT concat_ws(' ', step, nullif(item, ''), attempt, seq, convert_from(data, 'UTF8'), reason)

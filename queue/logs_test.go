@@ -18,7 +18,7 @@ import (
 
 var stepA, stepB = dagrun.TaskID{Step: 0}, dagrun.TaskID{Step: 1}
 
-// logging is a writer that holds a run with an attempt of step a.
+// logging returns a writer that holds a run with an attempt of step a.
 func logging(tb testing.TB) (*writer, *Claim, attemptLog) {
 	tb.Helper()
 	w := newLogRoom(tb).writer(tb)
@@ -104,7 +104,7 @@ func TestAppendLogs_IsRefusedWithoutItsFence(t *testing.T) {
 	}
 }
 
-// The takeover waits for the append that is under way, and everything later is without effect.
+// A takeover waits for the append that is under way. Every later append has no effect.
 func TestAppendLogs_HoldsItsFenceWhileItWrites(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
@@ -163,7 +163,7 @@ func TestAppendLogs_LeavesOutRunsThatAreNotHeld(t *testing.T) {
 	}
 }
 
-// A stale writer cannot go past the final marker that another wrote in its place.
+// A stale writer cannot write past the final marker that another writer has put in its place.
 func TestAppendLogs_StopsWhereTheLogGoesOnOtherwise(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
@@ -213,7 +213,7 @@ func TestAppendLogs_SurvivesALostReply(t *testing.T) {
 	}
 }
 
-// What hangs in the server when the caller gives up must not land after whatever the caller does next.
+// A statement that hangs in the server when the caller gives up must not take effect after the caller's next one.
 func TestAppendLogs_LeavesNothingUnderWay(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
@@ -343,7 +343,7 @@ func TestAppendLogs_AnnouncesOnlyToFollowers(t *testing.T) {
 	}
 }
 
-// A worker hears of who follows before anything is appended.
+// A worker learns of a follower before it appends anything.
 func TestFollow_IsKnownBeforeTheFirstAppend(t *testing.T) {
 	t.Parallel()
 	w, claim, _ := logging(t)
@@ -382,7 +382,7 @@ func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 	channel := found[string](t, w.room, "SELECT channel FROM oarlock.workers")
 	w.room.exec(t, `SELECT pg_notify($1, m) FROM unnest(ARRAY['', 'run', 'run:', 'run:-1', 'run:0', 'run:1e3', 'run:99999999999999999999', 'lane:x', 'lane:4', 'lane:4:1', 'lane:4:1:x:y', 'drain:now', 'DRAIN', 'lane:0', repeat('y', 7999)]) m`, channel)
 	w.room.exec(t, "SELECT pg_notify($1, m) FROM unnest(ARRAY['run:7', 'run:007', 'run:3', 'drain', 'lane:4:1:1764000000000', 'run:7']) m", channel)
-	var all Heard // of what came in one transaction, Hear may return the first part
+	var all Heard // Hear may return only the first part of the messages of one transaction
 	for !all.Lanes || !all.Drain || !slices.Equal(all.Runs, []RunID{3, 7}) {
 		heard := hear()
 		if all.Lanes, all.Drain = all.Lanes || heard.Lanes, all.Drain || heard.Drain; heard.All {

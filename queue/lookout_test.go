@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// A look that hangs, because its connection is in a hole of the network, has nothing else wait: neither claims nor sweeps.
+// A look that hangs because the network swallows its packets makes neither claims nor sweeps wait.
 func TestLook_OneThatHangsHoldsUpNoPoll(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -47,7 +47,7 @@ func TestLook_OneThatHangsHoldsUpNoPoll(t *testing.T) {
 	look(t, w.Session)
 }
 
-// While looks fail or are late, nobody knows who is silent: the time between counts for none.
+// While looks fail or are late, the observer cannot know which workers are silent. That time does not count as silence.
 func TestLook_ItsOwnTroubleIsNoSilenceOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]func(*testing.T, *watcher, *netfault.Proxy){

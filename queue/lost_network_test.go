@@ -11,8 +11,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// A lost network answers nothing: what is under way hangs, a new connection hangs, and so does a question beside. A close ends with its
-// context all the same, and that of the store soon after.
+// A lost network answers nothing: statements under way hang, and so do new connections and requests on others. A Close still ends
+// with its context, and Close of the store soon after.
 func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkMeter is what a flush costs more because somebody counts.
+// BenchmarkMeter measures what a flush costs more because its Meter counts.
 func BenchmarkMeter(b *testing.B) {
 	for name, flushed := range map[string]func(FlushTry){"off": nil, "on": func(FlushTry) {}} {
 		b.Run(name, func(b *testing.B) {

@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// metered is a store of the fleet's login, at a URL, and what its meter is told.
+// metered is a store of the fleet's login, at a URL, with the calls of its Meter.
 func (f *fleet) metered(t *testing.T, at string) (store *queue.Store, tries chan queue.FlushTry, lost *atomic.Int32) {
 	t.Helper()
 	tries, lost = make(chan queue.FlushTry, 100), &atomic.Int32{}

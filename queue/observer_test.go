@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// clock is a monotonic clock that goes when it is told to.
+// clock is a monotonic clock that moves only when a test moves it.
 type clock struct{ at time.Duration }
 
 func (c *clock) now() time.Duration { return c.at }
@@ -30,7 +30,7 @@ func newWatch(t *testing.T) *watch {
 	return w
 }
 
-// polls says how many polls, a second apart, it takes until the peer is found silent; 0: it is not.
+// polls returns how many polls, a second apart, it takes until the peer is found silent; 0: it is not found silent.
 func (w *watch) polls(limit int) int {
 	for n := 1; n <= limit; n++ {
 		w.clock.pass(time.Second)
@@ -52,7 +52,7 @@ func TestObserver_FindsABeatThatStandsStillForAWholeTTL(t *testing.T) {
 	t.Parallel()
 	w := newWatch(t)
 	w.want(w.polls(50), 11) // seen once, then ten seconds
-	w.want(w.polls(1), 1)   // still, until somebody does something about it
+	w.want(w.polls(1), 1)   // still silent, until a session takes over
 }
 
 func TestObserver_StartsAnewWhenTheBeatMoves(t *testing.T) {
@@ -73,7 +73,7 @@ func TestObserver_LeavesOutTheTimeOfAFailedPoll(t *testing.T) {
 	w.want(w.polls(50), 6) // the first of them counts nothing
 }
 
-// In an hour a poll fails now and then. A worker that was lost must be found nevertheless.
+// In an hour some poll always fails. A lost worker must be found nevertheless.
 func TestObserver_FindsALeaseOfAnHourThroughFailures(t *testing.T) {
 	t.Parallel()
 	w := newWatch(t)
@@ -93,7 +93,7 @@ func TestObserver_OwnSleepIsNoSilenceOfOthers(t *testing.T) {
 	w.want(w.polls(50), 7)  // the first of them counts nothing
 }
 
-// A peer that was silent for a third of its TTL takes no runs, as far as one knows.
+// A peer that was silent for a third of its TTL is not counted on to take runs.
 func TestObserver_CountsOnNoQuietPeer(t *testing.T) {
 	t.Parallel()
 	w := newWatch(t)
@@ -132,6 +132,6 @@ func TestObserver_AShortTTLIsSeenByPollsASecondApart(t *testing.T) {
 	w.peer.beat++
 	w.want(w.polls(1), 0)
 	w.clock.pass(time.Second)
-	w.want(w.polls(1), 0) // one was left out
+	w.want(w.polls(1), 0) // one second was left out
 	w.want(w.polls(1), 1)
 }

@@ -38,8 +38,8 @@ func (o outside) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// drivers drive runs until none is left to claim, whatever happens to the database. A claim that is lost is somebody's
-// again later.
+// drivers drive runs until none is left to claim, whatever happens to the database. If a driver loses a claim, another driver
+// claims the run later.
 type drivers struct {
 	wg      sync.WaitGroup
 	mu      sync.Mutex
@@ -57,8 +57,8 @@ func (d *drivers) drive(t *testing.T, run *drive) {
 	})
 }
 
-// finishAll polls and drives until every run is over, and then looks whether each task was recorded once. It sweeps where a look asks for
-// it: claims whose replies were lost come back that way.
+// finishAll polls and drives until every run is over, and then checks that each task was recorded once. It sweeps when a look
+// asks for it: the sweep gives back claims that a poll made without getting the reply.
 func (o outside) finishAll(t *testing.T, s *queue.Session, runs int) {
 	t.Helper()
 	var d drivers
@@ -93,7 +93,7 @@ func (o outside) finishAll(t *testing.T, s *queue.Session, runs int) {
 	}
 }
 
-// left counts runs that are not over, or says that the database does not answer.
+// left returns how many runs are not over, or reports that the database does not answer.
 func (o outside) left(t *testing.T) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), o.url)
@@ -175,7 +175,7 @@ func TestSession_WaitsForAReadOnlyDatabase(t *testing.T) {
 			t.Fatalf("renew on a read-only server: %v, which is %v", err, pglink.Classify(err))
 		}
 	}
-	o.url = node.URL() // of a server that takes no writes
+	o.url = node.URL() // the URL of a server that takes no writes
 	o.exec(t, "ALTER SYSTEM RESET default_transaction_read_only")
 	o.exec(t, "SELECT pg_reload_conf()")
 	if err := <-done; err != nil {
@@ -214,7 +214,7 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 	o.finishAll(t, s, runs)
 }
 
-// hog takes every connection that is left.
+// hog takes every remaining connection.
 func hog(t *testing.T, node *pgcluster.Node) (free func()) {
 	t.Helper()
 	var held []*pgx.Conn

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// twoSteps is a DAG whose runs take four records or so.
+// twoSteps is a DAG with runs of about four records each.
 const twoSteps = "name: two\nsteps:\n  - {id: a, command: /bin/true}\n  - {id: b, command: /bin/true, depends: [a]}\n"
 
 // outside is a store on servers that tests break.
@@ -27,7 +27,7 @@ type outside struct {
 	url string
 }
 
-// open opens a store on servers of which the first that takes writes is meant, and puts twoSteps there.
+// open opens a store for the first of the servers that takes writes, and puts twoSteps there.
 func open(t *testing.T, nodes ...*pgcluster.Node) outside {
 	t.Helper()
 	url := severalHosts(t, nodes...)
@@ -88,7 +88,7 @@ func (o outside) enqueue(t *testing.T) queue.RunID {
 	return id
 }
 
-// text asks the database something that fits into a text, as soon as it answers.
+// text reads one text from the database, as soon as it answers.
 func (o outside) text(t *testing.T, question string, args ...any) string {
 	t.Helper()
 	return patiently(t, func() (answer string, err error) {
@@ -188,7 +188,7 @@ func (d *drive) commit(ctx context.Context) error {
 	return err
 }
 
-// starts commits the start of whatever may start, and says which tasks run now.
+// starts commits the start of every task that may start, and returns which tasks run now.
 func (d *drive) starts(t *testing.T) []dagrun.Action {
 	t.Helper()
 	d.grant(t)
@@ -199,14 +199,14 @@ func (d *drive) starts(t *testing.T) []dagrun.Action {
 	return actions
 }
 
-// finish has the body of a task end well.
+// finish makes the body of a task succeed.
 func (d *drive) finish(t *testing.T, a dagrun.Action) {
 	t.Helper()
 	d.step(t, dagrun.Event{Kind: dagrun.EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &dagrun.Result{}})
 	d.grant(t)
 }
 
-// maxTurns bounds a drive: one that needs more waits for something that the test has forgotten.
+// maxTurns bounds a drive. A drive that needs more turns waits for something that the test has forgotten.
 const maxTurns = 1000
 
 // toEnd drives a run to its end, with bodies that take no time.

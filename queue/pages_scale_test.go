@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	smallFan = 21_000 // more than a page looks through
+	smallFan = 21_000 // more than a page reads
 	largeFan = 100_000
 )
 
-// newFan is a run whose step fan has n items: of each hundred one failed, one was replaced by what succeeded, one is under way and one has
-// not begun. One in a thousand was tried twice. Beside it stand as many rows of other runs, and its DAG has 20,000 runs that ended.
+// newFan returns a run with n items in step fan. Of each hundred items one failed, one has a replacement that succeeded, one is
+// under way and one has not begun. One in a thousand was tried twice. The table has as many rows of other runs, and the run's DAG
+// has 20,000 ended runs.
 func newFan(t *testing.T, n int) (*desk, queue.RunID) {
 	t.Helper()
 	d := newDesk(t)
@@ -57,8 +58,8 @@ func newFan(t *testing.T, n int) (*desk, queue.RunID) {
 	return d, run
 }
 
-// read is how much a statement reads, all that it calls included, and how long it takes: the worse of a plan for its arguments and one
-// for all.
+// read returns how much a statement reads, including all that it calls, and how long it takes. It takes the worse of two plans:
+// one for the given arguments and one for all arguments.
 func (d *desk) read(t *testing.T, name string, args pgx.StrictNamedArgs) (p *pgtest.Plan, took time.Duration) {
 	t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -99,7 +100,7 @@ func TestPages_ReadWhatTheyShow(t *testing.T) {
 		strip := 150
 		if statistics == "none" {
 			counting = 4 * n // each row of the run by its key, none of another
-			strip = 1000     // all runs of the DAG, which the planner takes for few
+			strip = 1000     // all runs of the DAG, because the planner expects few
 		}
 		table := value[int](t, d, "SELECT pg_relation_size('oarlock.tasks') / 8192")
 		for _, c := range []struct {
@@ -137,7 +138,8 @@ func TestPages_ReadWhatTheyShow(t *testing.T) {
 	d.fanIsRight(t, run, n)
 }
 
-// fanIsRight compares what pages say of a large run with its rows, and has a page that finds little say where it stopped.
+// fanIsRight compares what pages say about a large run with its rows. It also wants a page that finds little to say where it
+// stopped.
 func (d *desk) fanIsRight(t *testing.T, run queue.RunID, n int) {
 	t.Helper()
 	fan := summaries(t, d.store, run)[1]

@@ -26,9 +26,10 @@ steps:
 handler_on: {exit: {run: "true"}, failure: {run: "true"}}
 `
 
-// pagesRun is a run in its second generation: what grew before the retry and not again is history, and so are replacements.
-// Of the items, a and Big succeeded at once, c by its second replacement, d is replaced and its replacement has not begun, e by two
-// in a row of which the second has not begun, f failed in its replacement, and of seven there is no row for z.
+// pagesRun returns a run in its second generation. Tasks that grew before the retry and not again are history, and so are
+// replacements. Of the items, a and Big succeeded at once, and c by its second replacement. d is replaced and the replacement has
+// not begun. e has two replacements in a row, the second of which has not begun. f failed in its replacement. Of the seven items,
+// z has no row.
 func pagesRun(t *testing.T, d *desk, store *queue.Store) queue.RunID {
 	t.Helper()
 	run, err := store.Enqueue(t.Context(), queue.Request{DAG: "pages"})
@@ -79,7 +80,7 @@ func newPages(t *testing.T) (*desk, queue.RunID) {
 	return d, pagesRun(t, d, d.store)
 }
 
-// allTasks are those of Tasks.
+// allTasks are the tasks that Tasks returns.
 func allTasks(t *testing.T, store *queue.Store, run queue.RunID) []queue.Task {
 	t.Helper()
 	tasks, err := store.Tasks(t.Context(), run)
@@ -98,7 +99,7 @@ func summaries(t *testing.T, store *queue.Store, run queue.RunID) []queue.StepSu
 	return steps
 }
 
-// wantSameSteps wants the steps of a run as Tasks has them.
+// wantSameSteps wants the steps of a run to be the same as in Tasks.
 func wantSameSteps(t *testing.T, store *queue.Store, run queue.RunID) {
 	t.Helper()
 	var want, got []queue.Task
@@ -199,7 +200,7 @@ func TestTaskPage_IsWhatTasksHas(t *testing.T) {
 	d, run := newPages(t)
 	want := map[string]queue.Task{}
 	for _, task := range allTasks(t, d.store, run) {
-		task.Outputs, task.Items = nil, 0 // which steps have, and a part of the tasks does not
+		task.Outputs, task.Items = nil, 0 // steps have both, a page of tasks has neither
 		want[task.Step+"/"+task.Item] = task
 	}
 	for _, limit := range []int{0, 1, 4} {
@@ -258,7 +259,7 @@ func TestTaskDetail_HasAttempts(t *testing.T) {
 	t.Parallel()
 	d, run := newPages(t)
 	for _, want := range allTasks(t, d.store, run) {
-		want.Items = 0 // which steps have, and a task alone does not
+		want.Items = 0 // steps have it, a single task does not
 		got, err := d.store.TaskDetail(t.Context(), run, want.Step, want.Item)
 		if err != nil {
 			t.Fatal(err)
@@ -320,7 +321,8 @@ func TestBands_AddUp(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	// what begins or ends at a minute is in the band that ends then; d and e are under way until their last replacement ends
+	// An item that begins or ends at a full minute is in the band that ends then; d and e are under way until their last
+	// replacement ends.
 	want := `0-1 {"running":1}
 1-2 {"running":4,"succeeded":1}
 2-3 {"running":5,"succeeded":1}
@@ -391,7 +393,7 @@ func TestRunHead_SaysWhatIsUsual(t *testing.T) {
 	}
 }
 
-// Two clocks, one of them behind: neither hides an entry nor shows it twice.
+// Entries come from two clocks, one of which is behind. No entry is hidden or shown twice.
 func TestJournal_ByPages(t *testing.T) {
 	t.Parallel()
 	d, run := newPages(t)

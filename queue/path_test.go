@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Somebody who may create in schema public, which was everybody until PostgreSQL 15, is executed by nobody of ours.
+// A user may create functions in schema public, as every user could until PostgreSQL 15. No function of ours executes them.
 func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

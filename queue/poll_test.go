@@ -88,7 +88,7 @@ func TestPoll_ANewLaneIsServedByTheVeryNextPoll(t *testing.T) {
 	}
 }
 
-// A transaction that began before the poll enters its run below what the poll has seen.
+// A transaction that began before the poll enters its run below the place that the poll has read.
 func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 	t.Parallel()
 	for name, told := range map[string]bool{"soon after": false, "long after, and it is told": true} {
@@ -98,7 +98,7 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 			s := f.register(t)
 			listening(t, s)
 			sweep(t, s)
-			poll(t, s, 1) // it is hungry, so whoever enters runs tells it
+			poll(t, s, 1) // it is hungry, so a transaction that enters runs notifies it
 			late, err := f.db.Conn(t).Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -190,12 +190,13 @@ func TestLook_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	}
 }
 
-// The runs of a claim whose reply was lost are queued again by the next sweep, and claimed as if they had not been.
+// If the reply to a claim was lost, the next sweep queues its runs again. They are then claimed as if they had not been claimed
+// before.
 func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		dag    string
-		reply  netfault.Match // by which the claim is complete
+		reply  netfault.Match // with this message the claim is complete
 		family bool
 	}{
 		"in an open lane": {dag: "plain", reply: netfault.Completed("SELECT 3")},
@@ -216,25 +217,25 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 			})
 			poll(t, s, 0)
 			cut := proxy.Inject(netfault.Fault{When: c.reply, Do: netfault.Cut})
-			p, _ := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3}) // which may go again
+			p, _ := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3}) // it may try again
 			cut.MustFire(t)
 			if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
 				t.Fatalf("claimed %v, and for nobody %d, want %d", runsOf(p.Claims), n, len(ids))
 			}
-			poll(t, s, 0) // over a new connection
+			poll(t, s, 0) // on the new connection
 			if !look(t, s).Sweep {
 				t.Error("nobody would look for what was claimed for nobody")
 			}
 			if swept := sweep(t, s); len(swept.Lost) > 0 {
 				t.Errorf("lost %v", swept.Lost)
 			}
-			sweep(t, s) // finds what the one before gave back below its cursors, if the test was slow
+			sweep(t, s) // finds runs that the sweep before gave back below its cursors, if the test was slow
 			f.wantMended(t, poll(t, s, 3).Claims, ids)
 		})
 	}
 }
 
-// The poll that goes again after a lost reply claims other runs, under other ids: what the first one claimed is given back.
+// A poll that tries again after a lost reply claims other runs, under other ids. The runs of the first try are given back.
 func TestPoll_ALostReplyMixesNoClaims(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -250,18 +251,18 @@ func TestPoll_ALostReplyMixesNoClaims(t *testing.T) {
 	}
 	f.wantStates(t, "running:6")
 	sweep(t, s)
-	sweep(t, s) // finds what the one before gave back below its cursors, if the test was slow
+	sweep(t, s) // finds runs that the sweep before gave back below its cursors, if the test was slow
 	f.wantMended(t, poll(t, s, 3).Claims, ids[:3])
 }
 
-// rowWith matches a row of a result in which a text occurs: of a claim, which alone names its DAG.
+// rowWith matches a row of a result that contains a text. Only a claim contains the name of its DAG.
 func rowWith(text string) netfault.Match {
 	return func(m netfault.Message) bool {
 		return m.From == netfault.Server && m.Type == 'D' && bytes.Contains(m.Body, []byte(text))
 	}
 }
 
-// wantMended wants these runs claimed once more than anybody knows, and not lost.
+// wantMended wants these runs to have one claim more than any session knows of, and no loss.
 func (f *fleet) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunID) {
 	t.Helper()
 	if !slices.Equal(sorted(runsOf(claims)), ids) {
@@ -274,7 +275,7 @@ func (f *fleet) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunI
 	}
 }
 
-// The caller gave up, so the reply came to nobody.
+// The caller gave up, so no caller got the reply.
 func TestPoll_WhatIsClaimedForNobodyIsMended(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -317,7 +318,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	f.ask(t, "plain", runs)
 	all := make([]*queue.Session, sessions)
 	for i := range all {
-		all[i] = f.register(t, func(w *queue.Worker) { w.TTL = time.Hour }) // nobody renews
+		all[i] = f.register(t, func(w *queue.Worker) { w.TTL = time.Hour }) // it never renews
 	}
 	var (
 		wg      sync.WaitGroup
@@ -353,7 +354,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	}
 }
 
-// However many slots are free, one answer is not too large for a worker: the next poll brings more.
+// However many slots are free, one answer does not grow too large for a worker. The next poll brings more.
 func TestPoll_ClaimsSoManyAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

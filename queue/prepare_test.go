@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The pool's settings alone lead nowhere: whatever connects has to ask the hook first.
+// The pool's settings alone lead nowhere. Every connection must run the hook first.
 func TestOpen_EveryConnectionIsPreparedAsThePoolsAre(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

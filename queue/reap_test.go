@@ -15,14 +15,14 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// clock is a monotonic clock that goes when it is told to.
+// clock is a monotonic clock that moves only when a test moves it.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Duration { return time.Duration(c.at.Load()) }
 
 func (c *clock) pass(d time.Duration) { c.at.Add(int64(d)) }
 
-// watcher is a session that watches others by a clock of the test's.
+// watcher is a session that watches other workers by a clock of the test.
 type watcher struct {
 	*queue.Session
 	clock clock
@@ -37,7 +37,7 @@ func (f *fleet) watcher(tb testing.TB) *watcher {
 
 func (w *watcher) pass(d time.Duration) { w.clock.pass(d) }
 
-// silence looks until those who are silent have been so for a TTL, but for the look that finds them.
+// silence makes looks until silent workers have been silent for a TTL, except for the one look that finds them.
 func (w *watcher) silence(tb testing.TB) {
 	tb.Helper()
 	for range 30 {
@@ -48,14 +48,14 @@ func (w *watcher) silence(tb testing.TB) {
 	}
 }
 
-// sweep looks and sweeps, and says what the sweep did.
+// sweep looks and sweeps, and returns the result of the sweep.
 func (w *watcher) sweep(tb testing.TB) queue.Swept {
 	tb.Helper()
 	look(tb, w.Session)
 	return sweep(tb, w.Session)
 }
 
-// settle sweeps until there is no reason left to.
+// settle sweeps until there is no reason to sweep.
 func (w *watcher) settle(tb testing.TB) {
 	tb.Helper()
 	for range 10 {
@@ -67,8 +67,8 @@ func (w *watcher) settle(tb testing.TB) {
 	tb.Fatal("there is always a reason to sweep")
 }
 
-// reap looks, and sweeps until a worker was taken over from. Where the machine was so slow that its fences could not be had in time, it
-// is the turn of another sweep.
+// reap looks, and sweeps until a worker was taken over from. If the machine is so slow that a sweep could not lock the worker's
+// fences in time, the next sweep tries again.
 func (w *watcher) reap(tb testing.TB) <-chan queue.Swept {
 	tb.Helper()
 	reaped := make(chan queue.Swept, 1)
@@ -99,7 +99,7 @@ func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
 	return tx
 }
 
-// blocked waits until a statement whose text has a mark waits for a lock.
+// blocked waits until a statement that contains a mark in its text waits for a lock.
 func (f *fleet) blocked(tb testing.TB, mark string) {
 	tb.Helper()
 	await.True(tb, mark+" waits for a lock", func() bool {
@@ -170,7 +170,7 @@ func TestReap_ARenewalTellsThatTheLeaseIsLost(t *testing.T) {
 	mustBeLost(t, s, claims)
 }
 
-// The claim holds its fence when the reaper comes: the reaper waits, and then finds what was claimed.
+// The claim holds its fence when the reaper comes. The reaper waits, and then finds the claimed runs.
 func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -191,7 +191,7 @@ func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
 	f.wantStates(t, "queued:2")
 }
 
-// The reaper was first: the claim waits for it, and then finds that it may claim nothing.
+// The reaper comes first. The claim waits for it, and then finds that it may claim nothing.
 func TestReap_AClaimThatComesAfterItClaimsNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -255,7 +255,7 @@ func TestReap_WaitsForAFlushAndThenWins(t *testing.T) {
 
 func TestReap_LeavesAWorkerThatBeatsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	for range 20 { // a machine that is slow decides that the worker is lost before it beats
+	for range 20 { // on a slow machine the worker may be found lost before it renews
 		if leavesAWorkerThatBeats(t) {
 			return
 		}
@@ -280,7 +280,7 @@ func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 		swept <- s
 	}()
 	f.blocked(t, "queue/lose")
-	_, err := slow.Renew(t.Context(), queue.Vitals{}) // waits for nobody
+	_, err := slow.Renew(t.Context(), queue.Vitals{}) // waits for no other transaction
 	if errors.Is(err, queue.ErrLeaseLost) {
 		return false
 	}
@@ -300,7 +300,7 @@ func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 	return true
 }
 
-// A worker's connection that got half a statement holds a fence for as long as the network keeps quiet.
+// A worker's connection on which half a statement has arrived holds a fence for as long as the network is quiet.
 func TestReap_EndsAConnectionThatHoldsAFence(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -339,8 +339,8 @@ func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 	dead, half, w := f.register(t), f.register(t), f.watcher(t)
 	poll(t, dead, 2)
 	poll(t, half, 1)
-	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())                // no fence, but runs
-	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", half.ID()) // marked, no more
+	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())                // runs, but no fence
+	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", half.ID()) // marked, and nothing more
 	if p := w.sweep(t); len(p.Lost) != 2 || p.Queued != 3 {
 		t.Errorf("%+v", p)
 	}
@@ -353,7 +353,7 @@ func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 	}
 }
 
-// A control that somebody has under way does not hold up the other runs of a dead worker.
+// A control that an open transaction requests does not hold up the other runs of a dead worker.
 func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -380,7 +380,7 @@ func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 	f.wantStates(t, "queued:3")
 }
 
-// A dead worker whose run somebody holds, and who is found again and again, hides none of the others.
+// A dead worker with a run that another connection holds is found again and again. It does not hide the other dead workers.
 func TestReap_FindsWhoeverLeftRuns(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -453,7 +453,8 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 	}
 }
 
-// A cancel of a run that no worker holds ends its tasks itself. These are no late records of a worker that was lost.
+// A cancel of a run that no worker holds ends the run's tasks itself. The ended tasks must not look like late records of a lost
+// worker.
 func TestReap_ACancelBetweenTwoWorkersIsNoLateRecord(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -55,7 +55,7 @@ func TestRenew_TellsWhyAWorkerClaimsNothingAndSinceWhen(t *testing.T) {
 	}
 }
 
-// listening waits until the session hears notifications: a fault that is to hit something else must not hit their connection.
+// listening waits until the session hears notifications, because a fault meant for another connection must not hit this one.
 func listening(t *testing.T, s *queue.Session) {
 	t.Helper()
 	if _, err := s.Hear(t.Context()); err != nil {
@@ -86,7 +86,7 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	}
 }
 
-// Whoever waits for a silent worker counts from when its sign of life came in, which may be long before it hears of that.
+// A watcher counts silence from the moment when the database got the renewal. The worker may hear of its renewal much later.
 func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -100,7 +100,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 		renewed <- err
 	}()
 	held.MustFire(t)
-	counted := boottime.Now() // by the database, at the latest
+	counted := boottime.Now() // the latest moment of the renewal by the database
 	held.Release()
 	if err := <-renewed; err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	}
 }
 
-// A database that was promoted may have claims that their worker has given up, and lack claims that it has.
+// A promoted database may have claims that their worker has given up, and lack claims that the worker has.
 func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -120,7 +120,7 @@ func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	f.exec(t, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = $2, epoch = 1 WHERE run_id = $1`, ids[2], w.ID())
 	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL WHERE run_id = $1`, ids[1])
 	w.sweep(t)
-	w.settle(t) // what one sweep lacks may be under way
+	w.settle(t) // a claim that is missing in one sweep may be under way
 	f.wantStates(t, "queued:1 running:1 waiting:1")
 	if n := value[int](t, f.desk, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
 		t.Error("counted as a loss")

@@ -46,7 +46,7 @@ func TestRerun_MakesARunLikeTheOther(t *testing.T) {
 	wantError(t, err, nil, "OA003")
 }
 
-// Whoever may not override a DAG's priority cannot get it from a run of somebody who may.
+// A user that may not override a DAG's priority cannot get it from a run of a user that may.
 func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -76,7 +76,7 @@ func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 	}
 }
 
-// A child belongs to the submitter of its parent, who did not choose where it goes.
+// A child belongs to the submitter of its parent, but that submitter did not choose the child's queue.
 func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// may is what came of a call: it worked, there is nothing of that name for this user, or a role is missing.
+// may is the outcome of a call: it worked, nothing of that name exists for this user, or a role is missing.
 type may string
 
 const (
@@ -144,7 +144,7 @@ func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 	wantError(t, err, queue.ErrNotFound, "")
 }
 
-// A worker's login that has its role is told of the grants that are missing, another one of the role.
+// A worker's login with the right role gets an error about the missing grants. A login without it gets an error about the role.
 func TestRegister_TellsRolesFromGrants(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -21,12 +21,12 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// crowded is a fleet in whose database n runs are queued and n are finished, in one lane that its workers may serve. There
-// are further ones: empty ones that are better, and one full of runs that nobody may serve.
+// crowded is a fleet with n queued and n finished runs in one lane that its workers may serve. There are further lanes: empty
+// ones with a higher priority, and one full of runs that no worker may serve.
 type crowded struct {
 	*fleet
 	n      int
-	others int // runs in the lane that nobody may serve
+	others int // runs in the lane that no worker may serve
 }
 
 const (
@@ -46,8 +46,8 @@ func newCrowded(tb testing.TB, n int) *crowded {
 		c.put(tb, fmt.Sprintf("name: better%d\nqueue: better\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, 10+i))
 	}
 	c.exec(tb, "SET jit = off")
-	c.exec(tb, "ALTER TABLE oarlock.runs SET UNLOGGED")                   // sooner there; what is read is the same
-	c.exec(tb, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)") // or what is read depends on when it comes
+	c.exec(tb, "ALTER TABLE oarlock.runs SET UNLOGGED")                   // filled sooner; a statement reads the same
+	c.exec(tb, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)") // otherwise the reads depend on when a vacuum comes
 	c.fill(tb, "plain", "queued", n)
 	c.fill(tb, "plain", "succeeded", n)
 	c.fill(tb, "gpu", "queued", c.others)
@@ -65,7 +65,7 @@ func (c *crowded) fill(tb testing.TB, dag, state string, n int) {
 		 WHERE d.name = $1`, dag, state, n)
 }
 
-// explain shows how a statement runs that was prepared as the driver prepares it, and takes back what it did.
+// explain returns how a statement runs that was prepared as the driver prepares it, and rolls it back.
 func explain(tb testing.TB, conn *pgx.Conn, statement string, named pgx.StrictNamedArgs) *pgtest.Plan {
 	tb.Helper()
 	tx, err := conn.Begin(tb.Context())
@@ -97,10 +97,10 @@ func explain(tb testing.TB, conn *pgx.Conn, statement string, named pgx.StrictNa
 	return pgtest.Explained(tb, out)
 }
 
-// literal is an argument as text.
+// literal returns an argument as text.
 func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 	tb.Helper()
-	text, err := conn.TypeMap().Encode(oid, pgtype.TextFormatCode, arg, []byte{}) // nil comes back for NULL alone
+	text, err := conn.TypeMap().Encode(oid, pgtype.TextFormatCode, arg, []byte{}) // nil is returned for NULL alone
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -110,7 +110,8 @@ func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 	return "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
 }
 
-// lockingSelect is what the next poll of a session reads to lock what it claims; from the very start, if it has no cursors.
+// lockingSelect returns the query of a session's next poll that locks the runs to claim. Without cursors it begins at the very
+// start.
 func lockingSelect(tb testing.TB, s *queue.Session, want int, cursors bool) int {
 	tb.Helper()
 	statement, args := s.ClaimStatement(queue.Want{Slots: want, Free: want})
@@ -132,7 +133,7 @@ func lockingSelect(tb testing.TB, s *queue.Session, want int, cursors bool) int 
 	return n
 }
 
-// locked counts the buffers of a node that locks runs.
+// locked counts the buffers of the plan node that locks runs.
 func locked(tb testing.TB, p *pgtest.Plan) int {
 	if p.Node != "LockRows" {
 		return 0
@@ -152,7 +153,7 @@ func TestScale_ReadsNoMoreThanItClaims(t *testing.T) {
 	newCrowded(t, n).promises(t)
 }
 
-// Plans do not depend on how many runs there are.
+// Plans do not depend on the number of runs.
 func TestScale_Tiny(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, tinyScale)
@@ -160,7 +161,7 @@ func TestScale_Tiny(t *testing.T) {
 	c.functionPlans(t)
 }
 
-// promises are shown one after the other: each takes runs from the lane.
+// promises run one after the other, because each takes runs from the lane.
 func (c *crowded) promises(t *testing.T) {
 	t.Helper()
 	one := func(w *queue.Worker) { w.Queues = []string{"default"} }
@@ -197,8 +198,8 @@ func (c *crowded) promises(t *testing.T) {
 	t.Run("FunctionPlans", c.functionPlans)
 }
 
-// givenBack has a worker claim, end, and give back one run a second, while somebody holds an old snapshot: nothing that dies
-// is cleared away, and each second another worker finds what was given.
+// givenBack makes a worker claim, end, and give back one run a second, while a transaction holds an old snapshot: dead rows are
+// not cleaned up. Each second another worker finds the run that was given back.
 func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 	t.Helper()
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -228,7 +229,7 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 	}
 }
 
-// calm is a session that has looked through all there is.
+// calm returns a session that has swept everything.
 func calm(t *testing.T, s *queue.Session) *queue.Session {
 	t.Helper()
 	sweep(t, s)
@@ -269,7 +270,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	}
 }
 
-// A place in line is counted no further than it is told, whatever stands before, and in whatever lanes.
+// A place in the queue is counted only as far as it is shown, however many runs stand before it, in however many lanes.
 func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
 	t.Parallel()
 	c := &crowded{fleet: newFleet(t), n: pausedScale}
@@ -282,9 +283,9 @@ func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
 	c.register(t)
 	run := int64(c.ask(t, "plain", 1)[0])
 	c.exec(t, "VACUUM ANALYZE oarlock.runs")
-	for _, change := range []string{"SELECT", "SELECT oarlock.set_dag('held', paused => true)"} { // its runs stand where they stood until a worker moves them
+	for _, change := range []string{"SELECT", "SELECT oarlock.set_dag('held', paused => true)"} { // its runs stay where they are until a worker moves them
 		c.exec(t, change)
-		c.exec(t, "SELECT oarlock.run_status($1)", run) // reads the catalog
+		c.exec(t, "SELECT oarlock.run_status($1)", run) // the first call reads the catalog
 		if n := explain(t, c.conn, "SELECT oarlock.run_status(@run)", pgx.StrictNamedArgs{"run": run}).Buffers(); n > 300 {
 			t.Errorf("after %s it reads %d buffers", change, n)
 		} else {
@@ -293,7 +294,7 @@ func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
 	}
 }
 
-// Which other workers serve a lane is looked up where a run of it waits for a slot, and else nowhere.
+// Which other workers serve a lane is looked up only if a run of the lane waits for a slot.
 func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -301,7 +302,7 @@ func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	s := calm(t, f.register(t))
 	f.register(t)
 	err := s.OnReads(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		own := 0 // of what the worker itself offers
+		own := 0 // buffers for what the worker itself offers
 		for _, lanes := range [][]int{nil, {f.lane(t)}} {
 			statement, args := s.LookStatement(queue.Load{Lanes: lanes})
 			read := 0
@@ -326,8 +327,8 @@ func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	}
 }
 
-// A login can make more than a thousand lanes, which never go. Each costs a look, a sweep and a claim a probe of each of its shelves, and
-// nothing else: neither its row, nor its queue, nor its DAG is looked up one by one.
+// A login can make more than a thousand lanes, and lanes are never deleted. Each lane costs a look, a sweep and a claim one index
+// probe per shelf, and nothing else: its row, its queue and its DAG are not looked up one by one.
 func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -346,7 +347,7 @@ func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
 	}
 }
 
-// idleBuffers are what the calls read of a worker that is idle.
+// idleBuffers returns how many buffers the calls of an idle worker read.
 func (f *fleet) idleBuffers(t *testing.T) map[string]int {
 	t.Helper()
 	s := calm(t, f.register(t))
@@ -361,7 +362,7 @@ func (f *fleet) idleBuffers(t *testing.T) map[string]int {
 		plan := explain(t, conn, claim, args)
 		read["claim"] = plan.Buffers()
 		plan.Walk(func(p *pgtest.Plan) {
-			if p.Name == "CTE picked" { // read by what writes, which the whole does not count
+			if p.Name == "CTE picked" { // the writing part reads it, and the plan's total does not count it
 				read["claim"] += p.Buffers()
 			}
 		})
@@ -400,13 +401,13 @@ func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 	c.ask(t, "plain", 20)
 	c.exec(t, "SELECT oarlock.set_dag('held', paused => true)")
 	more := c.ask(t, "held", 10)
-	claimed := c.claimAll(t, s, 1) // moves them aside, and goes over what is left of them there
+	claimed := c.claimAll(t, s, 1) // moves them aside, and passes the rows that they leave dead
 	if len(claimed) != 21 || !slices.Contains(runsOf(claimed), begun) {
 		t.Errorf("claimed %v, want 21, %d among them", runsOf(claimed), begun)
 	}
 	c.ask(t, "plain", 20)
 	await.True(t, "locking 5 runs of two lanes reads at most 32 buffers", func() bool {
-		c.exec(t, "VACUUM oarlock.runs") // as the server does by itself, where so many entries died; a look that goes on keeps them
+		c.exec(t, "VACUUM oarlock.runs") // as the server does by itself after so many dead rows; a look under way keeps them
 		n := lockingSelect(t, s, 5, false)
 		t.Logf("%d held: %d buffers to lock 5", c.n, n)
 		return n <= 20+12
@@ -419,7 +420,7 @@ func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 	}
 }
 
-// claimAll takes turns until there was nothing a few times, and gives what it got.
+// claimAll makes turns until several found nothing, and gives the claims back.
 func (c *crowded) claimAll(t *testing.T, s *queue.Session, want int) (all []*queue.Claim) {
 	t.Helper()
 	for vain := 0; vain < 3; {
@@ -440,7 +441,7 @@ func byDAG(claims []*queue.Claim) map[string]int {
 	return n
 }
 
-// beginOne has a run begun and queued again, behind all others.
+// beginOne makes a run begin and go back to the queue, behind all others.
 func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 	t.Helper()
 	claim := poll(t, s, 1).Claims[0]
@@ -449,7 +450,7 @@ func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 	return claim.Run
 }
 
-// plans of the statements that are sent all the time name their indexes, however many runs there are.
+// The plans of the statements that are sent all the time use the right indexes, however many runs there are.
 func (c *crowded) plans(t *testing.T) {
 	s := calm(t, c.register(t))
 	claims := poll(t, s, 50).Claims
@@ -496,7 +497,7 @@ func (c *crowded) plans(t *testing.T) {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 			p := explain(t, conn, st.text, st.args)
 			fmt.Fprintf(shown, "%s\n%s", st.name, scans(p))
-			if n, most := p.Buffers(), 100+60*len(claims); n > most && st.name != "sweep" { // which passes over what an earlier test left dead
+			if n, most := p.Buffers(), 100+60*len(claims); n > most && st.name != "sweep" { // it passes the rows that an earlier test left dead
 				t.Errorf("%s reads %d buffers for %d claims of %d runs, at most %d", st.name, n, len(claims), 2*c.n, most)
 			}
 			return nil
@@ -508,7 +509,7 @@ func (c *crowded) plans(t *testing.T) {
 	golden(t, "testdata/plans.txt", shown.String())
 }
 
-// scans are how a plan reaches the tables that grow.
+// scans returns how a plan reaches the tables that grow.
 func scans(p *pgtest.Plan) string {
 	var lines []string
 	p.Walk(func(q *pgtest.Plan) {

@@ -194,7 +194,7 @@ func TestSchedules_OutliveALostReply(t *testing.T) {
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	_, err := store.TriggerSchedule(t.Context(), key, time.Time{})
 	cut.MustFire(t)
-	wantError(t, err, queue.ErrUnknown, "") // which time it was about is not known either
+	wantError(t, err, queue.ErrUnknown, "") // nor is it known which logical time the run would have
 }
 
 func wantEqual(t *testing.T, got, want dagspec.Schedule) {

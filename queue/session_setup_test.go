@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// fleet is a desk with a login that is a worker and nothing else.
+// fleet is a desk with a login that has only the role of a worker.
 type fleet struct {
 	*desk
 	url    string
@@ -31,7 +31,7 @@ func newFleet(tb testing.TB) *fleet {
 	return f
 }
 
-// describe is a worker that may claim anything of these tests.
+// describe returns a worker that may claim every run of these tests.
 func describe() queue.Worker {
 	return queue.Worker{
 		ID: uuid.New(), Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 100, Containment: "none", TTL: 30 * time.Second,
@@ -58,7 +58,7 @@ func (f *fleet) registerAt(tb testing.TB, store *queue.Store, change ...func(*qu
 	return s
 }
 
-// ask enters runs of a DAG, from the first.
+// ask enters runs of a DAG, numbered from the first.
 func (f *fleet) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
 	tb.Helper()
 	bulk := queue.Bulk{DAG: dag, Params: make([]any, n)}
@@ -81,7 +81,7 @@ func poll(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	return p
 }
 
-// look is a look, and the chores that it found.
+// look makes a look, and does the chores that it found.
 func look(tb testing.TB, s *queue.Session) queue.Looked {
 	tb.Helper()
 	looked, err := s.Look(tb.Context(), queue.Load{})
@@ -103,7 +103,7 @@ func sweep(tb testing.TB, s *queue.Session) queue.Swept {
 	return swept
 }
 
-// turn is what a worker does: it looks, sweeps, and polls.
+// turn does the rounds of a worker: it looks, sweeps, and polls.
 func turn(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	tb.Helper()
 	look(tb, s)
@@ -119,7 +119,7 @@ func runsOf(claims []*queue.Claim) []queue.RunID {
 	return ids
 }
 
-// states are runs by state, as "state:n".
+// states returns the number of runs by state, as "state:n".
 func (f *fleet) states(tb testing.TB) string {
 	tb.Helper()
 	return value[string](tb, f.desk, `SELECT coalesce(string_agg(s, ' ' ORDER BY s), '') FROM
@@ -133,13 +133,13 @@ func (f *fleet) wantStates(tb testing.TB, want string, args ...any) {
 	}
 }
 
-// now is the database's time.
+// now returns the database's time.
 func (f *fleet) now(tb testing.TB) time.Time {
 	tb.Helper()
 	return value[time.Time](tb, f.desk, "SELECT clock_timestamp()")
 }
 
-// opened is a transaction with some statements, which the caller ends.
+// opened returns a transaction with some statements. The caller ends it.
 func (f *fleet) opened(t *testing.T, statements ...string) pgx.Tx {
 	t.Helper()
 	tx, err := f.db.Conn(t).Begin(t.Context())
@@ -155,7 +155,7 @@ func (f *fleet) opened(t *testing.T, statements ...string) pgx.Tx {
 	return tx
 }
 
-// lane is the one lane of plain.
+// lane is the only lane of plain.
 
 // lane is the one lane of plain.
 func (f *fleet) lane(t *testing.T) int {

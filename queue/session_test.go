@@ -155,7 +155,8 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	}
 }
 
-// An unregistered claim of a closing worker is nobody's loss: others see its fences go together with its runs.
+// If a closing worker has a claim that its session does not know of, no run is lost: other workers see the fences disappear
+// together with the worker's runs.
 func TestClose_IsSeenWhole(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// settler is a transaction of a task's own SQL, by a login that is a worker and nothing else.
+// settler is a transaction of a task's own SQL, by a login that has only the role of a worker.
 func (y *yard) settler() (*Session, pgx.Tx) {
 	y.tb.Helper()
 	conn, err := pgx.Connect(y.tb.Context(), y.url)
@@ -24,7 +24,7 @@ func (y *yard) settlement(c *Claim) Settlement {
 	return Settlement{Claim: c, Task: dagrun.TaskID{Step: 0}, Attempt: 1, Outputs: `{"rows":7}`}
 }
 
-// settled is a claim whose first task runs, and whose result stands.
+// settled returns a claim with a first task that runs and has a settled result.
 func (y *yard) settled() *Claim {
 	y.tb.Helper()
 	c := y.claim()
@@ -49,7 +49,7 @@ func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 	}
 }
 
-// What load would not take, flush does not keep.
+// A result that Load would not accept is not kept by a flush either.
 func TestSettleTx_OfAnEarlierAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

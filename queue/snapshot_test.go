@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The runs of one call share one run_at, and stand one after the other all the same.
+// The runs of one call have the same run_at, and still stand one after the other.
 func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	t.Parallel()
 	c := &crowded{fleet: newFleet(t), n: smallScale}
@@ -24,7 +24,8 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	c.underASnapshot(t, c.register(t), c.n-100, 20)
 }
 
-// Runs that several calls asked for at one moment stand one after the other, too, none before that moment and none long after it.
+// Runs that several calls request for the same moment stand one after the other too. None stands before that moment, and none
+// long after it.
 func TestScale_DeadEntriesOfOneFutureMoment(t *testing.T) {
 	t.Parallel()
 	c := &crowded{fleet: newFleet(t), n: 3 * tinyScale}
@@ -40,11 +41,11 @@ func TestScale_DeadEntriesOfOneFutureMoment(t *testing.T) {
 	}
 	c.exec(t, "UPDATE oarlock.runs SET run_at = run_at - interval '3 hours', ready_at = ready_at - interval '3 hours'")
 	c.exec(t, "VACUUM ANALYZE oarlock.runs")
-	c.underASnapshot(t, c.register(t), c.n-100, 40) // a few are dead at each moment, and neighbors lie on other pages
+	c.underASnapshot(t, c.register(t), c.n-100, 40) // a few die at a time, and neighbors lie on other pages
 }
 
-// underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up, after they went through every
-// index that a poll, a look and a renewal go by. A poll reads so many buffers at most to lock five runs.
+// underASnapshot leaves the first runs of the lane dead so that no vacuum may clean them up, after they went through every index
+// that a poll, a look and a renewal use. A poll reads at most so many buffers to lock five runs.
 func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead, most int) {
 	t.Helper()
 	before := c.cost(t, s, dead)
@@ -70,14 +71,14 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead, most int)
 		c.exec(t, "UPDATE oarlock.runs SET "+step.change+" WHERE run_id IN (SELECT d.run_id FROM dead d WHERE d.n % $1 = 0)", step.part)
 	}
 	c.exec(t, "DROP TABLE dead")
-	calm(t, s) // walks through the dead
+	calm(t, s) // passes the dead rows
 	c.atMost(t, s, 5, most)
 	poll(t, s, 5)
 	c.atMost(t, s, 5, most)
 	if n := lockingSelect(t, s, 5, false); n <= most {
 		t.Errorf("without cursors it reads %d buffers: the dead are not in the way", n)
 	}
-	look(t, s) // so does this one
+	look(t, s) // passes them too
 	after := c.cost(t, s, dead)
 	if after.poll > before.poll+60 || after.renewal > before.renewal+100 || after.look > before.look+60 { // it holds ten runs now
 		t.Errorf("with %d dead the buffers read are %+v, and were %+v", dead, after, before)
@@ -100,7 +101,7 @@ func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
 	return of
 }
 
-// reads is how many buffers a statement reads.
+// reads returns how many buffers a statement reads.
 func (c *crowded) reads(t *testing.T, of func() (string, pgx.StrictNamedArgs), s *queue.Session) (n int) {
 	t.Helper()
 	statement, args := of()

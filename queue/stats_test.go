@@ -109,7 +109,7 @@ func TestFleet_ListsItsRuns(t *testing.T) {
 	wantError(t, err, nil, "42501")
 }
 
-// What a dry run says is what prune then does.
+// A dry run says exactly what prune then does.
 func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -145,7 +145,7 @@ func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	}
 }
 
-// What people look at is read from the indexes, however many runs have ended.
+// Numbers for people are read from the indexes, however many runs have ended.
 func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, smallScale)
@@ -172,7 +172,7 @@ func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 	}
 }
 
-// A worker says how late a prune is, so that an alert can be about one that does not run.
+// A worker reports how late a prune is, so that an alert can notice a prune that does not run.
 func TestPruneOverdue_IsOfTheOldestRunKeptTooLong(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

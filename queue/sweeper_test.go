@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// through is a session that watches others by a clock of the test's, and whose network breaks as the test says.
+// through is a session that watches other workers by a clock of the test, and has a network that breaks as the test says.
 func (f *fleet) through(t *testing.T, change ...func(*queue.Worker)) (*watcher, *netfault.Proxy) {
 	t.Helper()
 	proxy, url := netfault.Through(t, f.url)
@@ -20,14 +20,14 @@ func (f *fleet) through(t *testing.T, change ...func(*queue.Worker)) (*watcher, 
 	return w, proxy
 }
 
-// prepares matches what a client sends first of a statement, by its name.
+// prepares matches the first message of a statement from the client, by the statement's name.
 func prepares(statement string) netfault.Match {
 	return func(m netfault.Message) bool {
 		return m.From == netfault.Client && m.Type == 'P' && bytes.Contains(m.Body, []byte(statement))
 	}
 }
 
-// polling is a poll beside the test.
+// polling is a poll that runs beside the test.
 func (w *watcher) polling(t *testing.T, want int) <-chan queue.Polled {
 	t.Helper()
 	polled := make(chan queue.Polled, 1)
@@ -41,7 +41,7 @@ func (w *watcher) polling(t *testing.T, want int) <-chan queue.Polled {
 	return polled
 }
 
-// wantKept wants these runs claimed once, by claims that are held.
+// wantKept wants these runs to be claimed once, by claims that are held.
 func (f *fleet) wantKept(t *testing.T, p queue.Polled, runs int) {
 	t.Helper()
 	f.wantStates(t, "running:%d", runs)
@@ -55,7 +55,8 @@ func (f *fleet) wantKept(t *testing.T, p queue.Polled, runs int) {
 	}
 }
 
-// P3: what a poll is just bringing, a sweep beside it finds in the database, and does not give to others.
+// P3: a sweep beside a poll finds claims in the database that the poll is still bringing, and does not give them to other
+// workers.
 func TestSweep_LeavesWhatAPollIsBringing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -75,7 +76,8 @@ func TestSweep_LeavesWhatAPollIsBringing(t *testing.T) {
 	f.wantKept(t, <-polled, 2)
 }
 
-// A poll may begin and end after a sweep listed what is known, and before its statement reads the database.
+// A poll may begin and end between the moment when a sweep lists the known claims and the moment when its statement reads the
+// database.
 func TestSweep_LeavesWhatAPollBroughtMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -105,7 +107,7 @@ func TestSweep_LeavesWhatAPollBroughtMeanwhile(t *testing.T) {
 	f.wantKept(t, p, 3)
 }
 
-// While the server process of a poll whose reply was lost is not known to be gone, it may claim yet.
+// If the reply to a poll was lost, its server process may still claim, until it is known to be gone.
 func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -113,7 +115,7 @@ func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 	w, proxy := f.through(t)
 	w.sweep(t)
 	poll(t, w.Session, 0)
-	proxy.Refuse(true) // a new connection, which would see to the server process
+	proxy.Refuse(true) // refuses a new connection, which would end the server process
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 2"), Do: netfault.Cut})
 	if _, err := w.Poll(t.Context(), queue.Want{Slots: 2, Free: 2}); err == nil {
 		t.Error("no error, without a reply")
@@ -140,7 +142,7 @@ func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 	f.wantMended(t, poll(t, w.Session, 2).Claims, ids)
 }
 
-// What was committed late may be below where polls begin, and further back than they go for it.
+// A run that was committed late may be below where polls begin, and further back than a notification makes them go.
 func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -186,7 +188,7 @@ func TestSweep_OneWithoutAnAnswerIsMadeAgain(t *testing.T) {
 	w.sweep(t)
 	poll(t, w.Session, 1)
 	f.exec(t, "UPDATE oarlock.runs SET claim_id = gen_random_uuid()")
-	for range 2 { // notice that the database knows of another claim
+	for range 2 { // the sweep notices that the database knows of another claim
 		if _, err := w.Renew(t.Context(), queue.Vitals{}); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +208,8 @@ func TestSweep_OneWithoutAnAnswerIsMadeAgain(t *testing.T) {
 	f.wantStates(t, "queued:1")
 }
 
-// A worker whose fences cannot be had, because a connection that nobody may end holds one, costs seconds. The others come first.
+// A worker with fences that cannot be locked, because a connection that this login may not end holds one, costs seconds. Other
+// workers come first.
 func TestSweep_AStubbornWorkerKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -242,7 +245,8 @@ func TestSweep_AStubbornWorkerKeepsNoOtherWaiting(t *testing.T) {
 	f.wantStates(t, "queued:2")
 }
 
-// Under an old snapshot a sweep takes long, and takes a small part of the time all the same. What asked for it waits, and takeovers do not.
+// Under an old snapshot a sweep takes long, but still takes only a small part of the time. Reasons to sweep wait, and takeovers
+// do not.
 func TestSweep_WaitsForLongWhereItTakesLong(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -271,7 +275,7 @@ func TestSweep_WaitsForLongWhereItTakesLong(t *testing.T) {
 	}
 }
 
-// However many stubborn workers there are, they do not take up the room of the others in a sweep.
+// However many stubborn workers there are, they do not use up the room of the others in a sweep.
 func TestSweep_ManyStubbornWorkersHideNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -290,7 +294,8 @@ func TestSweep_ManyStubbornWorkersHideNoOther(t *testing.T) {
 	}
 }
 
-// A run may be parked, or enter the queue, after looks have gone past the time that it waits for: its transaction was open for long.
+// A run may be parked, or enter the queue, after looks have passed the time that it waits for, because its transaction was open
+// for long.
 func TestSweep_HasLooksMendTimesThatTheyPassed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ set, want string }{
@@ -315,7 +320,8 @@ func TestSweep_HasLooksMendTimesThatTheyPassed(t *testing.T) {
 	}
 }
 
-// More workers than one sweep takes over from are taken over from by the next one, which it asks for.
+// If there are more dead workers than one sweep takes over from, it asks for another sweep, and that one takes over from the
+// rest.
 func TestSweep_AsksForTheRestOfTheDead(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// wantAside wants a run put away with a reason, and has its time come.
+// wantAside wants a run to be put away with a reason, and makes it due again.
 func (f *fleet) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reason string) {
 	t.Helper()
 	await.True(t, "the run is put away", func() bool {
@@ -61,7 +61,7 @@ func TestPoll_PutsAwayLaterWhatSomebodyHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// nobody holds a queued run that is claimed: the fence stands for whatever keeps it from being put away
+	// claims skip locked runs, so the test locks the fence instead, to keep the claim from being put away
 	if _, err := tx.Exec(t.Context(), "SELECT FROM oarlock.fences WHERE channel = 'commit' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestLoad_PutsAwayWhatItCannotRead(t *testing.T) {
 	f.wantAside(t, s, ids[2], "praise")
 }
 
-// widest is the most that the server sends through a proxy in answer to one request.
+// widest is the size of the largest answer of the server, through a proxy, to one request.
 func widest(proxy *netfault.Proxy) (bytes func() int) {
 	var most atomic.Int64
 	now := 0

@@ -17,7 +17,7 @@ func (f *fleet) crew(t *testing.T, n int, queue string) {
 		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, n, queue)
 }
 
-// told enters runs, and returns the channels that are told of them.
+// told enters runs, and returns the channels that are notified of them.
 func (f *fleet) told(t *testing.T, rows int) (channels []string) {
 	t.Helper()
 	f.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[$1::int]))", rows)

@@ -40,7 +40,7 @@ func TestWatch_YieldsEveryChangeItSees(t *testing.T) {
 	}
 }
 
-// Listen calls at once, some times when it begins to hear, and then for news.
+// Listen calls news at once, some times when it begins to hear, and then whenever there is news.
 func TestListen_CallsForNews(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
@@ -57,7 +57,7 @@ func TestListen_CallsForNews(t *testing.T) {
 	}()
 	<-calls
 	await.True(t, "it registered", func() bool {
-		select { // until it did, it looks now and then
+		select { // until it hears, it looks at intervals
 		case <-calls:
 		default:
 		}
@@ -99,7 +99,7 @@ func TestAwait_HearsOfTheEnd(t *testing.T) {
 	await.True(t, "it left", func() bool { return found[int](t, w.room, "SELECT count(*) FROM oarlock.followers") == 0 })
 }
 
-// Notifications that are lost delay by at most the poll interval, and so does polling only.
+// Lost notifications cause a delay of at most the poll interval, and so does polling only.
 func TestAwait_LooksWithoutHearing(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]Config{"unheard": {}, "polling": {PollOnly: true}} {
