@@ -25,9 +25,8 @@ const (
 	MaxClaims = 128
 	repolls   = 2 // one Poll tries again so often after its connection died
 
-	// TurnEvery is how many turns go by priority before one turn goes by waiting time, so that nothing starves. Of TurnEvery
-	// polls one claims the runs that have waited longest. Of TurnEvery slots of a worker one goes to the task that has waited
-	// longest.
+	// TurnEvery says how often waiting time counts instead of priority, so that nothing starves. One in TurnEvery polls claims
+	// the runs that have waited longest. One in TurnEvery slots of a worker goes to the task that has waited longest.
 	TurnEvery = 16
 
 	// noQueue is the only queue of a worker that serves no lane. No queue can have this name.
@@ -72,7 +71,7 @@ type claimer struct {
 	polling chan struct{} // holds one token
 	anew    atomic.Bool   // the connection was made anew, so another server may be behind it
 	polls   int           // polls for slots so far
-	queues  []string      // queues that gave runs, ordered by when each last gave one
+	queues  []string      // queues that gave runs, ordered by when each last gave one; the longest ago comes first
 	vain    seen          // what the session knew at the last claim behind limits that found nothing
 	vainAt  time.Duration // time of that claim
 }

@@ -170,8 +170,8 @@ var (
 	missingApproversSQL = sql.Named("queue/missing_approvers")
 )
 
-// Approvals reads up to most approvals that wait for a decision, oldest first. It returns those that the user may decide, or
-// with all every one that the user may see.
+// Approvals reads up to most approvals that wait for a decision, oldest first. It returns the approvals that the user may
+// decide, or with all every approval that the user may see.
 func (s *Store) Approvals(ctx context.Context, all bool, most int) ([]Approval, error) {
 	rows := min(most, MaxApprovals)
 	approvals, err := list(ctx, s, approvalsSQL, pgx.StrictNamedArgs{"all": all, "rows": rows}, scanApproval)

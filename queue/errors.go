@@ -36,7 +36,7 @@ var (
 	ErrPooled = pglink.ErrPooled
 	// ErrWaiting means that a pooler has no free connection, or that a database has too few for a worker.
 	ErrWaiting = pglink.ErrWaiting
-	// ErrUnknown means that a write may or may not have happened.
+	// ErrUnknown means that a write may or may not have happened. The caller must treat it as possibly applied.
 	ErrUnknown = pglink.ErrUnknown
 )
 

@@ -22,7 +22,7 @@ type exchange struct {
 
 	mu         sync.Mutex     // guards the fields below
 	noticed    map[int]notice // by lane, for the next poll
-	sent       [][]uuid.UUID  // one element per statement: ids under which polls may have claimed, while the reply is not read; for sweeps
+	sent       [][]uuid.UUID  // per claim statement with no reply yet, the ids under which it may have claimed; for sweeps
 	unreadable []unreadClaim  // for the next DoChores
 	chores     chores         // for the next DoChores
 	why        reasons        // for the next sweep
@@ -124,8 +124,8 @@ func (x *exchange) answered() {
 	x.sent = x.sent[:len(x.sent)-1]
 }
 
-// gone removes all ids, because the server process that was asked is gone. If there were ids, the next sweep looks for claims
-// under them.
+// gone removes all ids, because the server process that was asked is gone. If there were ids, the next sweep compares this
+// worker's claims with the database, and gives back the claims that were made under them.
 func (x *exchange) gone() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -244,7 +244,7 @@ type cursors struct {
 	at      map[int]time.Time // by shelf
 	lowered map[int]time.Time // cursors lowered since the running sweep began; nil: no sweep is running
 	noticed map[int]time.Time // cursors lowered since the running claim was sent
-	tried   map[int]RunID     // heads below a cursor that polls tried after the last sweep; a head that is still there was tried in vain
+	tried   map[int]RunID     // heads below a cursor that polls were to try after the last sweep; if one is still there, they failed
 }
 
 // head is the first due run of a shelf.

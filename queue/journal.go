@@ -340,9 +340,9 @@ func (j *journal) conclude(p *piece) {
 // Commit writes a batch of a drive, all of it or nothing. It blocks until the outcome is known:
 //
 //   - nil: the batch is durable. Perform the actions. A batch with Leave or Result has given the claim back.
-//   - ErrLeaseLost: the claim is gone. Kill what runs for the run, and forget the run.
+//   - ErrLeaseLost: the claim is gone. Kill everything of the run, and forget the run.
 //   - ErrInboxMoved: only for a batch that gives the claim back. ReadMail, Step and Commit again.
-//   - ErrRefused: the database cannot take a record, and the run was ended. Kill what runs for the run, and forget the run.
+//   - ErrRefused: the database cannot take a record, and the run was ended. Kill everything of the run, and forget the run.
 //   - ErrClosed: the session was closed. If the error is also ErrUnknown, the batch may have been written.
 //   - ctx's error: only while the batch waited for its turn. Nothing was written.
 //

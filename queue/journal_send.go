@@ -66,7 +66,7 @@ func (j *journal) isolate(pieces []*piece, err error) {
 	j.deliver(pieces[half:])
 }
 
-// isStrange reports whether err leaves open if the fault is in a record or in the database.
+// isStrange reports whether err leaves open where the fault is: in a record or in the database.
 func isStrange(err error) bool {
 	return err != nil && !isPoison(err) && !errors.Is(err, ErrClosed) && !OfDatabase(err)
 }

@@ -281,8 +281,8 @@ func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
 	return epoch, seq
 }
 
-// wanted removes the logs that the query does not select: other steps, other attempts, and attempts before the one that was a
-// task's latest at first.
+// wanted removes the logs that the query does not select: other steps, other attempts, and attempts before the attempt that
+// was a task's latest at first.
 func (r *logReader) wanted(found []foundLog) []foundLog {
 	if !r.begun && (r.task != nil || r.query.Latest) {
 		for _, f := range found { // the latest attempt of a task comes last

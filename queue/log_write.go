@@ -362,8 +362,8 @@ func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// arguments returns chunks as columns, without their data. Their times do not take part in the comparison with stored chunks,
-// because a chunk that is sent again may have been made again.
+// arguments returns chunks as columns, without their data and their times. The comparison with stored chunks leaves out the
+// times, because a chunk that is sent again may have been made again.
 func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"days":       column(chunks, func(c *Chunk) time.Time { return c.Day }),

@@ -168,7 +168,7 @@ var (
 	pruneOverdueSQL = sql.Named("queue/prune_overdue")
 )
 
-// DAGStats are numbers about the runs of a DAG: those that have not ended, and those that ended since a moment.
+// DAGStats are numbers about the runs of a DAG that have not ended, and about its runs that ended since a moment.
 type DAGStats struct {
 	DAG                                                                      string
 	Scheduled, Queued, Running, Waiting, Paused, Succeeded, Failed, Canceled int64

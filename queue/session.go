@@ -125,10 +125,10 @@ func take(ctx context.Context, token chan struct{}) error {
 // worker is lost.
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 
-// steady configures connections for statements that look for few rows among many: the first due run, or the few rows that are
-// due. Their plans must not depend on statistics, which are minutes old in a queue that fills in seconds. A statement on such a
-// connection that sorts must write its ORDER BY so that no index offers that order. Otherwise its plan walks through all of that
-// index.
+// steady configures connections for statements that look for few rows among many: the first due run, or the few timers that
+// have come due. Their plans must not depend on statistics, which are minutes old in a queue that fills in seconds. A statement on
+// such a connection that sorts must write its ORDER BY so that no index offers that order. Otherwise its plan walks through all of
+// that index.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
 	c = c.Copy()
 	pglink.AsSteady(c)

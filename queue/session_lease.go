@@ -157,7 +157,7 @@ const doubtfulMisses = 2
 type Meter struct {
 	Flushed   func(FlushTry)
 	FenceLost func()                  // called once per session that finds that another worker took its worker for dead
-	Requeued  func(workers, runs int) // runs were put back into the queue, because so many workers were lost or for another reason
+	Requeued  func(workers, runs int) // runs were put back into the queue, some of them from so many lost workers
 	Looked    func(err error)         // err: of a Look
 	Swept     func(err error)         // err: of a Sweep, unless the call came too soon
 	Attended  func(done Attended, took time.Duration, err error)

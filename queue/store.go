@@ -130,10 +130,10 @@ const (
 // ask is one statement, run over a connection of the pool.
 type ask func(context.Context, *pgxpool.Conn) error
 
-// write runs do, a statement that changes something. If the reply is lost, it runs again on another connection to find out the
-// outcome; again returns nil if the write is there. If sending the statement twice is harmless, again is the same as do. The
-// server then makes the second copy wait for the first one, should that still be under way. write does not run again for a
-// statement that was never sent.
+// write calls do, which sends a statement that changes something. If the reply is lost, write calls again on another connection,
+// and again finds out the outcome: it returns nil if the write is there. If sending the statement twice is harmless, again is the
+// same as do. The server then makes the second copy wait for the first one, should that still be under way. If the statement was
+// never sent, write does not call again.
 func (s *Store) write(ctx context.Context, within time.Duration, do, again ask) error {
 	ctx, cancel := bounded(ctx, within)
 	defer cancel()
@@ -149,7 +149,7 @@ type writing struct {
 	store     *Store
 	do, again ask
 	sent      bool
-	answer    error // the server's refusal, which again got
+	answer    error // the server's refusal when again asked it
 }
 
 func (w *writing) send(ctx context.Context) error {
@@ -162,7 +162,7 @@ func (w *writing) send(ctx context.Context) error {
 	})
 }
 
-// settle counts a refusal of again as the final answer, because it answers the same request.
+// settle calls again. If the server refuses, that is as final as success, because it answers the same request.
 func (w *writing) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
@@ -199,7 +199,7 @@ func bounded(ctx context.Context, within time.Duration) (context.Context, contex
 	return context.WithTimeout(ctx, within)
 }
 
-// unknown is an again for writes if there is no way to find out their outcome.
+// unknown is the again of writes if there is no way to find out their outcome.
 func unknown(hint string) ask {
 	return func(context.Context, *pgxpool.Conn) error { return &UnknownError{hint} }
 }

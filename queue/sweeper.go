@@ -21,8 +21,8 @@ const (
 	sweepTimeout = time.Minute
 	// lately is how far back most sweeps reach if a sweep from the very start takes long. Few transactions are open for longer.
 	lately = time.Minute
-	// After a sweep, the next one waits so many times as long as this one took: askedShare if there is a reason to sweep,
-	// sweepShare if not.
+	// The next sweep waits for so many times the duration of the last one: askedShare times if there is a reason to sweep,
+	// sweepShare times if not.
 	askedShare, sweepShare = 10, 100
 	// asideRounds bounds the statements by which one sweep moves runs that may not begin out of the way. Each moves choreBatch
 	// runs.
