@@ -9,13 +9,13 @@
 //	-- Locks: none
 //	SELECT max(version) FROM oarlock.schema_history
 //
-// What is sent is the statement behind a short comment with its name, so that pg_stat_activity shows where it comes
+// Named returns the statement behind a short comment with its name, so that pg_stat_activity shows where a statement comes
 // from. Callers keep statements in package variables: a name that does not exist then stops the program at start,
 // not in the middle of a run.
 //
 //	var serverVersion = sql.Named("doctor/version")
 //
-// A statement that is sent far more often for some of what it can do has parts, and callers take it Without the others.
+// A statement has parts if most executions need only some of it. Callers then leave the other parts out by Without.
 //
 // The package knows no business rules, opens no connection, and is safe for concurrent use.
 package sql

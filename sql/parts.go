@@ -11,15 +11,16 @@ const (
 	partEnds   = "-- end "
 )
 
-// Without is the statement of this name without parts of it, for callers that often need less than all of it: what the
-// server prepares for each execution grows with the text. A part is what stands between two comments of their own lines:
+// Without returns the statement with this name, and leaves out some parts of it. A caller that often needs only some parts
+// saves the server work: it prepares each execution, and that takes longer for a longer text. A part is the text between
+// two comments, each on a line of its own:
 //
 //	-- part NAME
 //	...
 //	-- end NAME
 //
-// A name may have several parts, and there may be parts within parts. It panics on a name that the statement has no part of,
-// and on a part that does not end.
+// Several parts may have the same name, and a part may contain others. Without panics if the statement has no part of a given
+// name, and if a part does not end.
 func Without(name string, parts ...string) string { return without(name, Named(name), parts) }
 
 func without(name, text string, parts []string) string {

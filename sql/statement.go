@@ -55,7 +55,7 @@ func load(fsys fs.FS) (map[string]string, error) {
 // headers are the questions a reviewer asks of every statement; a file that leaves one open is refused.
 var headers = []string{"-- Purpose:", "-- Index:", "-- Locks:"}
 
-// opaque matches where a semicolon separates nothing: comments and quotes.
+// opaque matches comments and quotes, in which a semicolon separates nothing.
 var opaque = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|'[^']*'|"[^"]*"|\$\$.*?\$\$`)
 
 // parse takes the header off a file and returns its one statement. It runs at every start of the program, so the costly

@@ -1,7 +1,7 @@
--- Purpose: what claiming many runs would be with no engine around it: no fence, limits, pauses or cursors, and nobody else to
---          share with. Only benchmarks send it
+-- Purpose: claims many runs with no engine around it: no fence, limits, pauses or cursors, and no other worker to share with.
+--          Only benchmarks send it
 -- Index: runs_queued, runs_pkey
--- Locks: the runs, passing over those that are locked
+-- Locks: the runs, passing over locked ones
 WITH picked AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.lane_id = (SELECT v.lane_id FROM oarlock.dag_versions v ORDER BY v.dag_id, v.version LIMIT 1) AND r.state = 'queued'

@@ -1,5 +1,5 @@
--- Purpose: what a flush would be with no engine around it: the fence, records of tasks by claim, the ends of runs. No
---          refusals, no inbox, no attempts, notes, controls or logs. Only benchmarks send it
+-- Purpose: a flush with no engine around it: the fence, records of tasks by claim, the ends of runs. No refusals, no inbox, no
+--          attempts, notes, controls or logs. Only benchmarks send it
 -- Index: fences_pkey, runs_pkey, tasks_pkey
 -- Locks: the worker's commit fence, then the runs that end, then tasks
 WITH fence AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Purpose: bench/arrive, and a notification that it is there. Only benchmarks send it
+-- Purpose: queues a run, as bench/arrive does, and announces it by a notification. Only benchmarks send it
 -- Index: dag_versions_pkey
 -- Locks: a new row
 WITH run AS (

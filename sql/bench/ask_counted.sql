@@ -1,5 +1,5 @@
--- Purpose: how often statements that begin like this were sent, and the buffers they took. Only benchmarks send it, in a
---          database that has pg_stat_statements
+-- Purpose: how often statements that begin with $1 were sent, and the buffers they took. Only benchmarks send it, in a database
+--          that has pg_stat_statements
 -- Index: none
 -- Locks: none
 SELECT coalesce(sum(s.calls), 0)::float8, coalesce(sum(s.shared_blks_hit + s.shared_blks_read), 0)::float8

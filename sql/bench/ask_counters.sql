@@ -1,5 +1,6 @@
--- Purpose: what this database was asked so far, and how much WAL the server has written and how often it was flushed by
---          backends; but for what asks. Only benchmarks send it, in a database that has pg_stat_statements
+-- Purpose: the statements, rows and buffers of this database so far, and the WAL bytes and full pages that the server has
+--          written; statements that begin with bench/ask do not count. Only benchmarks send it, in a database that has
+--          pg_stat_statements
 -- Index: none
 -- Locks: none
 SELECT coalesce(sum(s.calls), 0)::float8 AS statements, coalesce(sum(s.rows), 0)::float8 AS rows,

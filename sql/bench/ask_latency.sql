@@ -1,4 +1,5 @@
--- Purpose: how long the runs that were asked for in a span of time took, from then to their end; how many are not over. Only benchmarks send it
+-- Purpose: the time from request to end of the runs of a range of ids, as median and 99th percentile in ms; how many runs there
+--          are, and how many are not over. Only benchmarks send it
 -- Index: runs_pkey
 -- Locks: none
 SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM r.finished_at - r.created_at) * 1000), 0)::float8,

@@ -1,4 +1,4 @@
--- Purpose: how late each schedule whose name begins so fired, in ms. Only benchmarks send it
+-- Purpose: how late each schedule with a name that begins with $1 fired, in ms. Only benchmarks send it
 -- Index: fires_pkey
 -- Locks: none
 SELECT extract(epoch FROM f.decided_at - f.logical_at)::float8 * 1000

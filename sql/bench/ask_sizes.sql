@@ -1,4 +1,4 @@
--- Purpose: bytes of the tables that grow with runs, and of those that do not. Only benchmarks send it
+-- Purpose: bytes of the tables that grow with runs, and of the tables that do not. Only benchmarks send it
 -- Index: none
 -- Locks: none
 SELECT (pg_total_relation_size('oarlock.runs') + pg_total_relation_size('oarlock.tasks'))::float8,

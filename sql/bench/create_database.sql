@@ -1,4 +1,4 @@
--- Purpose: a database of a benchmark's own, as the migrated one is. Only benchmarks send it
+-- Purpose: makes a database for a benchmark, a copy of the migrated one. Only benchmarks send it
 -- Index: none
--- Locks: the template, which nobody may be connected to
+-- Locks: the template, to which no session may be connected
 CREATE DATABASE "{name}" TEMPLATE "{template}"

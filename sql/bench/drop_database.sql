@@ -1,4 +1,4 @@
--- Purpose: removes a database of a benchmark, whoever is connected still. Only benchmarks send it
+-- Purpose: removes a database of a benchmark, and ends the sessions that are still connected to it. Only benchmarks send it
 -- Index: none
 -- Locks: the database
 DROP DATABASE IF EXISTS "{name}" WITH (FORCE)

@@ -1,4 +1,4 @@
--- Purpose: hear of what bench/arrive_and_tell made. Only benchmarks send it
+-- Purpose: receives the notifications of bench/arrive_and_tell. Only benchmarks send it
 -- Index: none
 -- Locks: none
 LISTEN bench_arrivals

@@ -1,4 +1,4 @@
--- Purpose: takes the snapshot of a transaction, which then holds up what VACUUM may remove. Only benchmarks send it
+-- Purpose: takes the snapshot of a transaction, which then keeps VACUUM from removing dead rows. Only benchmarks send it
 -- Index: none
 -- Locks: none
 SELECT txid_current_snapshot()::text

@@ -1,6 +1,6 @@
--- Purpose: what a claim is with nothing around it: the next queued run. Only benchmarks send it
+-- Purpose: a claim with nothing around it: takes the next queued run. Only benchmarks send it
 -- Index: runs_queued
--- Locks: the run, passing over those that are locked
+-- Locks: the run, passing over locked ones
 WITH picked AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.lane_id = (SELECT v.lane_id FROM oarlock.dag_versions v ORDER BY v.dag_id, v.version LIMIT 1) AND r.state = 'queued'

@@ -1,4 +1,4 @@
--- Purpose: the workers at work, whether they give signs of life or not, and how many runs are due, up to so many
+-- Purpose: the workers at work, with or without signs of life, and the number of due runs, counted up to $1
 -- Index: none for workers, a table of a few rows; runs_queued
 -- Locks: none
 SELECT ARRAY(SELECT w.worker_id::text FROM oarlock.workers w WHERE w.state IN ('live', 'draining')) AS workers,

@@ -1,7 +1,8 @@
--- Purpose: connections in use and allowed, and those that workers hold: of the server, of this database where it has a limit, and of this
---          user and the logins of workers where they have one. Given the workers at work; those of a login are told only where it alone has
---          some, or by their connections. Of others' sessions a user without pg_monitor sees no kind: those of a user in a database count.
---          Their names anybody sees
+-- Purpose: for the server, for this database if it has a limit, and for this user and the logins of workers if they have
+--          limits: connections in use, connections allowed, and connections that workers hold. $1 are the ids of the workers at
+--          work. They all count for a login if no other login serves this database; else a login has the workers that are
+--          connected by it. A user without pg_monitor does not see the type of other users' sessions: a session then counts if
+--          it has a user and a database. Every user sees the application names
 -- Index: none: shared memory and a few catalog rows
 -- Locks: none
 WITH used AS (
@@ -10,7 +11,8 @@ WITH used AS (
 ), serving AS (
     SELECT usename AS login FROM used WHERE worker IS NOT NULL AND datname = current_database()
     UNION
-    -- While a worker at work has no connection, its login may be one that gets none. A login that is connected to another database serves that.
+    -- A worker at work without a connection may have any login that gets none, so all such logins are taken. A login that is
+    -- connected to another database is left out, because it serves that database.
     SELECT r.rolname FROM pg_roles r JOIN pg_roles g ON g.rolname = 'oarlock_worker'
      WHERE r.rolcanlogin AND NOT r.rolsuper AND r.rolconnlimit >= 0 AND pg_has_role(r.oid, g.oid, 'MEMBER')
        AND has_database_privilege(r.oid, current_database(), 'CONNECT')
@@ -20,7 +22,7 @@ WITH used AS (
 ), limits AS (
     SELECT 1 AS place, 'server' AS scope, NULL::name AS login, NULL::name AS database, current_setting('max_connections')::bigint AS allowed,
            current_setting('superuser_reserved_connections')::bigint
-             + coalesce(nullif(current_setting('reserved_connections', true), '')::bigint, 0) AS reserved -- the second since PostgreSQL 16
+             + coalesce(nullif(current_setting('reserved_connections', true), '')::bigint, 0) AS reserved -- reserved_connections exists since PostgreSQL 16
     UNION ALL
     SELECT 2, 'database ' || datname, NULL, datname, datconnlimit, 0 FROM pg_database WHERE datname = current_database() AND datconnlimit >= 0
     UNION ALL

@@ -1,4 +1,4 @@
--- Purpose: what the server says about itself and this session, in one round trip
+-- Purpose: version and settings of the server, and settings and rights of this session, in one round trip
 -- Index: none: settings and catalog functions
 -- Locks: none
 SELECT current_setting('server_version_num')::int                       AS version_num,

@@ -1,5 +1,5 @@
--- Purpose: runs that never began, and that were to start at once when they were accepted, at a moment that is still to come: the server's
---          clock was ahead. What was to start later than that starts in time
+-- Purpose: runs that never began, that were accepted at a moment still to come, and that were to start at once: the clock of
+--          the server was ahead then. A run that was to start later than it was accepted starts in time, and is left out
 -- Index: runs_queued, which has every run that is queued
 -- Locks: none
 SELECT count(*) AS runs, coalesce(min(r.run_at), 'epoch') AS first, coalesce(max(r.run_at), 'epoch') AS last

@@ -1,5 +1,5 @@
--- Purpose: what keeps old row versions from being removed, the oldest first: transactions, standbys with feedback,
---          prepared transactions, replication slots. Slots and standbys have no age in seconds
+-- Purpose: transactions, standbys with feedback, prepared transactions and replication slots that keep VACUUM from removing old
+--          row versions, the oldest first. Slots and standbys have no age in seconds
 -- Index: none: shared memory only
 -- Locks: none
 SELECT kind, name, coalesce(extract(epoch FROM clock_timestamp() - since), 0)::float8 AS seconds, xids

@@ -1,4 +1,4 @@
--- Purpose: may this user enter the schema, do the group roles exist, and which of them does it have
+-- Purpose: whether this user may enter the schema, whether the group roles exist, and which of them the user has
 -- Index: pg_namespace_nspname_index; pg_authid is small
 -- Locks: none
 SELECT n.oid IS NOT NULL                                                AS has_schema,

@@ -1,4 +1,4 @@
--- Purpose: how much room the database takes, and in it the tables of Oarlock, those of logs as one
+-- Purpose: the room that the database takes, and in it the largest tables of Oarlock; all partitions of logs count as one table
 -- Index: none: the sizes of files
 -- Locks: ACCESS SHARE on each table, for a moment
 WITH used AS (

@@ -1,4 +1,4 @@
--- Purpose: has the table of the next statement be where the database is
+-- Purpose: puts the temporary table of the next statement into the tablespace of the database
 -- Index: none
 -- Locks: none
 SELECT set_config('temp_tablespaces', '', true)

@@ -1,4 +1,5 @@
--- Purpose: the first three schedules that cannot be decided, that are due and not attended to, or whose newest time was refused
+-- Purpose: the first three schedules that cannot be decided, that are due and not attended to, or that had their newest time
+--          refused
 -- Index: none: the agenda has a row for each schedule that will fire; fires_pkey backwards for each
 -- Locks: none
 SELECT d.name AS dag, s.name AS schedule, x.trouble, CASE x.trouble WHEN 'failed' THEN a.error WHEN 'refused' THEN last.reason ELSE '' END AS why,

@@ -1,4 +1,5 @@
--- Purpose: the workers at work that give no sign of life, whose lease ends first, first: for how long, how many runs each holds, and in how long others take these over
+-- Purpose: the workers at work that give no sign of life, in the order in which their leases end: for how long each has been
+--          silent, how many runs it holds, and in how long other workers take these over
 -- Index: none for workers, a table of a few rows; runs_worker
 -- Locks: none
 SELECT w.name, extract(epoch FROM clock_timestamp() - w.beat_at)::float8 AS seconds, w.ttl_ms::float8 / 1000 AS lease,

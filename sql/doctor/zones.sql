@@ -1,4 +1,5 @@
--- Purpose: how far the time zones of schedules are ahead of UTC by the server's data, at each hour of a span at which that changes
+-- Purpose: how far the time zones of schedules are ahead of UTC, by the data of the server: at the start of a span, and at each
+--          hour of it at which the offset changes
 -- Index: none: the schedules, each zone once
 -- Locks: none
 SELECT zone, at, ahead

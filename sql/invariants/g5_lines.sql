@@ -1,4 +1,4 @@
--- Purpose: G5: chunks say how many lines had begun, which never gets less
+-- Purpose: G5: each chunk has the number of lines that had begun by its end, which never falls
 -- Index: none, it reads all chunks; log_chunks' key gives them in order
 -- Locks: none
 SELECT c.run_id, c.step, c.item, c.alt, c.attempt, c.seq, c.lines, c.former

@@ -1,4 +1,5 @@
--- Purpose: S10: what is due on the agenda is attended to. A row here was due for a minute, though a worker was there that attends
+-- Purpose: S10: workers attend to each due item of the agenda. A row here has been due for a minute, though a live worker was
+--          there to attend to it
 -- Index: agenda_at, up to a minute ago
 -- Locks: none
 SELECT a.kind, a.id, a.at, a.errors

@@ -1,5 +1,5 @@
--- Purpose: S12: where a run stands in the queue says whether it has begun: limits count by it, and a pause goes by it. A row here is held by no
---          worker, has not ended, and says otherwise
+-- Purpose: S12: the stage of a run in the queue tells whether the run has begun. Limits count by the stage, and pauses go by
+--          it. A row here is held by no worker, has not ended, and has a stage that contradicts started_at
 -- Index: runs_queued, runs_rare
 -- Locks: none
 SELECT r.run_id, r.state, r.stage, r.started_at

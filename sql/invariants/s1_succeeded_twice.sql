@@ -1,4 +1,4 @@
--- Purpose: S1: a task succeeds at most once in a generation. A row here is one that did it again
+-- Purpose: S1: a task succeeds at most once in a generation. A row here is a task that succeeded more than once in one
 -- Index: none, it reads everything; attempts_pkey helps to group
 -- Locks: none
 SELECT x.run_id, x.step, x.item, x.alt, x.generation, array_agg(x.attempt ORDER BY x.attempt) AS attempts

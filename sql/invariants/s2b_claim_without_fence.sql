@@ -1,4 +1,5 @@
--- Purpose: S2b: whoever holds a run has a fence, so that it can be taken away. A row here is seen for a moment while a lost worker's runs are queued, and by the next sweep it is gone
+-- Purpose: S2b: each worker that holds a run has a fence, so that the run can be taken away from it. A row here may appear for
+--          a moment while the runs of a lost worker are queued again, and is gone after the next sweep
 -- Index: runs_worker, fences_pkey
 -- Locks: none
 SELECT r.run_id, r.worker_id, r.epoch

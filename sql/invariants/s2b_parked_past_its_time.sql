@@ -1,4 +1,4 @@
--- Purpose: S2b: no parked run sleeps past its time while a worker is there to wake it. Ten seconds are ten looks
+-- Purpose: S2b: no parked run sleeps past its time while a worker is there to wake it. A worker looks ten times in ten seconds
 -- Index: runs_wake
 -- Locks: none
 SELECT r.run_id, r.wake_at

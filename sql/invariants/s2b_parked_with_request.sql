@@ -1,4 +1,4 @@
--- Purpose: S2b: a run with a request that nobody has decided is never parked: it would not be read
+-- Purpose: S2b: a run with an undecided control is never parked, because no driver would read the control
 -- Index: runs_rare, controls_open
 -- Locks: none
 SELECT r.run_id, r.state, c.control_id, c.verb

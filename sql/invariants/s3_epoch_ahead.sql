@@ -1,4 +1,5 @@
--- Purpose: S3: epochs never fall. A row here was written in a drive that its run has not come to, so the run's epoch fell since
+-- Purpose: S3: epochs never fall. A row here is a task or an event of a later epoch than its run has now, so the epoch of the
+--          run has fallen; or it is a claimed run of epoch 0
 -- Index: none, it reads everything; runs_pkey for the join
 -- Locks: none
 SELECT r.run_id, r.epoch, x.what, x.epoch AS written_in

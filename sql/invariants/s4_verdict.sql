@@ -1,4 +1,5 @@
--- Purpose: S4: how a run ended follows from how its tasks did. Items and replacements may be of an earlier generation, so only rows of steps speak against a success
+-- Purpose: S4: the end of a run follows from the ends of its tasks. Items and replacements may be of an earlier generation, so
+--          only rows of steps count against a success
 -- Index: none, it reads all finished runs; tasks_pkey
 -- Locks: none
 SELECT r.run_id, r.state, r.reason, x.problem

@@ -1,4 +1,6 @@
--- Purpose: S5: no task starts before its edges are satisfied. A row here is an edge whose parent came later than its child. Rules that need one parent only, marks by a person, and parents that were retried alone since prove nothing and are left out
+-- Purpose: S5: no task starts before its edges are satisfied. A row here is an edge on which the parent came later than the
+--          child. Trigger rules that need one parent only, tasks that a person marked, and parents that were retried alone
+--          since then prove nothing and are left out
 -- Index: none, it reads all tasks; tasks_pkey, runs_pkey, dag_versions_pkey
 -- Locks: none
 WITH edge AS (

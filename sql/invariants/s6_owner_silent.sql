@@ -1,4 +1,5 @@
--- Purpose: S6: nobody holds a run for good who is silent, while others are there to take it. Ten times its TTL is far past what a takeover needs
+-- Purpose: S6: a silent worker does not keep its runs while other workers are there to take them over. A row here is a run of a
+--          worker that has been silent for ten times its TTL, far longer than a takeover needs
 -- Index: runs_worker, workers_pkey
 -- Locks: none
 SELECT r.run_id, r.worker_id, w.beat_at

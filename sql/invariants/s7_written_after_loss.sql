@@ -1,4 +1,6 @@
--- Purpose: S7: a worker that was lost writes nothing more. A row here says of itself that it is later than the loss of the drive that wrote it; a second of slack for clocks that differ a little. A cancel of a run that no worker holds ends its tasks at the moment of its event
+-- Purpose: S7: a lost worker writes nothing more. A row here is a task with a time after the loss of the drive that wrote it,
+--          with a second of slack because clocks may differ a little. A cancel of a run that no worker holds ends tasks at the
+--          moment of its event: these are left out
 -- Index: none, it reads all losses; events_run, tasks_pkey
 -- Locks: none
 SELECT t.run_id, t.step, t.item, t.alt, t.epoch, e.at AS lost_at, greatest(t.attempt_at, t.finished_at) AS written_at

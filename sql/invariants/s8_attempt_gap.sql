@@ -1,4 +1,5 @@
--- Purpose: S8: attempts are numbered without a gap. A row here is a number that is missing below a task's attempt, or one above it
+-- Purpose: S8: attempts are numbered without a gap. A row here is a number that is missing below the attempt of a task, or an
+--          attempt above it
 -- Index: none, it reads all tasks; attempts_pkey
 -- Locks: none
 SELECT t.run_id, t.step, t.item, t.alt, t.attempt, n AS missing, NULL::int AS above

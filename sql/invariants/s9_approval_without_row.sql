@@ -1,4 +1,5 @@
--- Purpose: S9: an approval that waits has its row in approvals_open, and nothing else has one. A replacement's kind is known only where all that it may be are of one kind
+-- Purpose: S9: an approval that waits has a row in approvals_open, and no other task has one. Whether a replacement is an
+--          approval is known only if all its possible bodies agree
 -- Index: none, it reads all tasks; runs_pkey, dag_versions_pkey, approvals_open_pkey
 -- Locks: none
 WITH kind AS (

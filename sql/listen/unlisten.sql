@@ -1,4 +1,4 @@
--- Purpose: receive no more of a channel
+-- Purpose: stops receiving the notifications of a channel
 -- Index: none
 -- Locks: none that anybody else waits for
 UNLISTEN "{channel}"

@@ -1,4 +1,5 @@
--- Purpose: say which open transaction uses tables of Oarlock, the oldest as far as this user may know; no row where none does any more
+-- Purpose: describes an open transaction that uses tables of Oarlock: the oldest, as far as this user may know its age. No row:
+--          none uses them any more
 -- Index: none
 -- Locks: none
 SELECT format('process %s of user %s (%s)%s', a.pid, a.usename, coalesce(nullif(a.application_name, ''), 'no application name'),

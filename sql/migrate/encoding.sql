@@ -1,4 +1,4 @@
--- Purpose: how the database encodes texts
+-- Purpose: the encoding of the database
 -- Index: none
 -- Locks: none
 SELECT current_setting('server_encoding')

@@ -1,4 +1,4 @@
--- Purpose: the workers at work whose programs are older than a schema version; fails with 42P01 where there are no such tables
+-- Purpose: the workers at work that have programs older than a schema version; fails with 42P01 where the tables do not exist
 -- Index: none: workers is small
 -- Locks: none
 SELECT w.name FROM oarlock.workers w

@@ -1,4 +1,5 @@
--- Purpose: which installation this is, where workers served it, and where it is now; fails with 42883 in an older schema
+-- Purpose: the id of this installation, the place where workers served it, and the place where it is now; fails with 42883 in
+--          an older schema
 -- Index: installation_pkey
 -- Locks: none
 SELECT i.id::text, i.served_at IS NOT NULL, coalesce(i.server, 0), coalesce(i.database::bigint, 0), coalesce(i.timeline, 0),

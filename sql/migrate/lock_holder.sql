@@ -1,4 +1,5 @@
--- Purpose: say who holds the lock of migrations, for a person who waits for it; no row when nobody does any more
+-- Purpose: describes the session that holds the lock of migrations, for a person waiting for it. No row: no session holds it
+--          any more
 -- Index: none
 -- Locks: none
 SELECT format('process %s of user %s (%s%s)', l.pid, a.usename, coalesce(nullif(a.application_name, ''), 'no application name'),

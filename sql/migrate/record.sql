@@ -1,4 +1,5 @@
--- Purpose: a migration was applied; in its own transaction. A version twice is an error: two have migrated at once
+-- Purpose: records that a migration was applied, in the transaction of that migration. A second row for a version is an error:
+--          two sessions have migrated at once
 -- Index: schema_history_pkey
 -- Locks: none but the new row
 INSERT INTO oarlock.schema_history (version, programs_from) VALUES ($1, $2)

@@ -1,4 +1,4 @@
--- Purpose: says whether `oarlock migrate adopt --copy` has just been done here: no worker and no run has come since
+-- Purpose: whether `oarlock migrate adopt --copy` has just been done here: no worker has registered and no run was made since
 -- Index: runs_pkey, none for the few workers
 -- Locks: none
 SELECT i.copied_from IS NOT NULL AND NOT i.adopting

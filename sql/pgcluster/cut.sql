@@ -1,4 +1,4 @@
--- Purpose: has a standby follow nobody, from the next reload on (tests only)
+-- Purpose: makes a standby follow no server, from the next reload on (tests only)
 -- Index: none
 -- Locks: none
 ALTER SYSTEM SET primary_conninfo = ''

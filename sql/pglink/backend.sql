@@ -1,4 +1,5 @@
--- Purpose: the process that serves this statement; behind a pooler not the one that was announced at connect
+-- Purpose: the process id of the backend that serves this statement. Behind a pooler it is not the process id that was
+--          announced at connect
 -- Index: none
 -- Locks: none
 SELECT pg_catalog.pg_backend_pid()

@@ -1,4 +1,5 @@
--- Purpose: sets the parameters of a session that takes on another job, $1 their names and $2 their values; null: as the server has it built in
+-- Purpose: sets the parameters of a session that takes on another job: $1 are their names and $2 their values. A null sets the
+--          default that is built into the server
 -- Index: none: settings in memory
 -- Locks: none
 SELECT pg_catalog.set_config(p.name, coalesce(p.value, s.boot_val), false)

@@ -1,4 +1,5 @@
--- Purpose: whether this is the primary of the database that a worker is registered in, and whether we may settle tasks there
+-- Purpose: whether this is the primary of the database that a worker is registered in, and whether the login may settle tasks
+--          there
 -- Index: workers_pkey
 -- Locks: none
 SELECT EXISTS (SELECT FROM oarlock.workers w WHERE w.worker_id = $1) AS there,

@@ -1,4 +1,6 @@
--- Purpose: before a transaction settles its task: makes it ours again, whatever role or timeout its statements chose; gives it the name under which a takeover ends what holds it up; and says which backend to end should the reply of COMMIT be lost
+-- Purpose: prepares a transaction to settle its task: resets the role and the lock timeout that the statements of the task may
+--          have changed, and sets the application name by which a takeover finds and ends transactions that hold it up. Returns
+--          the backend that the caller has to end should the reply of COMMIT be lost
 -- Index: none
 -- Locks: none
 WITH ours AS MATERIALIZED (

@@ -1,4 +1,5 @@
--- Purpose: for whom the rest of the transaction asks; oarlock.actor says where that counts
+-- Purpose: sets the person on behalf of whom the login asks in the rest of the transaction; oarlock.actor describes where that
+--          counts
 -- Index: none
 -- Locks: none
 SELECT set_config('oarlock.actor', @actor, true)

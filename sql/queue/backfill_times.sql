@@ -1,4 +1,4 @@
--- Purpose: what a backfill would do with each time
+-- Purpose: the outcome that a backfill would have for each time
 -- Index: dags_name_key, schedules_name; of each time, schedules_backfill, runs_fired, runs_refired
 -- Locks: none
 SELECT b.logical_at, b.outcome, coalesce(b.run, 0), b.reason

@@ -1,4 +1,5 @@
--- Purpose: what an earlier task of a step put out under a cache key, unless that is too long ago; of the run's submitter, or shared
+-- Purpose: the outputs that an earlier task of a step stored under a cache key, unless they have expired: of a run of the same
+--          submitter, or shared
 -- Index: runs_pkey, cache_pkey
 -- Locks: none
 SELECT c.outputs

@@ -1,6 +1,7 @@
 -- Purpose: claims due runs of the lanes that a worker serves and that no limit holds up
 -- Index: fences_pkey, workers_pkey; lanes, queues and dags whole; runs_queued, of each shelf from its cursor on; runs_pkey
--- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
+-- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over locked ones; the worker's own row in
+--        workers, only if hungry or least changes
 WITH worker AS MATERIALIZED (
     SELECT w.worker_id, w.state, w.hungry > 0 AS hungry, w.least
       FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
@@ -8,7 +9,7 @@ WITH worker AS MATERIALIZED (
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED (
     SELECT l.* FROM worker CROSS JOIN oarlock.lanes_of(@worker) l WHERE worker.state = 'live'
-), shelf AS MATERIALIZED ( -- of a lane and a stage. A pause holds up only what is new, and the clock does
+), shelf AS MATERIALIZED ( -- the runs of a lane in a stage. A pause and the clock hold up new runs only, which are in stage 2
     SELECT l.lane_id, l.priority, s.stage, coalesce((@cursors::timestamptz[])[3 * l.lane_id + s.stage], @rest::timestamptz) AS since,
            CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END AS until
       FROM lane l
@@ -16,7 +17,7 @@ WITH worker AS MATERIALIZED (
      WHERE NOT l.limited AND (s.stage < 2 OR NOT l.paused)
      ORDER BY CASE WHEN NOT @fair::bool THEN l.priority END DESC, CASE WHEN NOT @fair THEN array_position(@queues::text[], l.queue) END NULLS FIRST,
               CASE WHEN @fair OR s.stage = 0 THEN 0 WHEN @new_first::bool THEN 3 - s.stage ELSE s.stage END, since
-), picked AS MATERIALIZED ( -- shelf by shelf, each in the order of its index: a sort would lock what is not claimed
+), picked AS MATERIALIZED ( -- shelf by shelf, each in the order of its index: a sort would lock runs that are not claimed
     SELECT r.run_id
       FROM shelf CROSS JOIN LATERAL (
            SELECT q.run_id FROM oarlock.runs q
@@ -25,14 +26,14 @@ WITH worker AS MATERIALIZED (
             ORDER BY q.ready_at, q.run_id LIMIT @want::int FOR NO KEY UPDATE SKIP LOCKED) r
      WHERE shelf.stage <= @stage::int AND shelf.priority >= @lowest::int
      LIMIT @want
-), claimed AS ( -- by key: the rows are ours by now
+), claimed AS ( -- by key: this statement has locked the rows
     UPDATE oarlock.claims c
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,
-           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
+           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that the driver need not write the row when it begins
       FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
      WHERE c.run_id = p.run_id
     RETURNING c.*
-), told AS ( -- who enters runs asks whether somebody is hungry: each change would be one more dead row for those who ask
+), told AS ( -- only if it changes: each enqueue looks for hungry workers, and would read one more dead row version
     UPDATE oarlock.workers w SET hungry = n.hungry, least = @least
       FROM worker, (SELECT greatest(@free::int - count(*), 0) AS hungry FROM picked) n
      WHERE w.worker_id = worker.worker_id AND worker.state = 'live' AND (worker.hungry <> (n.hungry > 0) OR worker.least IS DISTINCT FROM @least::int)

@@ -1,4 +1,4 @@
--- Purpose: a control whose reply was lost: the newest like it, by this user and not long ago
+-- Purpose: finds a control after its reply was lost: the newest control like it that this user asked for, and not long ago
 -- Index: controls_run
 -- Locks: none
 SELECT c.id, c.run, c.verb, c.step, c.item, c.args, c.by, c.at, c.decided_at, c.outcome, c.state, c.message

@@ -1,4 +1,4 @@
 -- Purpose: asks a worker, by name or id, to finish what it runs and to claim nothing more
 -- Index: none: a table of a few rows
--- Locks: none: a worker's renewals wait for nobody
+-- Locks: none: the renewals of a worker never have to wait
 SELECT oarlock.drain_worker(@worker)

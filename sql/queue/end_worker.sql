@@ -1,4 +1,5 @@
--- Purpose: ends the connections of a worker that was found lost: those this role may end, then those the owner may
+-- Purpose: ends the connections of a worker that was found lost: the ones that the owner of the schema may end, and the ones
+--          that this role may end
 -- Index: workers_pkey
 -- Locks: none
 SELECT oarlock.end_backends(@worker) + (

@@ -1,4 +1,5 @@
--- Purpose: how many of the newest runs of a DAG ended like one of them, since which of them, and which run succeeded last before it
+-- Purpose: how many of the newest runs of a DAG ended like a given run, which of these was the first, and which run succeeded
+--          last before the given run
 -- Index: runs_pkey, runs_finished backwards
 -- Locks: none
 SELECT h.ended, h.alike, h.first_run, coalesce(h.first_version, 0), coalesce(h.version_before, 0), h.last_good

@@ -1,4 +1,4 @@
--- Purpose: what became of the times of a schedule, newest first
+-- Purpose: the fire times of a schedule and their outcomes, newest first
 -- Index: schedules_name, fires_pkey backwards, runs_pkey
 -- Locks: none
 SELECT f.logical_at, f.until, f.times, f.outcome, f.run, f.run_state, f.reason, f.decided_at

@@ -1,12 +1,14 @@
--- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim.
---          Most have tasks to write, some the end of a run, few anything else: without the parts `other`, `run` and `approval` it costs a third less
+-- Purpose: writes the records of several drives, all in one statement, and returns which of the drives still hold their claim.
+--          Most flushes write tasks, some the end of a run, few anything else: without the parts `other`, `run` and `approval`
+--          the statement costs a third less
 -- Index: fences_pkey, runs_pkey, runs_parent, tasks_pkey, approvals_open_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
--- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id; cache by key, passing over what is locked
+-- Locks: our commit fence; then @lock, runs by id, if a parent run has to learn of an end; then runs that change, by id; the
+--        rows that belong to them; lanes by id; cache by key, passing over locked rows
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
 ),
 -- part other
--- The end of a child changes its parent's row too. Whoever locks several runs does it in the order of ids.
+-- The end of a child changes the row of its parent too. Every statement that locks several runs does it in the order of ids.
 locked AS MATERIALIZED (
     SELECT 1 FROM unnest(@lock::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
      WHERE (SELECT count(*) FROM fence) = 1
@@ -14,8 +16,8 @@ locked AS MATERIALIZED (
 ),
 -- end other
 -- part run
--- Where somebody else changed the row since this statement began, claim and inbox are compared once more on the new one:
--- a control that was accepted in the meantime makes this match nothing.
+-- If another session changed the row since this statement began, Postgres compares claim and inbox once more on the new
+-- version. A control that was accepted in the meantime makes this UPDATE match no row.
 changed AS (
     UPDATE oarlock.runs r
        SET state       = coalesce(u.state, CASE WHEN u.leaves AND r.state = 'running' THEN 'waiting' ELSE r.state END),
@@ -60,7 +62,7 @@ changed AS (
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
       FROM
            -- part other
-           -- A run is as if it had never been claimed where neither a task nor a child tells of it.
+           -- A run counts as never claimed if it has neither a task of its generation nor an unfinished child.
            (SELECT u.*, u.stage = 2 AND NOT EXISTS (SELECT FROM oarlock.runs g JOIN oarlock.tasks t USING (run_id, generation) WHERE g.run_id = u.run_id)
                    AND NOT EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = u.run_id AND k.finished_at IS NULL) AS fresh
               FROM
@@ -77,12 +79,12 @@ changed AS (
     RETURNING u.n, r.run_id, r.lane_id, r.ready_at, r.state = 'queued' AS back, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
 ),
 -- end run
--- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
+-- No worker takes a claim away while our fence is there, so a run needs no lock if its row stays as it is.
 kept AS MATERIALIZED (
     SELECT u.n, r.run_id FROM unnest(@claims::oarlock.flush_claim[]) u JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id
      WHERE (SELECT count(*) FROM fence) = 1
 ),
--- By place in the flush. Everything below looks its own place up in this array: a join would be planned for ten rows.
+-- The hits by place in the flush. Each CTE below looks its own place up in this array: a join would be planned for ten rows.
 held AS MATERIALIZED (
     SELECT array_agg(x.hit ORDER BY x.n) AS hits
       FROM (SELECT y.n, bool_or(y.hit) AS hit
@@ -93,8 +95,8 @@ held AS MATERIALIZED (
                     UNION ALL SELECT n, true FROM kept) y
              GROUP BY y.n) x
 ),
--- The name of the worker and the day of the log are those of the attempt, whoever writes about it later. What was settled
--- is settled as long as it is that attempt.
+-- An attempt keeps the worker name and the log day of its first record, whichever worker writes a later one. A settled
+-- result stays as long as the task is in the same attempt.
 task AS (
     INSERT INTO oarlock.tasks AS t (run_id, step, item, alt, state, attempt, generation, epoch, seq, reason, failure_kind, exit_code, signal,
         worker, slot, outputs, tolerated, retries, publish_tries, publishing, request, request_by, marked, grown, next_attempt_at, deadline,
@@ -119,7 +121,7 @@ task AS (
      WHERE (t.epoch, t.seq) < (excluded.epoch, excluded.seq)
 ),
 -- part approval
--- A row for each approval that waits, and for nothing else. A task is once in a flush, so a row is opened or closed.
+-- There is a row for each waiting approval, and no other. A task is in a flush once, so its row is either opened or closed.
 opened AS (
     INSERT INTO oarlock.approvals_open (run_id, step, item, alt, prompt, inputs, approvers, since)
     SELECT u.run_id, u.step, u.item, u.alt, u.prompt, u.inputs,
@@ -135,7 +137,7 @@ closed AS (
 ),
 -- end approval
 -- part other
--- A superseded attempt ran where its task's row, as it was before this flush, says.
+-- The worker and the log day of a superseded attempt are in the row of its task, as the row was before this flush.
 attempt AS (
     INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, failure_kind, exit_code, signal, reason, worker,
         log_day, started_at, finished_at)

@@ -1,4 +1,4 @@
--- Purpose: have changes of a run announced on a channel of ours, and its log if it is read, for a while
+-- Purpose: announces changes of a run on a channel of ours for a while, and its log too if the caller reads it
 -- Index: runs_pkey, followers_pkey
 -- Locks: rows of followers
 SELECT oarlock.follow(@run, @channel, @seconds, @logs)

@@ -1,6 +1,6 @@
--- Purpose: how many of these runs nobody else holds; a parent that is gone counts as free
+-- Purpose: how many of these runs no other session holds; a parent that is gone counts as free
 -- Index: runs_pkey
--- Locks: each run FOR NO KEY UPDATE, passing over those that are locked; let go with the statement
+-- Locks: each run FOR NO KEY UPDATE, passing over locked ones; the locks end with the statement
 WITH asked AS (
     SELECT u.run_id FROM unnest($1::bigint[]) u (run_id)
 ), free AS MATERIALIZED (

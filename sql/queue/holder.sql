@@ -1,4 +1,5 @@
--- Purpose: who holds what a flush waits for, in words for people: rows of these runs, the worker's own fence, or a table of ours; '' for nobody that can be seen
+-- Purpose: the sessions that hold up a flush, in words for people: they hold rows of these runs, the worker's own fence, or a
+--          table of ours; '' if none can be seen
 -- Index: runs_pkey, fences_pkey
 -- Locks: none
 SELECT coalesce(string_agg(format('process %s of user %s (%s) holds %s', x.pid, coalesce(a.usename, '?'), coalesce(nullif(a.application_name, ''), 'no name'), x.what), '; '), '')

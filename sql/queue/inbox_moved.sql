@@ -1,4 +1,4 @@
--- Purpose: of runs that a flush did not match, those that are still claimed by us: then it was the inbox that differed
+-- Purpose: of the runs that a flush did not match, the ones that we still claim: there the inbox differed
 -- Index: runs_pkey
 -- Locks: none
 SELECT u.n FROM unnest(@runs::bigint[], @claims::uuid[]) WITH ORDINALITY u (run_id, claim_id, n)

@@ -1,4 +1,4 @@
--- Purpose: a worker is gone, in order
+-- Purpose: records that a worker has left in good order, and deletes its fences
 -- Index: fences_pkey, workers_pkey
 -- Locks: its fences, then its row in workers
 WITH taken AS (

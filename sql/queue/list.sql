@@ -1,4 +1,4 @@
--- Purpose: a page of runs, newest first; of each state the newest, so that each finds its own index
+-- Purpose: a page of runs, newest first; takes the newest runs of each state, so that each state uses its own index
 -- Index: runs_dag, runs_rare, runs_queued, runs_parent or runs_pkey, by what is asked: see oarlock.page_of_runs
 -- Locks: none
 SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,

@@ -1,5 +1,5 @@
--- Purpose: a page of runs, newest first, for a page that shows it: what no index has is looked for in so many runs at most. One row
--- has no run where none was found and the look ended early
+-- Purpose: a page of runs, newest first, for a page that shows it. Filters that no index covers are applied to at most @look
+--          runs. If that search ends early and finds no run, one row without a run comes back
 -- Index: runs_dag, runs_rare, runs_queued, runs_parent or runs_pkey, by what is asked: see oarlock.run_page
 -- Locks: none
 SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,

@@ -1,4 +1,5 @@
--- Purpose: what waits and runs in each queue, up to a bound a lane and stage: for whoever looks every second
+-- Purpose: the runs that wait and run in each queue, counted up to a bound per lane and stage, for callers that look every
+--          second
 -- Index: queues_pkey, runs_queued by lane and stage, runs_worker
 -- Locks: none
 SELECT q.name, q.paused_by, q.paused_at, q.max_running, q.max_queued, waiting.runs, waiting.oldest_ms, coalesce(claimed.runs, 0)

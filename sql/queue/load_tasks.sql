@@ -1,7 +1,8 @@
--- Purpose: the tasks of claimed runs as their last drive left them, with where the log of each that runs ends; of the first upto runs, until they have @bytes
+-- Purpose: the tasks of claimed runs as their last drive left them, each running one with the end of its log; for the first
+--          upto runs, until their rows have @bytes
 -- Index: runs_pkey, tasks_pkey, each twice; the log's key backwards, one entry for each task recorded as running or with a publish to come
 -- Locks: none
-WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacked that is not sent
+WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that the server unpacks no value that it does not send
     SELECT 0, 0::bigint
     UNION ALL
     SELECT p.upto + 1, p.bytes + coalesce((

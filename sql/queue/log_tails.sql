@@ -1,4 +1,4 @@
--- Purpose: the chunks in which the last lines of several logs of a run stand; of each log the last row says which lines these are
+-- Purpose: the chunks that hold the last lines of several logs of a run; the last row of each log tells which lines these are
 -- Index: of each log as log_window
 -- Locks: none
 SELECT q.place, w.seq, coalesce(w.stream, 0), w.at, w.data, w.final, coalesce(w.reason, ''), coalesce(w.dropped_bytes, 0), w.lines, w.before,

@@ -1,4 +1,5 @@
--- Purpose: the chunks in which some lines of a log stand, found by the number of the first; the last row says which these are
+-- Purpose: the chunks that hold some lines of a log, found by the number of the first line; the last row tells which lines
+--          these are
 -- Index: tasks_pkey, attempts_pkey; log_chunks' key, at most 35 times for one entry, and two ranges
 -- Locks: none
 SELECT w.seq, coalesce(w.stream, 0), w.at, w.data, w.final, coalesce(w.reason, ''), coalesce(w.dropped_bytes, 0), w.lines, w.before,

@@ -1,12 +1,13 @@
--- Purpose: what a worker looks after beside its own runs: who else is there, who left runs behind, whose time has come, and whether something is to be claimed
+-- Purpose: for the duties of a worker beside its own runs: its peers, dead workers that left fences, runs to wake or to expire,
+--          the next due item of the agenda, and the lanes that have a due run
 -- Index: workers and fences, small tables, whole; runs_wake, runs_deadline and agenda_at, from where nothing was due last; runs_queued, of each shelf from its cursor on; lanes, queues and dags whole
--- Locks: its own workers row, only where what people see there changes
+-- Locks: the worker's own row in workers, only if busy or waiting changes
 WITH shown AS (
     UPDATE oarlock.workers w SET busy = @busy, waiting = @waiting
      WHERE w.worker_id = @worker AND w.state = 'live' AND (w.busy, w.waiting) <> (@busy::int, @waiting::int)
 ), lane AS MATERIALIZED (
     SELECT l.* FROM oarlock.lanes_of(@worker) l
-), head AS MATERIALIZED ( -- the lanes that have something due, from where claims begin
+), head AS MATERIALIZED ( -- the shelves that have a due run at or behind the cursor of claims
     SELECT l.lane_id, s.stage, l.priority, l.limited
       FROM lane l
      CROSS JOIN (VALUES (0), (1), (2)) s (stage)
@@ -21,7 +22,7 @@ WITH shown AS (
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.unfit = '' AND w.only_run IS NULL AS live FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
-), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve
+), shared AS ( -- of the lanes of runs that wait for slots here, the ones that another worker may serve
     SELECT DISTINCT l.lane_id
       FROM oarlock.lanes l
       JOIN peer p ON p.live AND p.worker_id <> ALL (@quiet::uuid[])

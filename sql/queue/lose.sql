@@ -1,6 +1,8 @@
--- Purpose: a worker is lost, unless its beat moved; without a beat it is lost whatever its row says. Takes its fences, which waits for what it has in flight
+-- Purpose: marks a worker as lost and deletes its fences, unless its beat moved; without @beat, whatever its row has. The
+--          DELETE waits for statements of the worker in flight. Returns whether the worker is lost, and its name. If the beat
+--          moved meanwhile, the caller rolls back
 -- Index: fences_pkey, workers_pkey
--- Locks: its fences, then its row in workers: in the order of its own polls. Returns whether it is, and its name; where the beat moved meanwhile: roll back
+-- Locks: the fences, then the row in workers: the order in which polls of the worker itself take them
 WITH taken AS (
     DELETE FROM oarlock.fences f
      WHERE f.worker_id = @worker

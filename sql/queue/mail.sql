@@ -1,7 +1,8 @@
--- Purpose: inbox and undecided controls of claimed runs, as one moment shows them; nothing of a claim that is gone; of the first upto runs, until they have @bytes
+-- Purpose: inbox and undecided controls of claimed runs, in one snapshot; no row for a claim that is gone; for the first upto
+--          runs, until their rows have @bytes
 -- Index: runs_pkey, controls_open, each twice
 -- Locks: none
-WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacked that is not sent
+WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that the server unpacks no value that it does not send
     SELECT 0, 0::bigint
     UNION ALL
     SELECT p.upto + 1, p.bytes + coalesce((

@@ -1,4 +1,5 @@
--- Purpose: the approvers that current versions of DAGs name and that are no roles, by step; of these DAGs, or of all where @dags is null
+-- Purpose: the approvers that current versions of DAGs name and that are no roles, by step; of the DAGs in @dags, or of all
+--          where @dags is null
 -- Index: dags_name_key, dag_versions_pkey, pg_authid_rolname_index
 -- Locks: none
 SELECT d.name AS dag, s.name AS step, array_agg(DISTINCT m.role ORDER BY m.role) AS roles, bool_or(m.alone) AS alone

@@ -1,4 +1,5 @@
--- Purpose: what keeps a queued run from being taken: pauses, limits that are reached, what no live worker has
+-- Purpose: the reasons why no worker takes a queued run: pauses, limits that are reached, a queue or labels that no live worker
+--          serves
 -- Index: runs_pkey, lanes_pkey, queues_pkey, dags_pkey; where there is a limit runs_worker, runs_rare; workers is small
 -- Locks: none
 SELECT q.paused_by IS NOT NULL, d.paused_by IS NOT NULL,

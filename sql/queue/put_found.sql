@@ -1,4 +1,4 @@
--- Purpose: whether a version whose reply was lost was put, by this user and not long ago
+-- Purpose: whether a version was put although its reply was lost: by this user, and not long ago
 -- Index: dags_name_key, dag_versions_pkey
 -- Locks: none
 SELECT v.dag_id, v.version, true

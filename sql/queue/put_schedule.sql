@@ -1,4 +1,4 @@
--- Purpose: makes or changes a schedule of the user's; what its JSON does not have, or has as nothing, is the default
+-- Purpose: makes or changes a schedule of this user; a key that its JSON lacks, or has as null, takes the default
 -- Index: dags_name_key, schedules_name
 -- Locks: the schedule's row and its item of the agenda until the statement is done
 SELECT p.schedule_id, p.next_at

@@ -1,5 +1,5 @@
 -- Purpose: all queues, with how many runs wait and run in each
--- Index: queues_pkey; runs_queued by lane and stage, and runs_worker, over what waits and runs
+-- Index: queues_pkey; runs_queued by lane and stage, and runs_worker, over the runs that wait and run
 -- Locks: none
 SELECT q.name, q.paused_by, q.paused_at, q.max_running, q.max_queued, waiting.runs, waiting.oldest_ms, coalesce(claimed.runs, 0)
   FROM oarlock.queues q

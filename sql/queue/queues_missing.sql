@@ -1,4 +1,4 @@
--- Purpose: which of these queues there are not, for a worker that begins and is told to serve them
+-- Purpose: the queues that do not exist, of the queues that a starting worker is to serve
 -- Index: queues_pkey
 -- Locks: none
 SELECT asked.name FROM unnest(@queues::text[]) asked (name)

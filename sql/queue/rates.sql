@@ -1,4 +1,4 @@
--- Purpose: runs that end, and those that fail, per second: over the last minute, or of each DAG the newest up to a bound
+-- Purpose: runs that end, and runs that fail, per second: over the last minute, or of each DAG the newest up to a bound
 -- Index: runs_finished, backwards by DAG, down to a moment that is fixed for the statement: clock_timestamp() would not end it
 -- Locks: none
 SELECT coalesce(sum(s.ended / s.seconds), 0)::float8, coalesce(sum(s.failed / s.seconds), 0)::float8

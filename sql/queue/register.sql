@@ -1,7 +1,8 @@
--- Purpose: announces a worker, with what it offers and its fences; the same worker again changes nothing, nor one whose program the
---          schema excludes since it was asked
+-- Purpose: registers a worker, with its offers and its fences. Changes nothing if the worker is registered already, or if the
+--          schema has come to exclude its program
 -- Index: workers_pkey, worker_offers_pkey, fences_pkey; none for schema_history, which has a row for each version
--- Locks: none but the new rows; it waits for a migration that excludes programs, and begins to look after it: see migrate/lock_workers
+-- Locks: none but the new rows; the INSERT waits for a migration that excludes programs, and takes its snapshot afterwards: see
+--        migrate/lock_workers
 WITH announced AS (
     INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, only_run)
     SELECT @worker::uuid, @name, @host, @boot, @pid::int, @version, @schema::bigint, @labels::jsonb, @queues::text[], @slots::int, @containment, @ttl::bigint,

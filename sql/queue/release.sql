@@ -1,7 +1,9 @@
--- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
---          generation is as if it had never been claimed. Any other may need no slot: what was due of it at a moment, no row says since the claim
+-- Purpose: gives back claims of a worker that no driver drives, `some` or `all` of them; this counts as no loss. A run without
+--          tasks in this generation is queued as if it had never been claimed, unless an unfinished child, a pause or a cancel
+--          tells of its drive. Any other run is queued as one that may need no slot: since the claim, no row tells when
+--          something of it is due
 -- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent
--- Locks: the runs in the order of their ids, passing over those that somebody holds
+-- Locks: the runs in the order of their ids, passing over runs that another session holds
 WITH idle AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.claim_id IS NOT NULL
@@ -21,7 +23,7 @@ WITH idle AS MATERIALIZED (
                    OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
                    OR EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = r.run_id AND k.finished_at IS NULL) AS acted
               FROM idle i JOIN oarlock.runs r USING (run_id)) i
-     WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
+     WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- keeps the plan on the key
     RETURNING r.run_id, r.lane_id, r.ready_at
 ), woken AS (
     SELECT oarlock.wake(q.lane_id, count(*), at => min(q.ready_at)) FROM queued q GROUP BY q.lane_id

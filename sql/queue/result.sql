@@ -1,4 +1,4 @@
--- Purpose: how a run ended, and what its steps put out
+-- Purpose: how a run ended, and the outputs of its steps
 -- Index: runs_pkey, dag_versions_pkey, tasks_pkey
 -- Locks: none
 SELECT r.state, r.reason, r.tolerated, r.outputs, r.started_at, r.finished_at, r.is_over

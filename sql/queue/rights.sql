@@ -1,4 +1,4 @@
--- Purpose: who the login is, and which of the groups of what this program calls it may call
+-- Purpose: the name of the login, and which groups of functions of this program it may call
 -- Index: pg_proc_proname_args_nsp_index, pg_class_relname_nsp_index
 -- Locks: none
 SELECT session_user::text,

@@ -1,4 +1,4 @@
--- Purpose: one run, and what the head of its page says besides
+-- Purpose: the facts in the head of the page of a run, beside the run itself
 -- Index: runs_pkey, runs_finished backwards for its DAG, events_drives
 -- Locks: none
 SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,

@@ -1,4 +1,4 @@
--- Purpose: the runs of a list of numbers, newest first: those that the user may see
+-- Purpose: the runs with the given numbers that the user may see, newest first
 -- Index: runs_pkey
 -- Locks: none
 SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,

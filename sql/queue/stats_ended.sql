@@ -1,4 +1,5 @@
--- Purpose: what became of the runs of each DAG that ended since a moment, and how long they took; of each the newest, up to a bound
+-- Purpose: the outcomes of the runs of each DAG that ended since a moment, and how long these took; of each DAG the newest, up
+--          to a bound
 -- Index: runs_finished, backwards by DAG
 -- Locks: none
 SELECT d.name, s.succeeded, s.failed, s.canceled, coalesce(s.ms[1], 0)::float8, coalesce(s.ms[2], 0)::float8, coalesce(s.ms[3], 0)::float8

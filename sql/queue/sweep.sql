@@ -1,7 +1,10 @@
--- Purpose: finds what claims and looks pass over, which begin where they left off: the first due run of each shelf that a worker serves; lanes whose first new run may not begin; what waits for a
---          time that has passed; workers that are gone without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot,
---          all that is dead is in the way; without the part `claims` only what died since @since
--- Index: lanes, queues and dags whole; runs_queued, of each shelf from @since on; runs_wake, runs_deadline and agenda_at; runs_worker, for this worker and between those that have fences; fences_pkey
+-- Purpose: finds work that claims and looks pass over because they begin where they left off: the first due run of each shelf
+--          that a worker serves; lanes in which the first new run may not begin; wake times, deadlines and agenda items that
+--          have passed; workers that are gone and left no trace but the runs they hold; and all runs that the database has for
+--          this worker. While a session holds an old snapshot, all dead entries are in the way; without the part `claims`, only
+--          entries that died since @since are
+-- Index: lanes, queues and dags whole; runs_queued, of each shelf from @since on; runs_wake, runs_deadline and agenda_at;
+--        runs_worker, for this worker and between the workers that have fences; fences_pkey
 -- Locks: none
 WITH RECURSIVE lane AS MATERIALIZED (
     SELECT l.lane_id, l.dag_id, l.paused FROM oarlock.lanes_of(@worker) l
@@ -19,10 +22,10 @@ WITH RECURSIVE lane AS MATERIALIZED (
 -- part claims
 ), own AS MATERIALIZED (
     SELECT r.run_id, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
-), gap AS ( -- between those that have fences, so that nobody passes over all they ever held
+), gap AS ( -- between the workers that have fences, so that the search skips the entries of all runs that these ever held
     SELECT w.worker_id AS after, lead(w.worker_id, 1, 'ffffffff-ffff-ffff-ffff-ffffffffffff') OVER (ORDER BY w.worker_id) AS before
       FROM (SELECT '00000000-0000-0000-0000-000000000000'::uuid AS worker_id UNION SELECT f.worker_id FROM oarlock.fences f) w
-), holder (before, worker_id) AS ( -- from one to the next by jumps through the index
+), holder (before, worker_id) AS ( -- from one worker to the next by jumps through the index
     SELECT g.before, (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > g.after AND r.worker_id < g.before ORDER BY r.worker_id LIMIT 1)
       FROM gap g
     UNION ALL

@@ -1,5 +1,6 @@
--- Purpose: writes what a flush writes, of a run that there never is; to be rolled back. The texts fill pages, so that a disk without
---          room for another one refuses them. Of tables with row security it brings no row, and shows no more than the right to write
+-- Purpose: writes the rows that a flush writes, for run 0, which never exists; the caller rolls back. The texts fill pages, so
+--          that a disk without room for another page refuses them. On tables with row security the statement inserts no row,
+--          and shows only that the login may write
 -- Index: none
 -- Locks: none but the new rows
 WITH filler AS MATERIALIZED (

@@ -1,4 +1,5 @@
--- Purpose: on a new connection, what the database knows of claims we believe to have, and of what was written under them
+-- Purpose: on a new connection: whether the claims that we believe to hold are ours in the database, and the last record
+--          written under each
 -- Index: fences_pkey, runs_pkey, tasks_pkey
 -- Locks: none
 SELECT u.n, coalesce(r.claim_id = u.claim_id, false) AS ours, r.claim_id IS NULL AS free, coalesce(r.epoch, -1) AS epoch,

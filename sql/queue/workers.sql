@@ -1,4 +1,4 @@
--- Purpose: workers: those at work, then those that ended lately
+-- Purpose: the workers at work, then the workers that ended lately
 -- Index: none: a table of a few rows, pruned after a week; worker_offers_pkey; runs_worker
 -- Locks: none
 SELECT w.worker_id, w.name, w.host, w.boot_id, w.pid, w.version, w.labels, w.queues,
