@@ -1,5 +1,5 @@
--- What each role may do: exactly this. Runs after every migration once the roles own the schemas, and takes back what
--- an older version granted. Tables and functions that are still to come are passed over. The README of the SQL API,
+-- Grants each role exactly the rights below. Runs after every migration once the roles own the schemas, and takes back the
+-- rights that an older version granted. Tables and functions that do not exist yet are passed over. The README of the SQL API,
 -- docs/sql-api.md, shows the public functions and views by role; nothing else is public.
 GRANT USAGE ON SCHEMA oarlock TO oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin;
 GRANT USAGE ON SCHEMA oarlock_river TO oarlock_worker;
@@ -11,7 +11,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON 
 ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON SEQUENCES FROM oarlock_worker;
 ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON ROUTINES FROM oarlock_worker;
 
--- River's side work is the workers' own; its partitions, should there ever be some, as well.
+-- Workers have all rights on the tables of River, which does side work for them; also on partitions that it may add later.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oarlock_river TO oarlock_worker;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA oarlock_river TO oarlock_worker;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA oarlock_river TO oarlock_worker;
@@ -26,25 +26,25 @@ BEGIN
   FOR command IN
     SELECT format('GRANT %s ON %s TO %s', g.privileges, c.oid::regclass, g.roles)
       FROM (VALUES
-        -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
+        -- A worker reads everything and keeps the journal. It deletes open approvals and fences only, and never a run.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers cache agenda schedules fires', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
-        -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
+        -- A worker decides controls. Every control is made by a function, which records the user that asks.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
-        -- Of queues and DAGs it only locks rows, which takes the right to some column: one that
+        -- A worker only locks rows of queues and DAGs. That takes the right to update a column: each of these
         -- decides nothing.
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
         ('DELETE', 'approvals_open fences', 'oarlock_worker'),
-        -- A reader sees what Oarlock keeps, and not River's side work. An administrator is a reader and a submitter.
+        -- A reader sees all tables of Oarlock, and none of River. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers cache agenda schedules fires', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
-        -- Every program first looks whether the schema is one that it works with.
+        -- Every program first checks whether it works with this version of the schema.
         ('SELECT', 'schema_history', 'oarlock_submit, oarlock_approve'),
         ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('SELECT, UPDATE', 'claims', 'oarlock_worker')
@@ -56,7 +56,7 @@ BEGIN
       FROM (VALUES
         ('enqueue enqueue_many rerun cancel pause resume retry mark', 'oarlock_submit, oarlock_worker'),
         ('approve reject', 'oarlock_submit, oarlock_approve, oarlock_worker'),
-        -- An approver sees in these what it may decide, and what it asked. It has no runs or schedules of its own: lists of them are empty.
+        -- By these an approver sees the approvals that it may decide, and its own requests. It has no runs or schedules, so lists of them are empty.
         ('control_status control_list run_status run_list task_status waiting_approvals sees_all', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_page run_head step_summaries schedule_list identity who', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_result run_events run_attempts cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
@@ -67,9 +67,9 @@ BEGIN
         ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),
         ('schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
-        ('lanes_of room_of claim_limited claim_family', 'oarlock_worker'), -- with the rights of the worker
+        ('lanes_of room_of claim_limited claim_family', 'oarlock_worker'), -- they run with the rights of the worker
         ('wake_due expire_queued set_aside put_away attend', 'oarlock_worker'),
-        ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
+        ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so each role that writes the row needs the right
         ('child_ended condemn keep vouch', 'oarlock_worker')
       ) g (functions, roles),
       regexp_split_to_table(g.functions, '\s+') f

@@ -1,5 +1,5 @@
--- Which migrations are applied, and which programs work with the schema from then on: those whose own schema version is
--- programs_from or newer. Each migration writes its row in its own transaction.
+-- The applied migrations. From each of them on, a program works with the schema if the newest schema version that it knows is
+-- programs_from or later. Each migration writes its row in its own transaction.
 CREATE TABLE IF NOT EXISTS oarlock.schema_history (
   version bigint PRIMARY KEY,
   programs_from bigint NOT NULL,

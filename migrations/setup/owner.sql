@@ -1,5 +1,5 @@
--- Gives what earlier migrations made to oarlock_owner; later ones create as that role. Sequences of columns and types
--- of tables follow their table.
+-- Gives the objects that earlier migrations made to oarlock_owner; later migrations create as that role. Sequences of columns
+-- and types of tables follow their table.
 DO $$
 DECLARE
   target regrole := 'oarlock_owner';

@@ -1,4 +1,4 @@
--- The group roles. They belong to the whole server, log in nowhere, and are granted to the users that do.
+-- Makes the group roles. They belong to the whole server and cannot log in; they are granted to users that can.
 DO $$
 DECLARE
   migrator name := CURRENT_USER;
@@ -9,7 +9,7 @@ BEGIN
       IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
         EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
       END IF;
-    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- somebody does the same in another database
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- a migration of another database has just made it
     END;
   END LOOP;
   BEGIN
@@ -17,7 +17,7 @@ BEGIN
     IF NOT pg_has_role(migrator, 'oarlock_owner', CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
       EXECUTE format('GRANT oarlock_owner TO %I', migrator);
     END IF;
-    -- Who administers also reads and submits.
+    -- An administrator also reads and submits.
     IF NOT pg_has_role('oarlock_admin', 'oarlock_read', 'MEMBER') THEN
       GRANT oarlock_read TO oarlock_admin;
     END IF;

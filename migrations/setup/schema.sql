@@ -1,5 +1,5 @@
--- The two schemas and the history of migrations. The schemas are not created where they exist, because CREATE SCHEMA
--- IF NOT EXISTS asks for the privilege even then.
+-- Makes the two schemas. A schema that exists is passed over, because CREATE SCHEMA IF NOT EXISTS asks for the privilege even
+-- then.
 DO $$
 DECLARE
   missing name;

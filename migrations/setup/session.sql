@@ -1,6 +1,6 @@
--- Prepares the session that migrates: it works as the owner of schema oarlock, so that whatever it creates belongs to
--- that role whoever connects. It waits for a lock no longer than what comes behind it may stand still: a migration that did not get
--- one is tried again, a few times.
+-- Prepares the session that migrates. The session works as the owner of schema oarlock, so that all it creates belongs to
+-- that role, whichever user connects. It waits 500 ms for a lock at most, because statements of other sessions queue up behind
+-- it. A migration that did not get a lock is tried again, a few times.
 DO $$
 DECLARE
   owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'oarlock');

@@ -12,17 +12,17 @@ CREATE TABLE oarlock.queues (
 );
 INSERT INTO oarlock.queues (name) VALUES ('default');
 
--- A worker decides per lane, never per run, whether it may serve it. A lane stays for good: no run points at it by a
--- foreign key, because that would lock its row once per enqueue.
+-- A lane is a queue, a priority and a set of demands. A worker decides by lane, never by run, whether it may serve its runs.
+-- A lane is never deleted: runs have no foreign key to it, because that would lock its row once per enqueue.
 CREATE TABLE oarlock.lanes (
     lane_id  int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue    text   NOT NULL REFERENCES oarlock.queues,
     priority int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
     selector jsonb  NOT NULL,
     needs    text[] NOT NULL, -- sorted
-    slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
-    dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
-    made_for bigint, -- the DAG whose submitters asked for it; 0: a version of one, or who operates; null: what waits, when its DAG is paused or limited
+    slots    int    NOT NULL CHECK (slots > 0), -- slots of the widest step
+    dag_id   bigint NOT NULL DEFAULT 0, -- a DAG that has this lane to itself, because it limits its runs or was paused once; else 0
+    made_for bigint, -- above 0: a submitter of a run of this DAG asked for it; 0: a version of a DAG, or an operator; null: runs of a DAG that is paused or limited were moved here
     twin     int    NOT NULL DEFAULT 0, -- above 0: made while another transaction made the same lane, and stayed open
     UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
 );
@@ -31,27 +31,27 @@ CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
     current_version int NOT NULL CHECK (current_version > 0),
-    oldest_version  int NOT NULL DEFAULT 1 CHECK (oldest_version > 0), -- older ones are retired: nobody starts them
+    oldest_version  int NOT NULL DEFAULT 1 CHECK (oldest_version > 0), -- older versions are retired: no new run of them starts
     max_active_runs int NOT NULL DEFAULT 0 CHECK (max_active_runs >= 0),
     paused_by       text,
     paused_at       timestamptz,
     removed_at      timestamptz,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of the current version, copied in the statement that makes it current: each further table that enqueue would read
-    -- costs it more than an index of runs.
+    -- The columns from here on are copied from the current version, in the statement that makes it current: each further
+    -- table that enqueue would read costs it more than an index of runs.
     current_queue   text REFERENCES oarlock.queues,
     current_lane    int,
     current_names   text[],
     current_ok      jsonpath,
     current_whole   bool,
     current_labels  jsonb,
-    current_timeout interval, -- of the queue
-    current_by      text, -- the login that put it, whose the runs of its schedules are
+    current_timeout interval, -- how long a run may wait in the queue
+    current_by      text, -- the login that put it, which submits the runs of its schedules
     current_grants  bool, -- whether submitters may have schedules
     CHECK ((paused_by IS NULL) = (paused_at IS NULL))
 );
 
--- What enqueue needs is taken out of spec once, when the version is put, so that an insert stays cheap.
+-- The columns that enqueue needs are taken out of spec once, when the version is put, so that an insert stays cheap.
 CREATE TABLE oarlock.dag_versions (
     dag_id           bigint NOT NULL REFERENCES oarlock.dags,
     version          int    NOT NULL CHECK (version > 0),
@@ -59,8 +59,8 @@ CREATE TABLE oarlock.dag_versions (
     source           text   NOT NULL,
     source_path      text,
     hash             text   NOT NULL,
-    needs            text[] NOT NULL, -- what a worker must offer
-    max_slots        int    NOT NULL CHECK (max_slots > 0), -- of the widest step
+    needs            text[] NOT NULL, -- the offers that a worker must have
+    max_slots        int    NOT NULL CHECK (max_slots > 0), -- slots of the widest step
     queue            text   NOT NULL REFERENCES oarlock.queues,
     priority         int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
     selector         jsonb  NOT NULL CHECK (jsonb_typeof(selector) = 'object'),
@@ -69,11 +69,11 @@ CREATE TABLE oarlock.dag_versions (
     allow_selector   bool   NOT NULL,
     params           jsonb  NOT NULL CHECK (jsonb_typeof(params) = 'array'),
     param_names      text[] NOT NULL,
-    params_ok        jsonpath NOT NULL, -- true of params that need no closer look
-    params_whole     bool   NOT NULL,   -- there are integers among them
+    params_ok        jsonpath NOT NULL, -- true of params that need no further check
+    params_whole     bool   NOT NULL,   -- some params are integers
     labels           jsonb  NOT NULL CHECK (jsonb_typeof(labels) = 'object'),
     precomputable    text[] NOT NULL,
-    lane_id          int    NOT NULL REFERENCES oarlock.lanes, -- where runs go that override nothing
+    lane_id          int    NOT NULL REFERENCES oarlock.lanes, -- the lane of runs that override nothing
     queue_timeout_ms bigint NOT NULL DEFAULT 0 CHECK (queue_timeout_ms >= 0),
     max_drives       int    NOT NULL CHECK (max_drives > 0),
     retention_days   int    NOT NULL DEFAULT 30 CHECK (retention_days >= 0), -- 0 = no bound
@@ -86,9 +86,9 @@ CREATE TABLE oarlock.dag_versions (
 
 -- Runs ----------------------------------------------------------------------------------------------------------
 
--- What is true of every run. Postgres reads the text of each CHECK anew in every statement: as fourteen of them this took
--- as long as all the rest of an INSERT of one row, indexes and commit included; as a function it is compiled once a session.
--- Operators are named in full because whoever writes a run brings the search_path.
+-- Returns whether a run is consistent. Postgres parses the text of each CHECK anew in every statement: as fourteen of them this
+-- took as long as all the rest of an INSERT of one row, indexes and commit included; as a function it is compiled once a
+-- session. Operators are qualified, because the function runs with the search_path of the session that writes the run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.is_sound(state text, trigger text, params jsonb, labels jsonb, depth int, epoch int, generation int, losses int,
     claim_id uuid, worker_id uuid, stage smallint, ready_at timestamptz, wake_at timestamptz, finished_at timestamptz) RETURNS bool
@@ -112,7 +112,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.is_sound IS 'Internal: what is true of every run.';
 
--- A UUID of version 7: the time in milliseconds, then 74 random bits. The server's own one comes with version 18 only.
+-- Returns a UUID of version 7: the time in milliseconds, then 74 random bits. Postgres has a function for it since version 18
+-- only.
 CREATE FUNCTION oarlock.new_uid() RETURNS uuid
 LANGUAGE sql VOLATILE
 RETURN (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || right(gen_random_uuid()::text, 21))::uuid;
@@ -120,7 +121,7 @@ COMMENT ON FUNCTION oarlock.new_uid IS 'Internal: an id that no installation giv
 
 CREATE TABLE oarlock.runs (
     run_id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    uid            uuid   NOT NULL DEFAULT oarlock.new_uid(), -- never changes. What other systems are told is made of it: numbers come again after a restore
+    uid            uuid   NOT NULL DEFAULT oarlock.new_uid(), -- never changes. Names for other systems are made of it, because run_ids come again after a restore
     dag_id         bigint NOT NULL,
     version        int    NOT NULL,
     lane_id        int    NOT NULL,
@@ -132,7 +133,7 @@ CREATE TABLE oarlock.runs (
     run_at         timestamptz NOT NULL,
     logical_at     timestamptz NOT NULL,
     trigger        text   NOT NULL, -- manual, sql, child, retry, schedule, backfill
-    schedule_id    bigint,      -- the schedule that made it, or made the run that it repeats
+    schedule_id    bigint,      -- the schedule that made this run, or the run that it repeats
     schedule       text,        -- its name
     previous_at    timestamptz, -- the time before its logical_at, by the times of that schedule
     parent_run     bigint,
@@ -151,11 +152,11 @@ CREATE TABLE oarlock.runs (
     generation     int    NOT NULL DEFAULT 1,
     losses         int    NOT NULL DEFAULT 0,
     inbox          bigint NOT NULL DEFAULT 0,
-    wake_at        timestamptz, -- when something of it is due that no worker watches: while it is parked, or waits for a slot
-    stage          smallint NOT NULL DEFAULT 2, -- in the queue: 0 something happened to it, so it may need no slot; 1 it has begun and wants a slot; 2 it is new
-    ready_at       timestamptz, -- its place among those of its lane and stage; null: it was never queued
-    queue_deadline timestamptz, -- until when it has to begin; once it has begun this says nothing
-    -- what the core keeps of a run, in its own words
+    wake_at        timestamptz, -- the next moment at which it needs a worker, while it is parked or waits for a slot; null: none
+    stage          smallint NOT NULL DEFAULT 2, -- place in the queue: 0 it has begun and may need no slot, since something happened to it; 1 it has begun and wants a slot; 2 it is new
+    ready_at       timestamptz, -- its place among the runs of its lane and stage; null: it was never queued
+    queue_deadline timestamptz, -- the run must begin by then; without effect once it has begun
+    -- from here to counts: state of the run that package dagrun keeps, in its own terms
     ending         text   NOT NULL DEFAULT '',
     ending_by      text   NOT NULL DEFAULT '',
     ending_text    text   NOT NULL DEFAULT '',
@@ -172,7 +173,7 @@ CREATE TABLE oarlock.runs (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 
--- The shelves of the queue: of each lane, one for each stage.
+-- The queue. A shelf of it is a lane and a stage.
 CREATE INDEX runs_queued   ON oarlock.runs (lane_id, stage, ready_at, run_id) WHERE state = 'queued';
 CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE wake_at IS NOT NULL;
@@ -181,16 +182,16 @@ CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT 
 CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
 CREATE INDEX runs_rare     ON oarlock.runs (state, run_id) WHERE state IN ('running', 'waiting', 'paused', 'failed', 'canceled');
 CREATE UNIQUE INDEX runs_fired ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL AND retry_of IS NULL; -- a time fires once
-CREATE INDEX runs_refired ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL AND retry_of IS NOT NULL; -- what a backfill asks for
+CREATE INDEX runs_refired ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL AND retry_of IS NOT NULL; -- runs that a backfill asks for again
 CREATE INDEX runs_unfinished ON oarlock.runs (schedule_id, run_id) WHERE schedule_id IS NOT NULL AND finished_at IS NULL;
-CREATE INDEX runs_finished ON oarlock.runs (dag_id, finished_at) WHERE finished_at IS NOT NULL; -- retention
+CREATE INDEX runs_finished ON oarlock.runs (dag_id, finished_at) WHERE finished_at IS NOT NULL; -- for retention
 
 CREATE TABLE oarlock.run_keys (
     submitter    text   NOT NULL,
     run_key      text   NOT NULL CHECK (octet_length(run_key) BETWEEN 1 AND 200),
     run_id       bigint NOT NULL,
     request_hash bytea  NOT NULL,
-    expires_at   timestamptz, -- set when the run goes before its key may
+    expires_at   timestamptz, -- set when the run is deleted before its key may be
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (submitter, run_key)
 );
@@ -198,8 +199,9 @@ CREATE INDEX run_keys_expire ON oarlock.run_keys (expires_at) WHERE expires_at I
 
 -- Tasks ---------------------------------------------------------------------------------------------------------
 
--- A row appears when a task first leaves pending. No foreign key: a row is only ever written under the claim of its run,
--- and each check would lock the run once more. No index but the key: a task is updated two or three times in its life.
+-- A task gets a row when it first leaves pending. There is no foreign key to runs, because a row is only ever written under the
+-- claim of its run, and each check would lock the run once more. There is no index but the key, because a task is updated two
+-- or three times in its life.
 CREATE TABLE oarlock.tasks (
     run_id          bigint NOT NULL,
     step            int    NOT NULL CHECK (step >= 0),
@@ -232,7 +234,7 @@ CREATE TABLE oarlock.tasks (
     external_ref    text,
     cache_key       text,
     log_day         date,
-    last_line       text, -- of stderr, for status
+    last_line       text, -- the last line of stderr, for status
     started_at      timestamptz,
     attempt_at      timestamptz,
     finished_at     timestamptz,
@@ -240,7 +242,7 @@ CREATE TABLE oarlock.tasks (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 
--- Attempts that a later one superseded: the usual task has none.
+-- Attempts that a later attempt superseded. The usual task has none.
 CREATE TABLE oarlock.attempts (
     run_id       bigint NOT NULL,
     step         int    NOT NULL,
@@ -260,26 +262,26 @@ CREATE TABLE oarlock.attempts (
     PRIMARY KEY (run_id, step, item, alt, attempt)
 );
 
--- What approvals ask of people: a row for each that waits, as long as it does. The flush that records a task as waiting
--- writes it, and whatever ends the wait deletes it. So nobody has to look through runs to find what waits for a decision.
+-- The questions of approvals: a row for each approval that waits, for as long as it waits. The flush that records a task as
+-- waiting writes the row, and each statement that ends the wait deletes it. Lists of open decisions so need not search all runs.
 CREATE TABLE oarlock.approvals_open (
     run_id    bigint NOT NULL,
     step      int    NOT NULL,
     item      text   NOT NULL,
     alt       int    NOT NULL,
-    prompt    text   NOT NULL CHECK (octet_length(prompt) <= 4096), -- its references are filled in; '': none
+    prompt    text   NOT NULL CHECK (octet_length(prompt) <= 4096), -- with its references filled in; empty: none
     inputs    jsonb  NOT NULL, -- [{"name": "ticket", "required": true}]
-    approvers text[], -- null: whoever may control the run
+    approvers text[], -- null: all users that may control the run
     since     timestamptz NOT NULL,
     PRIMARY KEY (run_id, step, item, alt)
 );
 
--- Requests, and what became of them -------------------------------------------------------------------------------
+-- Requests, and their outcomes -------------------------------------------------------------------------------
 
 CREATE TABLE oarlock.controls (
     control_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id     bigint NOT NULL,
-    step       text, -- its name, a replacement's as step~1, a handler's as @exit
+    step       text, -- name of a step; of a replacement as step~1, of a handler as @exit
     item       text,
     verb       text   NOT NULL CHECK (verb IN ('cancel', 'pause', 'resume', 'retry', 'approve', 'reject', 'mark', 'child_ended')),
     args       jsonb  NOT NULL DEFAULT '{}',
@@ -299,10 +301,10 @@ CREATE TABLE oarlock.events (
     run_id   bigint NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     kind     text   NOT NULL,
-    by       text, -- who asked for it, if somebody did
+    by       text, -- the user that asked for it; null: no user did
     worker   text,
     epoch    int,
-    seq      bigint, -- of the record it came with: a flush that is sent twice writes it once
+    seq      bigint, -- number of the record that it came with, so that a flush that is sent twice writes it once
     step     int,
     item     text,
     alt      int,
@@ -313,15 +315,15 @@ CREATE UNIQUE INDEX events_once ON oarlock.events (run_id, epoch, seq) WHERE seq
 
 -- Workers -------------------------------------------------------------------------------------------------------
 
--- No index on anything that a heartbeat changes, so that heartbeats are HOT.
+-- No column that a heartbeat changes has an index, so that heartbeats are HOT updates.
 CREATE TABLE oarlock.workers (
     worker_id   uuid PRIMARY KEY,
     name        text   NOT NULL,
     host        text   NOT NULL,
     boot_id     text   NOT NULL,
     pid         int    NOT NULL,
-    version     text   NOT NULL, -- of its program, for people
-    schema_version bigint NOT NULL DEFAULT 0, -- the newest that its program knows
+    version     text   NOT NULL, -- version of its program, for people
+    schema_version bigint NOT NULL DEFAULT 0, -- the newest schema version that its program knows
     labels      jsonb  NOT NULL,
     queues      text[] NOT NULL, -- empty: all
     slots       int    NOT NULL,
@@ -333,26 +335,27 @@ CREATE TABLE oarlock.workers (
     busy        int    NOT NULL DEFAULT 0, -- slots in use
     waiting     int    NOT NULL DEFAULT 0, -- tasks that wait for a slot
     runs        int    NOT NULL DEFAULT 0,
-    unfit       text   NOT NULL DEFAULT '', -- why it claims nothing, as of its last sign of life; '': it claims
+    unfit       text   NOT NULL DEFAULT '', -- why it claims nothing, as of its last sign of life; empty: it claims
     unfit_since timestamptz,
-    hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not
+    hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not hungry
     least       int,                       -- the priority of the next task that waits for a slot; null: none waits
-    only_run    bigint,                    -- the run that it serves, with the children of that, and nothing else; null: it serves lanes
+    only_run    bigint,                    -- the only run that it serves, with the children of that run; null: it serves lanes
     channel     text   NOT NULL,
     replaced_by uuid,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
--- What a worker offers. Beside its row, because each sign of life writes that row again and offers would be half of it: versions
--- that stay for as long as somebody holds an old snapshot. Written in the statement that writes the worker's row, never changed.
+-- The offers of each worker. They are not in the row of the worker, because each sign of life writes that row anew, and offers
+-- would be half of it: dead versions stay for as long as a session holds an old snapshot. The statement that inserts the worker
+-- inserts them too, and they never change.
 CREATE TABLE oarlock.worker_offers (
     worker_id uuid   PRIMARY KEY REFERENCES oarlock.workers ON DELETE CASCADE,
     offers    text[] NOT NULL
 );
 
--- What is wanted of workers. Not in their rows: whoever asks may leave the transaction open, and a worker's renewals must not
--- wait for its end. The newest counts.
+-- The states that users want workers to take. They are not in the rows of the workers, because a user may leave the transaction
+-- open, and the renewals of a worker must not wait for its end. The newest row of a worker counts.
 CREATE TABLE oarlock.worker_orders (
     order_id  bigint GENERATED ALWAYS AS IDENTITY,
     worker_id uuid   NOT NULL,
@@ -362,8 +365,8 @@ CREATE TABLE oarlock.worker_orders (
     PRIMARY KEY (worker_id, order_id)
 );
 
--- Only ever locked and deleted, never updated: a row that is updated per flush would grow a version chain for as long as
--- somebody holds an old snapshot. One per channel, each with one statement in flight, so that no multixacts appear.
+-- Fences are locked and deleted, never updated: a row updated by each flush would grow a version chain for as long as a session
+-- holds an old snapshot. A worker has one per channel, and one statement in flight on each, so that no multixacts appear.
 CREATE TABLE oarlock.fences (
     worker_id uuid NOT NULL,
     channel   text NOT NULL CHECK (channel IN ('commit', 'claim', 'logs', 'settle')),
@@ -380,7 +383,7 @@ CREATE TABLE oarlock.log_chunks (
     alt           int    NOT NULL,
     attempt       int    NOT NULL,
     seq           int    NOT NULL CHECK (seq >= 0),
-    stream        smallint NOT NULL, -- 1 stdout, 2 stderr, 0 ours
+    stream        smallint NOT NULL, -- 1 stdout, 2 stderr, 0 messages of Oarlock
     at            timestamptz NOT NULL,
     data          bytea  NOT NULL,
     final         bool   NOT NULL DEFAULT false,
@@ -392,7 +395,7 @@ CREATE TABLE oarlock.log_chunks (
     PRIMARY KEY (log_day, run_id, step, item, alt, attempt, seq)
 ) PARTITION BY RANGE (log_day);
 
--- Who follows a run: only then is its log flushed at once and announced.
+-- The channels that follow a run. Only the log of a run with followers is flushed at once and announced.
 CREATE TABLE oarlock.followers (
     run_id  bigint NOT NULL,
     channel text   NOT NULL,
@@ -410,10 +413,10 @@ END $$;
 
 CREATE TABLE oarlock.log_chunks_default PARTITION OF oarlock.log_chunks DEFAULT;
 
--- Makes today's partition and those of the days ahead, and returns how many were missing. Whoever works calls it;
--- nothing depends on it: rows without a day of their own go to the DEFAULT partition, and a day that already has rows
--- there stays there. Whoever finds the table locked, by another maker or a long reader, leaves it to the next hour:
--- waiting would hold up every append behind it. The lock is on the table because an advisory lock anybody may take.
+-- Makes the partitions of today and of the days ahead, and returns how many were missing. Workers call it, and nothing depends
+-- on it: rows of a day without a partition go to the DEFAULT partition, and a day that already has rows there stays there. A
+-- worker that finds the table locked, by another worker or a long reader, leaves the days to the next hour, because waiting
+-- would hold up every append behind it. It locks the table, because any user could take an advisory lock.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.make_log_days(ahead int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
@@ -439,7 +442,7 @@ BEGIN
     END LOOP;
     RETURN cardinality(missing);
 EXCEPTION
-    WHEN lock_not_available OR check_violation THEN -- the latter: the first row of the day was faster
+    WHEN lock_not_available OR check_violation THEN -- check_violation: the first row of the day came first
         RETURN 0;
 END $$;
 -- +goose StatementEnd
@@ -450,7 +453,7 @@ SELECT oarlock.make_log_days(3);
 
 CREATE TABLE oarlock.cache (
     dag_id     bigint NOT NULL,
-    submitter  text   NOT NULL, -- whose runs find it, '' for everybody's
+    submitter  text   NOT NULL, -- runs of this login find it; empty: all runs do
     step       text   NOT NULL,
     key        text   NOT NULL,
     outputs    jsonb  NOT NULL,
@@ -462,13 +465,13 @@ CREATE INDEX cache_expires ON oarlock.cache (expires_at);
 
 -- Assertions ----------------------------------------------------------------------------------------------------
 
--- The last word on two promises, whoever writes: a finished run changes no more, but for the one step that opens a new
--- generation, and an epoch never falls.
+-- Enforces two promises against every writer: a finished run changes no more, except when a retry opens a new generation of it,
+-- and an epoch never falls.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_run() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    opened oarlock.runs := OLD; -- what a retry makes of it, see reopen
+    opened oarlock.runs := OLD; -- the row that a retry makes of it, see reopen
 BEGIN
     IF NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation THEN
         RAISE EXCEPTION 'run %: epoch and generation must not fall from %, % to %, %',
@@ -499,7 +502,7 @@ BEGIN
     IF OLD.finished_at IS NOT NULL AND NEW IS DISTINCT FROM opened THEN
         RAISE EXCEPTION 'run % is % and changes no more', OLD.run_id, OLD.state
             USING ERRCODE = 'OA010', HINT = 'retry it: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
-    ELSIF OLD.finished_at IS NOT NULL AND NEW.finished_at IS NULL THEN -- here, where whoever writes has no choice of it
+    ELSIF OLD.finished_at IS NOT NULL AND NEW.finished_at IS NULL THEN -- set here, so that no writer can choose it
         NEW.queue_deadline := clock_timestamp() + (SELECT v.queue_timeout_ms * interval '1 millisecond' FROM oarlock.dag_versions v
                                                     WHERE v.dag_id = NEW.dag_id AND v.version = NEW.version AND v.queue_timeout_ms > 0);
     END IF;
@@ -511,8 +514,9 @@ CREATE TRIGGER runs_guard BEFORE UPDATE ON oarlock.runs FOR EACH ROW
     WHEN (OLD.finished_at IS NOT NULL OR NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation OR NEW.uid <> OLD.uid)
     EXECUTE FUNCTION oarlock.guard_run();
 
--- The same for tasks: final within a generation, and written in the order of (epoch, seq). A new generation is one that its
--- run is in; and has not ended, unless in this very transaction, as when one flush writes a task and its run's end.
+-- Enforces the promises of tasks: a task is final within a generation, and is written in the order of (epoch, seq). It may enter
+-- only the generation that its run is in, and only while the run has not ended. A run that ended in the same transaction does
+-- not count as ended, since one flush may write a task and the end of its run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_task() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -539,7 +543,7 @@ CREATE TRIGGER tasks_guard BEFORE UPDATE ON oarlock.tasks FOR EACH ROW
           OR NEW.epoch < OLD.epoch OR NEW.epoch = OLD.epoch AND NEW.seq < OLD.seq OR NEW.generation < OLD.generation)
     EXECUTE FUNCTION oarlock.guard_task();
 
--- What was decided stays so.
+-- Enforces that a decided control changes no more.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_control() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -555,10 +559,10 @@ END $$;
 CREATE TRIGGER controls_guard BEFORE UPDATE ON oarlock.controls FOR EACH ROW WHEN (OLD.decided_at IS NOT NULL)
     EXECUTE FUNCTION oarlock.guard_control();
 
--- Nothing is added to the open approvals, the attempts, the history and the logs of a run that is over or was never there, whoever logs in as a
--- worker: what a flush brings is checked against the run as it was before. The owner, as whom functions run, is not asked.
--- A subquery, and not EXISTS, which could be planned as a hash of all runs. Rows of tasks are not checked so: each flush has
--- many, and would take a tenth longer.
+-- A worker cannot add to the open approvals, the attempts, the history and the logs of a run that is over or was never there.
+-- The policies check new rows of a flush against the run as it was before. They do not apply to the owner, and so not to functions
+-- that run with its rights. The condition is a subquery and not EXISTS, which could be planned as a hash of all runs. Tasks have
+-- no such policy: each flush has many, and would take a tenth longer.
 ALTER TABLE oarlock.approvals_open ENABLE ROW LEVEL SECURITY;
 ALTER TABLE oarlock.attempts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE oarlock.events ENABLE ROW LEVEL SECURITY;

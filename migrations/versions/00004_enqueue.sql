@@ -27,45 +27,47 @@ SELECT cause, cure FROM oarlock.error_codes WHERE code = 'OA004';
 ```$$;
 -- +goose StatementEnd
 
--- Who asks --------------------------------------------------------------------------------------------------------
+-- The login that asks --------------------------------------------------------------------------------------------------------
 
--- A submitter is a session_user: what a definer function or SET ROLE makes of current_user does not matter. Roles are
--- looked up by name because an installation may do without them; then the owner of the schema is who operates.
+-- Returns whether the login has one of these roles, or owns the schema. The login is the session_user: a SECURITY DEFINER
+-- function or SET ROLE changes current_user only. Roles are looked up by name, because an installation may do without them; then
+-- only the owner of the schema operates.
 CREATE FUNCTION oarlock.is_one_of(VARIADIC roles text[]) RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
     OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(session_user, to_regrole(r)::oid, 'MEMBER'));
 
--- A program that signs people in by itself, a web server, asks for them with one login. It says for whom by a setting of its
--- transaction, oarlock.actor, which counts only where the login is a member of oarlock_web: anybody can set it. What it names
--- is recorded and decides nothing: whose a run is, and who may do what, goes by the login.
+-- Returns the person on behalf of whom the login asks; null: none. A web server signs people in by itself, and asks for all of
+-- them with one login. It names the person in oarlock.actor, a setting of its transaction. Any user can set that, so it counts
+-- only if the login is a member of oarlock_web. The name is recorded and decides nothing: owners of runs and rights go by the login.
 CREATE FUNCTION oarlock.actor() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN CASE WHEN current_setting('oarlock.actor', true) <> '' AND oarlock.is_one_of('oarlock_web') THEN
     nullif(btrim(regexp_replace(left(current_setting('oarlock.actor', true), 200), '[\u0001-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]', ' ', 'g')), '') END;
 
--- Who asks, as it is recorded.
+-- Returns the login, and the person if there is one, in the form in which requests are recorded.
 CREATE FUNCTION oarlock.who() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN coalesce(oarlock.actor() || ' via ' || session_user, session_user);
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.who IS $$Who asks, as it is recorded: the login, or `NAME via LOGIN` where a member of `oarlock_web` has set `oarlock.actor` for its transaction. Of anybody else the setting counts for nothing. It decides nothing: whose a run is, and who may do what, goes by the login.
+COMMENT ON FUNCTION oarlock.who IS $$The name under which requests are recorded: the login, or `NAME via LOGIN` if the login is a member of `oarlock_web` and has set `oarlock.actor` for its transaction. For any other login the setting has no effect. The name decides nothing: owners of runs and rights go by the login.
 
 ```sql
 SELECT set_config('oarlock.actor', 'ana@example.org', true), oarlock.who();
 ```$$;
 -- +goose StatementEnd
 
--- Whether a record says that the session user asked, for itself or for somebody.
+-- Returns whether a recorded name is that of the session user, with or without a person in front.
 CREATE FUNCTION oarlock.is_mine(by text) RETURNS bool
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 RETURN by = session_user OR right(by, length(session_user::text) + 5) = ' via ' || session_user;
 
--- For whom a run was asked for, by the login that submitted it; null for that login itself.
+-- The person on behalf of whom a login submitted a run; null: no person.
 ALTER TABLE oarlock.runs ADD COLUMN actor text;
 ALTER TABLE oarlock.runs ALTER COLUMN actor SET DEFAULT CASE WHEN current_setting('oarlock.actor', true) <> '' THEN oarlock.actor() END;
 
--- The same of another role; no role of that name is none of them. Not one expression, which would be planned anew at each call.
+-- Returns whether another role has one of these roles, or owns the schema; false if no role has that name. It is plpgsql, because
+-- a single expression would be planned anew at each call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.role_is_one_of(name text, VARIADIC roles text[]) RETURNS bool
 LANGUAGE plpgsql STABLE AS $$
@@ -87,16 +89,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_read');
 COMMENT ON FUNCTION oarlock.sees_all() IS 'Internal: whether the session user sees every run, not only its own.';
 
--- Whether the session user sees a run whole, by its submitter. Lists ask sees_all once for all of their rows instead.
+-- Returns whether the session user sees all of a run that this login submitted. Lists call sees_all once for all of their rows
+-- instead.
 CREATE FUNCTION oarlock.sees_run_of(submitted_by text) RETURNS bool
 LANGUAGE sql STABLE
 RETURN submitted_by = session_user OR oarlock.sees_all();
 
 -- Checks ----------------------------------------------------------------------------------------------------------
 
--- What is wrong with a param that was given, or null. Minimum, enum and so on are what the DAG file says; a pattern is
--- left to the driver, whose regular expressions are other ones. Texts are taken for numbers and booleans where they read
--- as such.
+-- Returns the reason why the value of a param breaks its definition in the DAG file, or null. Patterns are left to the driver,
+-- which has other regular expressions than Postgres. Texts count as numbers and booleans if they read as such.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.param_problem(def jsonb, given jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -124,7 +126,7 @@ BEGIN
         END IF;
         given := to_jsonb(word::bool);
     ELSE
-        -- the length keeps casts from overflowing
+        -- the bound on the length keeps casts from overflowing
         IF kind NOT IN ('number', 'string') OR length(word) > 400
            OR word !~ (CASE type WHEN 'integer' THEN '^[+-]?[0-9]{1,19}$' ELSE '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$' END) THEN
             RETURN CASE type WHEN 'integer' THEN 'must be a whole number' ELSE 'must be a number' END;
@@ -150,8 +152,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA003 for the first param that is not as the DAG wants it. Loops over positions, not over a query: this is part
--- of every insert. What names the row, of several.
+-- Raises OA003 for the first param that breaks its definition. It loops over positions and runs no query, because it is part of
+-- every insert. Argument `what` names the row in the message, if there are several.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_params(defs jsonb, given jsonb, what text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -166,7 +168,7 @@ BEGIN
         RAISE EXCEPTION '%params must be an object, not %', what, coalesce(jsonb_typeof(given), 'null')
             USING ERRCODE = 'OA003', HINT = 'like {"day": "2026-11-20"}';
     END IF;
-    -- what is stored compressed can be 250 times as large
+    -- a compressed value can be 250 times as large as its stored form
     IF pg_column_size(given) > 4000 AND octet_length(given::text) > 1048576 THEN
         RAISE EXCEPTION '%params are % bytes, at most 1048576', what, octet_length(given::text)
             USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
@@ -195,8 +197,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The same as a jsonpath, as far as one can say it: true of most params that are fine, never of others. It takes a tenth
--- of the time, and bulk is what it is for. A text for a number, or a bounded length, is left to the closer look.
+-- Returns the definitions as a jsonpath: it is true of most params that check_params accepts, and of no others. Checking by it
+-- takes a tenth of the time, which counts for inserts in bulk. Texts for numbers and bounds on length are left to check_params.
 CREATE FUNCTION oarlock.params_path(defs jsonb) RETURNS jsonpath
 LANGUAGE sql IMMUTABLE
 RETURN (
@@ -218,7 +220,7 @@ RETURN (
                                                CASE d ->> 'type' WHEN 'integer' THEN format('%s.floor() == %s', x.path, x.path) END)
                                 ELSE '1 == 0' END AS fine) p);
 
--- Labels and selectors are small objects of texts.
+-- Raises an error unless labels, or a selector, are a small object of texts.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_labels(what text, given jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -250,7 +252,7 @@ END $$;
 
 -- Enqueue ---------------------------------------------------------------------------------------------------------
 
--- What is asked for, where it needs a closer look.
+-- A request that needs the full check.
 CREATE TYPE oarlock.request AS (
     dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text, labels jsonb, selector jsonb,
     logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text, submitter text, operates bool,
@@ -258,21 +260,21 @@ CREATE TYPE oarlock.request AS (
     schedule_id bigint, schedule text, previous_at timestamptz
 );
 
--- What it is asked of: the DAG's version, and the lane.
+-- The version of a DAG that a request runs, and the lane of its runs.
 CREATE TYPE oarlock.target AS (
     dag_id bigint, version int, lane_id int, params jsonb, param_names text[], params_ok jsonpath, params_whole bool,
     labels jsonb, queue_timeout interval
 );
 
--- Whether params need no closer look. A whole number written 1.0 does. Stable, as pg_column_size is: else the planner
--- would not put the body in place of the call.
+-- Returns whether params pass by the jsonpath alone. A whole number written as 1.0 needs check_params. The function is STABLE like
+-- pg_column_size, since otherwise the planner would not inline it.
 CREATE FUNCTION oarlock.plainly_fine(params jsonb, names text[], ok jsonpath, whole bool) RETURNS bool
 LANGUAGE sql STABLE
 RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
--- Finds a lane, or makes it. Each costs every claimer something, and none ever goes, so they are counted by whom they were made for;
--- softly, since what others make at the same time is not seen.
+-- Finds a lane, or makes it. Each lane costs every claim something, and lanes are never deleted, so find_lane bounds how many are
+-- made for one DAG or queue. The bound is soft, since lanes that other transactions make at the same time are not seen.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -297,8 +299,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Who makes the lane that another transaction is making waits for that one, a moment. Of one that stays open then it makes a twin, which
--- serves as well: nobody is to wait until a host application ends its transaction.
+-- Makes a lane. If another transaction is making the same lane, it waits 100 ms for that transaction to end. If that transaction
+-- stays open, it makes a twin of the lane, which serves as well: no session waits until an application ends its transaction.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.make_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
@@ -311,22 +313,22 @@ BEGIN
             INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for, twin)
             VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.made_for, nth)
             ON CONFLICT DO NOTHING RETURNING lane_id INTO id;
-            IF NOT FOUND THEN -- it has been made meanwhile
+            IF NOT FOUND THEN -- another transaction has made it meanwhile
                 SELECT l.lane_id INTO id FROM oarlock.lanes l
                  WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector
                    AND l.needs = make_lane.needs AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth;
             END IF;
             RETURN id;
         EXCEPTION WHEN lock_not_available THEN
-            PERFORM set_config('lock_timeout', '2ms', true); -- those after it as well as none
+            PERFORM set_config('lock_timeout', '2ms', true); -- the next ones get hardly any time
         END;
     END LOOP;
     RAISE EXCEPTION 'too many open transactions make the lane of this run' USING ERRCODE = '55P03', HINT = 'end them, then try again';
 END $$;
 -- +goose StatementEnd
 
--- The lane of a run that asks for another queue, priority or selector than its DAG's. Who operates may; others as far as
--- the DAG lets them: its priority is a ceiling.
+-- Returns the lane of a run that asks for another queue, priority or selector than its DAG has. Operators may ask for any; other
+-- users may as far as the DAG allows it, and for no higher priority than that of the DAG.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.override_lane(asked oarlock.request, of oarlock.dag_versions) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -361,8 +363,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA006 where a queue is full. It counts, so a limit of n costs each insert up to n index entries; soft, since
--- what others insert at the same time is not seen.
+-- Raises OA006 if a queue is full. It counts, so a limit of n costs each insert up to n index entries. The limit is soft, since
+-- runs that other transactions insert at the same time are not seen.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_room(lane int, rows int) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -381,7 +383,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a request goes.
+-- Returns the version and the lane of a request.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_target(asked oarlock.request, rows int) RETURNS oarlock.target
 LANGUAGE plpgsql AS $$
@@ -405,7 +407,7 @@ BEGIN
     target := ROW(dag.dag_id, dag.version, dag.current_lane, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
                   CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
     IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL
-       OR asked.version IS NOT NULL THEN -- another version may be of a time when the DAG did not limit its runs
+       OR asked.version IS NOT NULL THEN -- an older version may have a lane from before the DAG limited its runs
         target.lane_id := oarlock.override_lane(asked, v) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
     END IF;
     IF asked.labels <> '{}' THEN
@@ -455,29 +457,31 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Whether a worker may serve a lane. The planner writes it out in the query that calls it, as long as it has no sub-select of its own: so what
--- the worker offers is an argument, which a caller reads by key, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id).
--- A join would begin with what all workers offer. The + 0 hides the slots from an index, which would fetch lanes one by one where the table
--- is a few pages.
+-- Returns whether a worker may serve a lane. The planner inlines it as long as it has no sub-select. The offers of the worker are
+-- an argument for that reason, and the caller reads them by key:
+-- (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id). A join would begin with the offers of all workers.
+-- The + 0 hides the slots from an index, which would fetch lanes one by one although the table has few pages.
 CREATE FUNCTION oarlock.may_serve(w oarlock.workers, offers text[], l oarlock.lanes) RETURNS bool
 LANGUAGE sql IMMUTABLE
 RETURN ((w).queues = '{}' OR (l).queue = ANY ((w).queues)) AND (w).labels @> (l).selector AND (w).slots >= (l).slots + 0 AND offers @> (l).needs;
 COMMENT ON FUNCTION oarlock.may_serve(oarlock.workers, text[], oarlock.lanes) IS 'Internal: whether a worker may serve a lane.';
 
--- Tells workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each time, and
--- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
--- has no room. reach 1: also workers whose next task ranks below the lane. Where no worker is hungry, 16 of these are told even of one
--- run, because no row says whose slot ends next. reach 2: also any other, because the run may need no slot. No worker to tell, no NOTIFY.
--- No run of these has its place before `at`: where the transaction stays open for long, workers look from there on again.
--- The look begins at a page of the table drawn by lot. It ends with the 32nd worker found, of more runs with one for each, or with the last
--- worker that there is: an enqueue costs no more beside 1,000 workers, and a worker that serves a lane alone is always found.
+-- Notifies workers that a lane has new runs. It picks at most as many workers as there are rows, of the workers that may serve the
+-- lane, others each time, and names to each its share. A notification is a hint only. Hungry workers come first. With reach 0 only
+-- they are notified: a worker passes on a hint that it has no room for. With reach 1 also workers that have a next task of lower
+-- priority than the lane. If no worker is hungry, 16 of these are notified even of one run, because no row tells which worker has
+-- the slot that ends next. With reach 2 also any other worker, because the run may need no slot. If no worker fits, there is no
+-- NOTIFY. No run of these has its place before `at`: if the transaction stays open for long, workers look from there on again.
+-- The search begins at a page of the table drawn by lot. It ends with the 32nd worker found, for more runs with one worker for
+-- each, or with the last worker of the table. So an enqueue costs no more beside 1,000 workers, and the only worker that serves a
+-- lane is always found.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1, at timestamptz DEFAULT statement_timestamp()) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     start tid    := format('(%s,0)', floor(random() * pg_relation_size('oarlock.workers') / current_setting('block_size')::int));
     most  bigint := rows;
-    told  text[] := '{}'; -- the channels of workers
+    told  text[] := '{}'; -- the channels of the workers
 BEGIN
     FOR kind IN 0..reach LOOP
         IF kind = 1 AND reach = 1 AND told = '{}' THEN
@@ -507,16 +511,16 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint, int, timestamptz) IS 'Internal: sends `lane:N:ROWS:PLACE` to workers that have room.';
 
--- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
--- Stable, as jsonb_build_array is: else the planner would call it instead of putting its body in place.
+-- Returns a hash by which requests with one run_key count as the same: of DAG, params and lane. The time of the run, labels and
+-- traces may differ. The function is STABLE like jsonb_build_array, since otherwise the planner would not inline it.
 CREATE FUNCTION oarlock.request_hash(dag text, params jsonb, priority int, queue text, selector jsonb, logical_at timestamptz,
     precomputed jsonb, version int) RETURNS bytea
 LANGUAGE sql STABLE
 RETURN sha256(convert_to(jsonb_build_array(dag, params, priority, queue, selector, logical_at, precomputed, version)::text, 'UTF8'));
 
--- Takes a key for a run, or returns the run that has it. By another transaction that has not ended, it waits for that one.
--- The key comes before all other checks: a request that was accepted once is answered with its run whatever became of the
--- DAG since.
+-- Takes a key for a run, or returns the run that has the key. If another open transaction takes the same key, it waits for that
+-- transaction to end. The key comes before all other checks, so a request that was accepted once is answered with its run,
+-- however the DAG has changed since.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.take_key(id bigint, submitter text, run_key text, hash bytea) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -524,7 +528,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     held record;
 BEGIN
-    LOOP -- again only when the key went between the two statements, with its run
+    LOOP -- again only if the key is deleted between the two statements, with its run
         INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash) VALUES (submitter, run_key, id, hash) ON CONFLICT DO NOTHING;
         IF FOUND THEN
             RETURN id;
@@ -540,13 +544,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a new run has its place in its lane. Workers begin to look at a moment, so of thousands at one moment they would read all that are over.
--- Those that several calls ask for at one moment in the future stand within a millisecond after it, each thousand ids in their order.
+-- Returns the place of a new run in its lane. Workers begin to look at a moment, so of thousands of runs at one moment they would
+-- read all that are over. Runs that several calls ask for at one moment in the future are therefore spread over the millisecond
+-- after it, each thousand ids in their order.
 CREATE FUNCTION oarlock.place_of(id bigint, due timestamptz, started timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN due > started THEN due + id % 1000 * interval '1 microsecond' ELSE due END;
 
--- One run whose request needs a closer look, and the lane it went to.
+-- Inserts a run after the full check of its request, and returns its lane.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_checked(id bigint, asked oarlock.request, started timestamptz) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -568,11 +573,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- One run, by whoever submits it, and the lane it went to. A run_at in the past means now, so that nobody overtakes by it. The
--- usual request is one statement, which finds the DAG, checks and inserts: each further one, and each composite value,
--- costs about as much as an index of the table. Whatever that statement does not take, for whatever reason, goes the long
--- way, which accepts it after all or says what is wrong. So its conditions must never be wider than the checks there:
--- labels of 100 bytes together hold none that is too long.
+-- Inserts a run for a submitter, and returns its lane. A run_at in the past means now, so that no run overtakes others by it. The
+-- usual request takes one statement, which finds the DAG, checks and inserts: each further statement, and each composite value,
+-- costs about as much as an index of the table. A request that this statement does not match goes the long way, through
+-- insert_checked, which accepts it after all or raises the error. The conditions of the statement must never be wider than the
+-- checks there. Labels of 100 bytes together, for instance, contain none that is too long.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text,
     labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text,
@@ -636,7 +641,7 @@ BEGIN
     IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (
        SELECT FROM oarlock.workers w WHERE w.state = 'live'
           AND (w.hungry > 0 OR w.least < (SELECT l.priority FROM oarlock.lanes l WHERE l.lane_id = lane))) THEN
-        PERFORM oarlock.wake(lane, 1); -- asked first, because a call of it costs more than the usual no
+        PERFORM oarlock.wake(lane, 1); -- tested first, because a call of wake costs more than this test, which mostly fails
     END IF;
     RETURN id;
 END $$;
@@ -650,7 +655,7 @@ COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and
 - `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
 - `labels`: added to the DAG's. `traceparent`: passed on to tasks.
 - `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and nobody a retired one (OA002).
+- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and no user starts a retired one (OA002).
 - `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
 
 ```sql
@@ -658,8 +663,8 @@ SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-202
 ```$$;
 -- +goose StatementEnd
 
--- The rows of a bulk call whose keys were free. Fields that every row needs are variables: taking them out of a composite
--- once a row costs more than the row's check.
+-- Inserts the rows of a bulk call that had free keys. Fields that every row needs are copied to variables, because taking them
+-- out of a composite value for each row costs more than the check of the row.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_many(asked oarlock.request, target oarlock.target, params jsonb[], keys text[], ids bigint[], kept bigint[],
     started timestamptz) RETURNS void
@@ -678,11 +683,11 @@ DECLARE
     logical   timestamptz := coalesce(asked.run_at, started);
     submitter text := asked.submitter;
     trace     text := asked.traceparent;
-    uid       text := left(oarlock.new_uid()::text, 31); -- drawn once, the rest is the row's place: random bits would be half of the call
+    uid       text := left(oarlock.new_uid()::text, 31); -- drawn once, and completed by the number of the row: random bits for each would be half of the call
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
-    -- A microsecond apart, as in place_of
+    -- The places are a microsecond apart, as in place_of.
     INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                               submitted_by, run_key, traceparent, queue_deadline, created_at)
     OVERRIDING SYSTEM VALUE
@@ -709,7 +714,7 @@ DECLARE
     target  oarlock.target;
     started timestamptz;
     ids     bigint[];
-    kept    bigint[]; -- what each row stands for, its own id or the run that has its key
+    kept    bigint[]; -- for each row its own id, or the run that has its key already
 BEGIN
     IF rows = 0 THEN
         RETURN;
@@ -718,9 +723,9 @@ BEGIN
     END IF;
     ids := ARRAY(SELECT nextval('oarlock.runs_run_id_seq') FROM generate_series(1, rows));
     kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
-    PERFORM pg_current_xact_id(); -- before the clock, as in insert_run
-    started := clock_timestamp(); -- after the keys, which it may have waited for
-    -- row by row: ids && kept compares each with each where no key is new, and cannot be canceled meanwhile
+    PERFORM pg_current_xact_id(); -- before the clock is read, as in insert_run
+    started := clock_timestamp(); -- after the keys are taken, for which it may have waited
+    -- row by row, because ids && kept compares each with each if no key is new, and cannot be canceled meanwhile
     IF run_keys IS NULL OR EXISTS (SELECT FROM unnest(ids, kept) u (id, kept) WHERE u.id = u.kept) THEN
         target := oarlock.find_target(asked, rows);
         PERFORM oarlock.insert_many(asked, target, given, run_keys, ids, kept, started);
@@ -780,11 +785,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A child run, asked for by a step of its parent. The key is made of where it comes from, so that an action that is
--- repeated, by this driver or the next, finds the same child. It belongs to whoever submitted the parent, and so does a
--- run_key that the step names: steps of other runs, and the submitter itself, that ask for the same by that key get the
--- same run. What a parent waits for has no such key, since its end is told to one parent only. By a transaction that stays open with
--- the same key it fails (55P03), so that it keeps nobody's connection.
+-- Makes the child run that a step of a parent run asks for, and returns its number. Its key names the task and the attempt, so
+-- that an action that this driver or the next one repeats finds the same child. The child belongs to the submitter of the parent,
+-- and so does a run_key that the step names: other runs of the submitter, and the submitter itself, get the same run for the same
+-- request by that key. A child that its parent waits for has no run_key, since its end is reported to one parent only. If another
+-- transaction has the key and stays open, the call fails (55P03), so that it does not keep a connection waiting.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.enqueue_child(parent bigint, step int, item text, alt int, attempt int, generation int, dag text,
     params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false,
@@ -812,7 +817,7 @@ BEGIN
         PERFORM oarlock.check_key(run_key);
     END IF;
     key := coalesce(key, 'oarlock:child:' || sha256(convert_to(jsonb_build_array(p.uid, step, item, alt, attempt, generation)::text, 'UTF8'))::text);
-    -- parents of other moments that name the same key ask for the same
+    -- the same key from a parent of another logical_at is the same request
     holder := oarlock.take_key(id, p.submitted_by, key,
         oarlock.request_hash(dag, given, priority, queue, NULL, CASE WHEN run_key IS NULL THEN p.logical_at END, NULL, NULL));
     IF holder <> id THEN
@@ -858,8 +863,9 @@ SELECT run_id, state, reason FROM oarlock.inbox WHERE dag = 'report' ORDER BY ru
 ```$$;
 -- +goose StatementEnd
 
--- Which lanes a statement touched is kept until its end in a setting of the transaction. Somebody may write nonsense
--- there: then a worker is woken for nothing, which anybody can do with NOTIFY, or not woken, and polls.
+-- Inserts a run for a row of the inbox. A setting of the transaction keeps the lanes that the statement used until its end. A
+-- user may write nonsense there: then a worker is woken for nothing, which any user can do by NOTIFY, or it is not woken, and
+-- finds the run by its next poll.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.inbox_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

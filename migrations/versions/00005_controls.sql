@@ -2,7 +2,7 @@
 
 -- Names of steps --------------------------------------------------------------------------------------------------
 
--- Every step of a DAG by its number: the steps, then the handlers it has.
+-- Returns the steps of a DAG by number: the steps, then the handlers that it has.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.steps_of(spec jsonb, OUT step int, OUT name text, OUT kind text, OUT body jsonb) RETURNS SETOF record
 LANGUAGE sql IMMUTABLE
@@ -25,15 +25,16 @@ CREATE TYPE oarlock.answer AS (
 );
 COMMENT ON TYPE oarlock.answer IS 'What became of a control. No outcome: not decided yet.';
 
--- A cancel of a run that is not finished will come true, since no driver finishes a run without having read it; so it is
--- accepted from the first.
+-- Returns a control as the answer to its caller. The cancel of an unfinished run counts as accepted from the start, since no
+-- driver finishes a run without having read the cancel.
 CREATE FUNCTION oarlock.answer_of(c oarlock.controls) RETURNS oarlock.answer
 LANGUAGE sql STABLE
 RETURN ROW((c).control_id, (c).run_id, (c).step, (c).item, (c).verb, (c).by, (c).at, (c).decided_at,
            coalesce((c).outcome, CASE WHEN (c).verb = 'cancel' AND (c).step IS NULL THEN 'accepted' END), (c).state, (c).message)::oarlock.answer;
 
--- What a task of a step may be: the step, or as step~n any of its replacements, whose own count too, since which of them
--- runs is not known here. A replacement takes `action` and `with` from what it replaces, where it is of the same kind.
+-- Returns the bodies that a task of a step may have: the step itself, or for step~n all its replacements. Replacements of
+-- replacements count too, since it is not known here which of them runs. A replacement takes `action` and `with` from the body that
+-- it replaces, if it is of the same kind.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.bodies_of(step text, body jsonb) RETURNS SETOF jsonb
 LANGUAGE sql IMMUTABLE
@@ -55,13 +56,13 @@ LANGUAGE sql IMMUTABLE
 RETURN CASE body ->> 'action' WHEN 'approval' THEN
     (SELECT array_agg(n #>> '{}' ORDER BY n #>> '{}') FROM jsonb_path_query(body, '$.with.approvers[*]') n) END;
 
--- Whether one of these is the session user, or a role of its.
+-- Returns whether one of these names is the session user, or a role that it is a member of.
 CREATE FUNCTION oarlock.is_among(names text[]) RETURNS bool
 LANGUAGE sql STABLE
 RETURN session_user = ANY (names)
     OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (names) AND pg_has_role(session_user, a.oid, 'MEMBER'));
 
--- The approval that waits in a task, as its driver recorded it; null where none does.
+-- Returns the approval that waits in a task, as the driver recorded it; null: none waits.
 CREATE FUNCTION oarlock.waiting_approval(run bigint, spec jsonb, step text, item text) RETURNS oarlock.approvals_open
 LANGUAGE sql STABLE
 RETURN (SELECT a FROM oarlock.approvals_open a JOIN oarlock.steps_of(waiting_approval.spec) s ON s.step = a.step
@@ -69,10 +70,11 @@ RETURN (SELECT a FROM oarlock.approvals_open a JOIN oarlock.steps_of(waiting_app
            AND a.item = coalesce(waiting_approval.item, '')
            AND a.alt::text = coalesce(nullif(ltrim(substring(waiting_approval.step, '~([0-9]+)$'), '0'), ''), '0'));
 
--- Who alone may decide a task, null: whoever may control its run; and whether the session user is one of them. To mark an
--- approval is to decide it: as succeeded it would pass without its approvers. One that waits and names nobody is also for members of
--- oarlock_approve, who may not mark it. What a replacement asks, and whom, is known once it waits. Before that, only those may decide it
--- who may whichever approval it becomes, and mark it who may in each case.
+-- Returns the only users and roles that may decide a task, or null if all users may that may control its run; and whether the
+-- session user is one of these. A mark of an approval counts as a decision, because an approval marked as succeeded would pass
+-- without its approvers. A waiting approval that names no approvers is also for members of oarlock_approve, but they may not mark
+-- it. The question and the approvers of a replacement are known once it waits. Before that, a user must be an approver in each of
+-- the approvals that it may become to decide it, and in each of its possible bodies to mark it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, waits oarlock.approvals_open, OUT approvers text[], OUT approves bool) RETURNS record
 LANGUAGE plpgsql STABLE AS $$
@@ -91,11 +93,11 @@ END $$;
 
 -- Approvals that guard -------------------------------------------------------------------------------------------
 
--- An approval that names approvers guards what stands behind it. What somebody else says opens no way past it: neither marks, nor
--- retries of single steps, nor results that are handed in, nor an older version of the DAG. The core decides the same by the run
--- as it is (dagrun/guard.go), and refuses what it knows better; here most is refused before it is asked.
+-- An approval that names approvers guards the steps behind it. No other user can open a way past it: neither by marks, nor by
+-- retries of single steps, nor by precomputed results, nor by an older version of the DAG. The core decides the same by the state
+-- of the run (dagrun/guard.go), and refuses requests that only it can judge. Most requests are refused here, before it sees them.
 
--- Who depends on whom, by name. All steps wait for init.
+-- Returns the edges between steps, by name. All steps wait for init.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.edges_of(spec jsonb, OUT parent text, OUT child text, OUT state text) RETURNS SETOF record
 LANGUAGE sql IMMUTABLE
@@ -108,7 +110,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- All that comes after a step, near and far.
+-- Returns all steps that depend on a step, directly or not.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.steps_behind(spec jsonb, step text) RETURNS text[]
 LANGUAGE sql IMMUTABLE SET jit = off
@@ -119,12 +121,12 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- The steps that are, or may be replaced by, an approval that names approvers: a row for each such list, of its replacements where
--- it is none itself. One is passable where a
--- step behind it may start without its success, as its trigger rule says for instance, or where it may succeed by other means.
+-- Returns the steps that are an approval with approvers, or may be replaced by one: a row for each list of approvers. The lists of
+-- replacements count only if the step itself has none. An approval is passable if a step behind it may start without its success,
+-- by its trigger rule for instance, or if the approval may succeed by other means.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guards_of(spec jsonb, OUT step int, OUT name text, OUT approvers text[], OUT passable bool, OUT behind text[]) RETURNS SETOF record
-LANGUAGE sql IMMUTABLE SET jit = off -- a spec is small, but the planner takes it for large: compiling the plan would take a second
+LANGUAGE sql IMMUTABLE SET jit = off -- the planner takes a small spec for a large one, and compiling the plan would take a second
 BEGIN ATOMIC
     SELECT g.step, g.name, g.approvers,
            g.body ->> 'action' IS DISTINCT FROM 'approval' OR g.body ?| '{foreach,on_error,continue_on}'
@@ -142,7 +144,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- The approvals that the session user may decide.
+-- Returns the approvals with approvers that the session user may decide.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.decides_of(spec jsonb) RETURNS text[]
 LANGUAGE sql STABLE
@@ -152,9 +154,9 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- The approval that keeps somebody, who may decide these, from marking or retrying a step, or from handing its result in (then run
--- is null), null for none. A step behind it is kept from the first two. Where the approval is passable, so is whatever leads to a
--- step behind it.
+-- Returns an approval that keeps a user from marking or retrying a step, or from giving a precomputed result for it (run is null
+-- then); null: none does. The user may decide the approvals in `decides`. An approval keeps the user from marking and retrying the
+-- steps behind it. If it is passable, it also guards itself and all steps that lead to a step behind it, against all three.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_of(spec jsonb, run bigint, step text, decides text[]) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -164,14 +166,14 @@ BEGIN
              WHERE g.name <> ALL (decides)
                AND (run IS NOT NULL AND step = ANY (g.behind)
                     OR g.passable AND (array_append(oarlock.steps_behind(spec, step), step) && array_append(g.behind, g.name)))
-               AND NOT EXISTS ( -- given; of a replaced one only the core knows what became
+               AND NOT EXISTS ( -- given already; only the core knows whether a replaced one was
                    SELECT FROM oarlock.tasks t
                     WHERE t.run_id = run AND t.step = g.step AND t.item = '' AND t.alt = 0
                       AND (t.state IN ('succeeded', 'replaced') OR t.tolerated OR t.state = 'skipped' AND g.name = '@init')));
 END $$;
 -- +goose StatementEnd
 
--- Raises OA008 where an approval keeps somebody from a step.
+-- Raises OA008 if an approval keeps a user from a step; see guard_of.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_guard(spec jsonb, run bigint, step text, decides text[]) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -186,8 +188,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Whether the session user may start a version of a DAG: not a retired one, and none in which a step goes unguarded that an
--- approval guards now. Who operates may start the latter.
+-- Raises an error unless the session user may start a version of a DAG. No user may start a retired version. Only operators may
+-- start a version that leaves a step unguarded which an approval guards now.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_version(dag bigint, version int) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -220,8 +222,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What an approval asks for, also of a mark that has it succeed: steps behind it read its inputs. A comment is always welcome. What a
--- replacement asks for is known once it waits.
+-- Checks the inputs of an approval, also in a mark as succeeded, because steps behind it read them. A comment is always allowed.
+-- The inputs of a replacement are known once it waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_inputs(verb text, run bigint, step text, item text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -250,8 +252,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks a run, with the parent it may have to tell: in the order of ids, as everybody does who locks several. OA007 says the
--- same of a run that is somebody else's and of one that is not there.
+-- Locks a run, and its parent, which may have to learn of the end. The locks are in the order of ids, as in every statement that
+-- locks several runs. OA007 is raised both for a run of another user and for a run that does not exist.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.lock_run(run bigint, for_all bool) RETURNS oarlock.runs
 LANGUAGE plpgsql AS $$
@@ -270,7 +272,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Lets a driver see that there is something new: the owner hears of it; a parked run is queued for whoever claims it.
+-- Makes a driver read a new control: notifies the worker that holds the run, or queues a parked run so that a worker claims it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.rouse(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -280,7 +282,7 @@ BEGIN
         PERFORM pg_notify(w.channel, 'run:' || r.run_id) FROM oarlock.workers w WHERE w.worker_id = r.worker_id;
         RETURN r.state;
     END IF;
-    IF r.stage = 2 AND r.state = 'queued' THEN -- its first driver reads what is asked
+    IF r.stage = 2 AND r.state = 'queued' THEN -- its first driver reads the control
         UPDATE oarlock.runs SET inbox = inbox + 1 WHERE run_id = r.run_id;
         RETURN 'queued';
     END IF;
@@ -290,7 +292,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Tells the parent of a run that ended, as the journal does when a driver ends it.
+-- Reports the end of a run to its parent, as the journal does when a driver ends a run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.tell_parent(child oarlock.runs, state text, reason text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -310,7 +312,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What is asked of a run that ends without a driver, who would have decided it.
+-- Refuses the open controls of a run that ends without a driver.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.refuse_open(run bigint, state text, why text) RETURNS void
 LANGUAGE sql
@@ -320,8 +322,8 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Cancels a run that did not start in this generation: there is nothing to stop and no handler to run, so this is its end. It
--- must not wait for a driver: while its queue or its DAG is paused, it gets none.
+-- Cancels a run that did not start in this generation. There is nothing to stop and no handler to run, so the run ends here. It
+-- must not wait for a driver: while its queue or its DAG is paused, no worker claims it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_queued(r oarlock.runs, by text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -339,9 +341,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What a run that no worker holds still needs one for, before a cancel can end it; null: nothing. Handlers run first, unless
--- they are skipped. Only a worker cancels children, and records what a task committed by itself. A lost worker may just have
--- asked for a child that is not committed yet: the next one asks again by the same key, waits for it, and cancels it.
+-- Returns why a run that no worker holds needs a worker before a cancel can end it; null: it needs none. Handlers run first, unless
+-- they are skipped. Only a worker cancels children, and records results that a task committed in its own transaction. A lost
+-- worker may just have asked for a child that is not committed yet: the next worker asks again by the same key, waits for the
+-- child, and cancels it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_needs(r oarlock.runs, now bool) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -369,8 +372,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Ends the tasks of a canceled run, also those that have no row yet: a retry is about all of them. The log of an attempt
--- that its worker could not end gets its final marker.
+-- Ends the tasks of a canceled run. Tasks without a row get one, because a retry of the run covers all its tasks. The log of an
+-- attempt that its worker could not end gets its final marker.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_tasks(r oarlock.runs, why text, ended timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -399,8 +402,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Cancels a run that has begun and that no worker holds, in the statement that asks. It may be the run of a worker that is
--- gone for good, and no other one may fit.
+-- Cancels a run that has begun and that no worker holds, in the statement that asks for it. Its worker may be gone for good, and
+-- no other worker may fit.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_unheld(r oarlock.runs, now bool, by text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -429,7 +432,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Opens the next generation of a finished run; its next driver learns from the control what to do again.
+-- Opens the next generation of a finished run. The next driver reads in the control which tasks to do again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.reopen(r oarlock.runs) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -443,14 +446,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Whether a cancel has been asked for before: then another one skips the handlers.
+-- Returns whether a cancel was asked for before; a second cancel skips the handlers.
 CREATE FUNCTION oarlock.is_canceling(r oarlock.runs) RETURNS bool
 LANGUAGE sql STABLE
 RETURN (r).ending IN ('cancel', 'now')
     OR EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = (r).run_id AND c.decided_at IS NULL AND c.verb = 'cancel' AND c.step IS NULL);
 
--- What can be answered at once, is: [outcome, state, message]. The rest waits for the run's driver: its outcome is null, and
--- its message says what a cancel still needs a worker for, where no worker holds the run.
+-- Decides a control at once if it can, and returns [outcome, state, message]. Any other control waits for the driver of the run.
+-- Its outcome is null then, and if no worker holds the run, the message of a cancel names the reason why it needs one.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text, now bool, by text) RETURNS text[]
 LANGUAGE plpgsql AS $$
@@ -473,7 +476,7 @@ BEGIN
         END IF;
         PERFORM oarlock.rouse(r);
         RETURN ARRAY[NULL, NULL, 'ends when a worker takes it: ' || needs];
-    ELSIF verb = 'retry' AND r.run_id <= (SELECT i.copied_to FROM oarlock.installation i) THEN -- it would give the original's keys once more
+    ELSIF verb = 'retry' AND r.run_id <= (SELECT i.copied_to FROM oarlock.installation i) THEN -- a retry would use the keys of the original once more
         RETURN ARRAY['refused', r.state, format('run %s is of the installation that this database was copied from: make a new run of it (oarlock retry %s --latest)', r.run_id, r.run_id)];
     ELSIF verb = 'retry' THEN
         PERFORM oarlock.reopen(r);
@@ -484,8 +487,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The one way for a request to reach a run. The row of the run is locked first, so a request is either before its end, and
--- then the flush that would end it finds the inbox changed, or after it. It is of who asks, unless something else here does.
+-- Makes a control of a run; there is no other way. It locks the row of the run first. So a control comes either before the end of
+-- the run, and the flush that would end the run finds the inbox changed, or after the end. The control is recorded under the name of
+-- the login, unless a function of this schema gives another.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb, by text DEFAULT oarlock.who()) RETURNS oarlock.answer
 LANGUAGE plpgsql AS $$
@@ -496,7 +500,7 @@ DECLARE
     body      jsonb;
     plain     text := regexp_replace(step, '~[0-9]+$', '');
     decides   text[];
-    approvers text[]; -- where only they may
+    approvers text[]; -- the only users and roles that may; null: all that may control the run
     approves  bool;
     waits     oarlock.approvals_open;
     answer    text[];
@@ -509,7 +513,7 @@ BEGIN
         SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body, waits);
     END IF;
     r := oarlock.lock_run(run, coalesce(approves, false) OR oarlock.operates());
-    IF verb IN ('approve', 'reject') THEN -- again: what waited may have been decided meanwhile, and another replacement wait in its place
+    IF verb IN ('approve', 'reject') THEN -- once more under the lock: the approval may have been decided meanwhile, and a replacement may wait in its place
         waits := oarlock.waiting_approval(run, spec, step, item);
         SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body, waits);
     END IF;
@@ -542,7 +546,7 @@ BEGIN
              WHERE c.run_id = run AND c.step = step AND c.item IS NOT DISTINCT FROM nullif(item, '') AND c.verb IN ('approve', 'reject') AND c.outcome = 'applied'
              ORDER BY c.control_id DESC LIMIT 1), answer[3]);
     END IF;
-    -- the run's next driver reads all of them at once; a cancel of the run always finds room
+    -- bounded, because the next driver of the run reads all of them at once; a cancel of the run always finds room
     IF answer[1] IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
                                OR verb <> 'cancel' AND coalesce(sum(octet_length(c.args::text)), 0) + octet_length(args::text) > 16777216
                              FROM oarlock.controls c WHERE c.run_id = run AND c.decided_at IS NULL AND c.verb <> 'child_ended') THEN
@@ -660,7 +664,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else. Where it names nobody, whoever may control the run may, and members of `oarlock_approve`.
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. If the step names `approvers`, only users and members of roles in that list may, whichever user submitted the run. If it names none, all users that may control the run may, and members of `oarlock_approve`.
 
 ```sql
 SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');
@@ -676,7 +680,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval; it fails with kind `rejected`. Who may is as for `oarlock.approve`.
+COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval; it fails with kind `rejected`. The same users may as for `oarlock.approve`.
 
 ```sql
 SELECT id FROM oarlock.reject(41, 'confirm', reason => 'wrong day');
@@ -698,7 +702,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that is marked succeeded needs the inputs that it requires, as `outputs`. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, who may so lead past it; others are refused (OA008).
+COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that is marked succeeded needs the inputs that it requires, as `outputs`. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, which may so lead past it; others are refused (OA008).
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');

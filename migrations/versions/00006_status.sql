@@ -1,9 +1,9 @@
 -- +goose Up
 
--- Since when a worker at work is quiet: when it gave its last sign of life, if that is longer ago than it should be. Null: it is not, or it
--- has ended. A third of its lease makes it so, ten seconds at most: a worker gives two signs of life in that time. Only people are told so:
--- workers watch each other by clocks of their own. The time is that of the statement, since one that moves would keep the planner from
--- writing this function out in each query that calls it.
+-- Returns the time of the last sign of life of a worker that is quiet; null: the worker is not quiet, or has ended. A worker is quiet
+-- after a third of its lease without a sign of life, at most ten seconds: it gives two signs in that time. The result is for people
+-- only, because workers watch each other by clocks of their own. It uses the time of the statement, since with a moving clock the
+-- planner could not inline this function into queries.
 CREATE FUNCTION oarlock.quiet_since(w oarlock.workers) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN (w).state IN ('live', 'draining') AND statement_timestamp() - (w).beat_at
@@ -11,15 +11,17 @@ RETURN CASE WHEN (w).state IN ('live', 'draining') AND statement_timestamp() - (
             THEN (w).beat_at END;
 COMMENT ON FUNCTION oarlock.quiet_since(oarlock.workers) IS 'Internal: since when a worker gives no sign of life.';
 
--- Since when a worker is there that would take over the runs of any quiet one; null: none is. No quiet worker is that one.
+-- Returns since when a live worker has been there that would take over the runs of quiet workers; null: there is none. A quiet
+-- worker does not count.
 CREATE FUNCTION oarlock.watched_since() RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN (SELECT min(w.started_at) FROM oarlock.workers w WHERE w.state = 'live' AND oarlock.quiet_since(w) IS NULL);
 COMMENT ON FUNCTION oarlock.watched_since() IS 'Internal: since when a worker is there that takes over the runs of quiet ones.';
 
--- About when others take the runs of a quiet worker over; null: no worker is there that would. They watch it for its whole lease, counted
--- from when they came, and need a moment more. It is later where they were without the database meanwhile: nobody else knows for how long.
--- Since when they watch is what watched_since returns: a query of many workers asks once, by (SELECT oarlock.watched_since()).
+-- Returns about when other workers take over the runs of a quiet worker; null: no worker is there to do it. They watch it for its
+-- whole lease, at the earliest from their own start, and need a moment more. It is later if they lost the database meanwhile, for a
+-- time that only they know. Argument watched is the result of watched_since: a query of many workers calls that once, by
+-- (SELECT oarlock.watched_since()).
 CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers, watched timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN watched IS NOT NULL THEN greatest((w).beat_at, watched) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' END;
@@ -29,8 +31,8 @@ CREATE FUNCTION oarlock.utc_text(at timestamptz) RETURNS text
 LANGUAGE sql STABLE
 RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
 
--- What is to be said of a run whose worker is quiet; null: it is not. The text names moments and no durations: it is compared by those who
--- watch, who would be told with every second.
+-- Returns the reason to show for a run of a quiet worker; null: the worker is not quiet. The text names moments and no durations,
+-- because watchers compare it, and would see a change every second.
 CREATE FUNCTION oarlock.why_quiet(w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN
@@ -39,7 +41,7 @@ RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN
                       FROM oarlock.taken_over_by(w, oarlock.watched_since()) t (by) WHERE t.by IS NOT NULL),
                    'no other worker is there to take it over: start one with `oarlock worker`') END;
 
--- Why none of the workers takes the runs of a lane; null where one may.
+-- Returns why no worker takes the runs of a lane; null: one may.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_served(l oarlock.lanes) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -66,7 +68,7 @@ BEGIN
                          AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)) THEN
         RETURN 'no single worker serves its queue and has all it needs';
     END IF;
-    -- Those that are quiet come last: what they said before is not what is wrong now.
+    -- Quiet workers count last, because the reason that a quiet worker gave before is not its trouble now.
     SELECT CASE WHEN bool_and(oarlock.quiet_since(w) IS NOT NULL)
                 THEN (array_agg(format('no worker that may take it gives a sign of life: %s gave the last at %s; start one with `oarlock worker`',
                                        w.name, oarlock.utc_text(w.beat_at)) ORDER BY w.beat_at DESC, w.name))[1]
@@ -78,9 +80,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a run stands among those of its queue that are due, and how many slots of the workers that serve it are taken. Counted are runs
--- that one of these workers may serve and that no pause and no limit of a DAG holds up: of a DAG with a limit, so many as it has left. The
--- limit of the queue has room, or the run would say that. Of a long line only twenty are counted: lists say it of each run.
+-- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It counts
+-- runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as many as the
+-- limit has left. The limit of the queue has room, since otherwise the run shows that reason. At most twenty runs are counted,
+-- because lists call this for each run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_in_line(r oarlock.runs, l oarlock.lanes) RETURNS text
 LANGUAGE sql STABLE
@@ -88,7 +91,7 @@ BEGIN ATOMIC
     WITH crew AS MATERIALIZED (
         SELECT w AS self, o.offers, w.busy, w.slots FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND oarlock.may_serve(w, o.offers, l)
-    ), held AS MATERIALIZED ( -- read where the queue has runs of a DAG with a limit, and else not at all
+    ), held AS MATERIALIZED ( -- read only if the queue has runs of a DAG with a limit
         SELECT h.dag_id, count(*) AS runs FROM oarlock.runs h WHERE h.worker_id IS NOT NULL GROUP BY h.dag_id)
     SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
                 ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
@@ -97,7 +100,7 @@ BEGIN ATOMIC
                 SELECT FROM oarlock.lanes o LEFT JOIN oarlock.dags d ON d.dag_id = o.dag_id
                  CROSS JOIN generate_series(0, 2) s (stage)
                  CROSS JOIN LATERAL (
-                       -- Of a DAG that was paused or got a limit lately, runs may stand here still. A hundred are read at most.
+                       -- Runs of a DAG that was paused or got a limit lately may still be in this lane. At most a hundred are read.
                        SELECT FROM (SELECT x.dag_id FROM oarlock.runs x
                                      WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
                                        AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
@@ -117,7 +120,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Why no worker takes a queued run, in words a person can act on: the first thing in its way.
+-- Returns the first reason why no worker takes a queued run, in words that a person can act on.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -133,9 +136,9 @@ BEGIN
     SELECT * INTO q FROM oarlock.queues x WHERE x.name = l.queue;
     SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
     SELECT * INTO own FROM oarlock.workers w WHERE w.state = 'live' AND (w.only_run = r.run_id OR r.parent_run IS NOT NULL AND w.only_run IN (r.parent_run, r.root_id)) LIMIT 1;
-    IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- one that has begun goes on, whatever became of the clock
+    IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- a run that has begun goes on, even if the clock was set back
         RETURN 'starts at ' || oarlock.utc_text(r.run_at);
-    ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
+    ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- a run that has begun goes on
         RETURN format('queue %s is paused by %s', q.name, q.paused_by);
     ELSIF d.paused_by IS NOT NULL AND r.started_at IS NULL THEN
         RETURN format('dag %s is paused by %s', d.name, d.paused_by);
@@ -155,7 +158,7 @@ BEGIN
             RETURN format('queue %s runs %s of %s at once (max_running)', q.name, active, q.max_running);
         END IF;
     END IF;
-    IF d.max_active_runs > 0 AND r.stage = 2 THEN -- what has begun is one of these
+    IF d.max_active_runs > 0 AND r.stage = 2 THEN -- a run that has begun counts as one of these already
         active := (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.worker_id IS NOT NULL)
                 + (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.epoch > 0 AND x.worker_id IS NULL
                       AND x.state IN ('queued', 'waiting', 'paused') AND x.stage < 2);
@@ -170,29 +173,31 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Why a queued run is queued. Of one that is to be canceled it says so first: who asked would wait in the dark.
+-- Returns why a queued run is still queued. If it is to be canceled, the text begins with that, for the user that asked for it.
 CREATE FUNCTION oarlock.why_queued(r oarlock.runs) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when a worker takes it (%s)', oarlock.why_not_taken(r))
             ELSE oarlock.why_not_taken(r) END;
 
--- What a run that a worker holds waits for: a worker that gives signs of life and is fit; where none of its tasks is under way, a slot; else its own reason. Tasks are read only where some task of that worker waits.
+-- Returns the reason why a run that a worker holds makes no progress. The worker may be quiet or unfit; if none of the tasks of the
+-- run is under way, it may wait for a slot; else the reason is that of the run itself. Tasks are read only if some task of that
+-- worker waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN oarlock.why_quiet(w)
             WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
-            -- NOT EXISTS could be planned as one look at all tasks of all runs, and is made for a run without a worker, too
+            -- A subquery, because NOT EXISTS could be planned as one scan of the tasks of all runs, made even for a run without a worker.
             WHEN (r).state = 'running' AND (r).reason = '' AND coalesce((w).waiting, 0) > 0
              AND (SELECT true FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting') LIMIT 1) IS NULL
             THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),
                           CASE WHEN (w).busy >= (w).slots
                                THEN format('waits for a slot: %s of %s on worker %s are taken', (w).busy, (w).slots, (w).name) END, '')
-            WHEN (r).state = 'running' THEN '' -- what it waited for is over
+            WHEN (r).state = 'running' THEN '' -- it no longer waits for its stored reason
             ELSE (r).reason END;
 -- +goose StatementEnd
 
--- One run, if the session user may see it.
+-- Returns a run, if the session user may see it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
@@ -201,21 +206,23 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Whether the session user may decide an open approval: one of its approvers, and where it names none, whoever may control
+-- Returns whether the session user may decide an open approval: its approvers may, and if it names none, all users that may control
 -- the run, and members of oarlock_approve.
 CREATE FUNCTION oarlock.may_decide(approvers text[], submitted_by text) RETURNS bool
 LANGUAGE sql STABLE
 RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_approve') ELSE oarlock.is_among(approvers) END;
 
--- Whether the session user had a say in a task: its step is an approval that the user may decide, and the task has waited, since an attempt
--- begins when an approval begins to wait. What a replacement asks, and whom, is known only while it waits.
+-- Returns whether the session user had a say in a task: its step is an approval that the user may decide, and the approval has
+-- waited. It has waited if the task has an attempt, since an attempt begins when an approval begins to wait. The question and the
+-- approvers of a replacement are known only while it waits.
 CREATE FUNCTION oarlock.had_say(t oarlock.tasks, body jsonb, submitted_by text) RETURNS bool
 LANGUAGE sql STABLE
 RETURN body ->> 'action' = 'approval' AND (t).alt = 0 AND (t).attempt > 0 AND (t).state <> 'waiting'
    AND oarlock.may_decide(oarlock.approvers_of(body), submitted_by);
 
--- Whether the session user has a say in a run, or had: it may decide an approval that waits there or did, or it decided one. A function of its
--- own, since as a part of each query about a run it would be planned for all those who see the run anyhow.
+-- Returns whether the session user has or had a say in a run: it may decide an approval that waits or has waited there, or it has
+-- decided one. It is a separate function, since as a part of each query about a run it would also be planned for the many users
+-- that see the run anyhow.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.has_say_in(r oarlock.runs) RETURNS bool
 LANGUAGE plpgsql STABLE AS $$
@@ -230,8 +237,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- One run, if the session user may see it, or has or had a say in it. To the latter, status shows neither what went into the run nor what
--- came out of its tasks.
+-- Returns a run, if the session user may see it, or has or had a say in it. A user with only a say gets a status without the params
+-- of the run and the outputs of its tasks.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.shown_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
@@ -263,7 +270,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, or waited, whoever submitted it, it shows all but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. If an approval in a run of another user waits for you, or waited, it shows all of that run but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -276,8 +283,8 @@ CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid, items int, attempt_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
-    -- each item.
+    -- After a retry, rows of items and replacements that did not grow again are history. The lists of items that grew are
+    -- unpacked once, not for each item.
     WITH grew AS MATERIALIZED (
         SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation, t.grown -> 'items' AS items
           FROM oarlock.shown_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL
@@ -313,7 +320,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known. `started_at` is when its first attempt began, `attempt_at` when its last one did, null between two attempts.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: all users that may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known. `started_at` is when its first attempt began, `attempt_at` when its last one did, null between two attempts.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -340,9 +347,9 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.waiting_approvals IS $$The approvals that wait for a decision, the oldest first: of your own runs, and those that you may decide, whoever submitted the run. Readers and administrators see all.
+COMMENT ON FUNCTION oarlock.waiting_approvals IS $$The approvals that wait for a decision, the oldest first: of your own runs, and of the runs of other users in which you may decide. Readers and administrators see all.
 
-`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where whoever may control the run decides, and members of `oarlock_approve`; `may_decide` says whether you may. `deadline` is when it times out, null for never.
+`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where all users that may control the run may decide, and members of `oarlock_approve`; `may_decide` says whether you may. `deadline` is when it times out, null for never.
 
 ```sql
 SELECT run, step, item, prompt, inputs FROM oarlock.waiting_approvals() WHERE may_decide;
@@ -361,7 +368,7 @@ BEGIN ATOMIC
                  CROSS JOIN oarlock.steps_of(v.spec) s
                   JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.outputs IS NOT NULL
                  WHERE v.dag_id = r.dag_id AND v.version = r.version
-                   AND (t.alt = 0 OR EXISTS (SELECT FROM oarlock.tasks o -- else it did not grow again after a retry
+                   AND (t.alt = 0 OR EXISTS (SELECT FROM oarlock.tasks o -- a replacement that did not grow again after a retry is left out
                                               WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = '' AND o.alt = 0
                                                 AND t.generation >= (o.grown ->> 'generation')::int))) END,
            r.tolerated, r.started_at, r.finished_at
@@ -376,21 +383,22 @@ SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) W
 ```$$;
 -- +goose StatementEnd
 
--- Counts stop at 10,000 a lane and stage: more changes no decision, and a scaler asks often. A lane that no worker at work may serve is left
--- out of `wanted`, but not where none serves its queue at all: from no workers, the first one has to be wanted.
+-- Returns the figures for an autoscaler. Counts stop at 10,000 a lane and stage: more changes no decision, and a scaler asks often.
+-- `wanted` leaves out lanes that no worker at work may serve, unless no worker serves their queue at all: then the first worker is
+-- wanted.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
     queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, waiting bigint, wanted bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
-    WITH worker AS MATERIALIZED ( -- one that serves a single run serves no queue; one that is quiet may be gone, and its tasks want slots still
+    WITH worker AS MATERIALIZED ( -- a worker for a single run serves no queue; a quiet worker may be gone, and its tasks still want slots
         SELECT w AS self, w.queues, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims, oarlock.quiet_since(w) IS NOT NULL AS quiet
           FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.only_run IS NULL AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
     ), held AS MATERIALIZED (
         SELECT l.queue, count(*) AS runs FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
          WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue
-    ), due AS MATERIALIZED ( -- what waits in each lane, by DAG; a pause and a limit of the DAG hold up only what has not begun
+    ), due AS MATERIALIZED ( -- due runs of each lane, by DAG; a pause and a limit of the DAG hold up only runs that have not begun
         SELECT l.queue, h.dag_id, h.begun, h.runs, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
                (EXISTS (SELECT FROM worker w WHERE oarlock.may_serve(w.self, w.offers, l))
                 OR NOT EXISTS (SELECT FROM worker w WHERE w.queues = '{}' OR l.queue = ANY (w.queues))) AS served
@@ -405,7 +413,7 @@ BEGIN ATOMIC
                 GROUP BY x.dag_id, x.begun) h
           JOIN oarlock.dags d ON d.dag_id = h.dag_id
          WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue
-    ), fresh AS ( -- of a DAG with a limit, so many as it has left, over all of its queues
+    ), fresh AS ( -- of a DAG with a limit, as many runs as the limit has left, over all of its queues
         SELECT f.queue, CASE WHEN f.max_active_runs = 0 THEN f.runs ELSE greatest(least(f.runs, f.max_active_runs - f.before
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = f.dag_id)
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = f.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
@@ -413,7 +421,7 @@ BEGIN ATOMIC
           FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.runs) AS runs,
                        sum(sum(g.runs)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.runs) AS before
                   FROM due g WHERE NOT g.begun AND g.moves AND g.served GROUP BY g.queue, g.dag_id, g.max_active_runs) f
-    ), startable AS ( -- of a queue with a limit, so many as it has left
+    ), startable AS ( -- of a queue with a limit, as many runs as the limit has left
         SELECT CASE WHEN q.max_running = 0 THEN s.runs
                     ELSE greatest(least(s.runs, q.max_running - coalesce((SELECT h.runs FROM held h WHERE h.queue = s.queue), 0)), 0) END AS runs
           FROM (SELECT x.queue, sum(x.runs) AS runs

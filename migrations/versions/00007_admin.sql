@@ -22,7 +22,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where new runs of a DAG go that override nothing: while it is paused, aside.
+-- Sets the lane of new runs of a DAG that override nothing. While the DAG is paused, that is a lane of its own.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_dag(dag bigint) RETURNS void
 LANGUAGE sql
@@ -71,7 +71,7 @@ BEGIN
         UPDATE oarlock.dag_versions v SET source_path = put_dag.source_path
          WHERE v.dag_id = put_dag.dag_id AND v.version = put_dag.version AND v.source_path IS DISTINCT FROM put_dag.source_path
            AND put_dag.source_path IS NOT NULL;
-        IF NOT coalesce(keep_schedules, false) THEN -- a run of its file may have kept others
+        IF NOT coalesce(keep_schedules, false) THEN -- the same file may have been put with other schedules kept
             PERFORM oarlock.sync_schedules(put_dag.dag_id, coalesce(put_dag.spec -> 'schedule', '[]'));
         END IF;
         RETURN;
@@ -202,8 +202,8 @@ SELECT oarlock.drain_worker('w1');
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------
 
--- Deletes finished runs that are past their DAG's retention. A child waits for its parent, which may still ask for it. The
--- rows are skipped where somebody holds them, a retry for instance.
+-- Deletes finished runs past the retention of their DAG. A child stays until its parent ends, since the parent may still ask for it.
+-- Rows that another session holds are skipped, a retry for instance.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_runs(batch int) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -227,7 +227,7 @@ BEGIN
         RETURN 0;
     END IF;
     gone := gone[1:batch];
-    -- chunks are found by their day, and so before the rows that name it
+    -- before the rows that name the days of logs, because chunks are found by their day
     DELETE FROM oarlock.log_chunks c
      USING (SELECT t.log_day, t.run_id FROM oarlock.tasks t WHERE t.run_id = ANY (gone) AND t.log_day IS NOT NULL
             UNION SELECT a.log_day, a.run_id FROM oarlock.attempts a WHERE a.run_id = ANY (gone) AND a.log_day IS NOT NULL) x
@@ -245,7 +245,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Deletes chunks of a partition that are of earlier days and of no active run.
+-- Deletes the chunks of earlier days in a partition, except chunks of active runs.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.thin_logs(part regclass, keep_from date, batch int) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -257,9 +257,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Drops the partitions of days that every DAG has done with: the DAG that keeps logs longest decides. Of a run that is not
--- over everything stays, however old, so the days it has logs of are not dropped: from those the chunks of other runs are
--- deleted. Never waits long for a reader; the next call tries again.
+-- Drops the partitions of days that are past the retention of every DAG: the DAG that keeps logs longest decides. All logs of an
+-- unfinished run stay, however old. So days with such logs are not dropped: only the chunks of other runs are deleted from them. It
+-- waits for a reader for lock_timeout at most; the next call tries again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_logs(batch int) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
@@ -318,7 +318,7 @@ BEGIN
     GET DIAGNOSTICS workers = ROW_COUNT;
     DELETE FROM oarlock.worker_orders o WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.worker_id = o.worker_id);
     DELETE FROM oarlock.followers f WHERE f.until < clock_timestamp();
-    DELETE FROM oarlock.cache c -- not what a flush is about to write anew
+    DELETE FROM oarlock.cache c -- rows that a flush is about to write anew are locked, and skipped
      WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));
     PERFORM oarlock.prune_fires(batch);
     log_days := oarlock.prune_logs(batch);
@@ -332,9 +332,9 @@ SELECT runs, keys, log_days FROM oarlock.prune(500);
 ```$$;
 -- +goose StatementEnd
 
--- Ends what a lost worker left in the database: a backend that holds a fence because its client vanished would hold up the
--- takeover. Only backends that say they belong to this worker, and only after it was found lost. Where the owner of this
--- function may not signal them, it does nothing, and TCP keepalives decide.
+-- Ends the backends that a lost worker left in the database, and returns how many: a backend that holds a fence because its client
+-- vanished would hold up the takeover. It ends only backends with the application name of this worker, and only after the worker
+-- was found lost. If the owner of this function may not signal them, it does nothing, and TCP keepalives end them.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.end_backends(worker uuid) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

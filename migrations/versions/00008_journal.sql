@@ -1,18 +1,18 @@
 -- +goose Up
 
--- What a flush brings: a row type for each table it writes to, so that it takes one array each and not one per column
--- (a thousand rows of thirty columns: 0.3 ms instead of 5). Whole numbers are bigint: one that is too large for its
--- column is then refused here, and never cut on its way.
+-- The row types of a flush: one for each table that it writes to, so that it takes one array per table and not one per column (a
+-- thousand rows of thirty columns: 0.3 ms instead of 5). Whole numbers are bigint, so that the database refuses a number too large
+-- for its column, and no client cuts it.
 CREATE TYPE oarlock.flush_run AS (
     n           bigint, -- place in the flush
     run_id      bigint,
     claim_id    uuid,
     recorded    bool,   -- the columns from reason to wake_at are new
     leaves      bool,   -- the claim is given back
-    stage       bigint, -- back into the queue: 0 whatever its next task is, 1 because that waits for a slot, 2 as if it had never been claimed, if nothing happened of it; null: it does not go back
-    calms       bool,   -- a task finished, so the losses before it count no more
-    inbox       bigint, -- what the run's must be; null: anything
-    state       text,   -- null: as it is
+    stage       bigint, -- stage in which it goes back into the queue: 0 in any case, 1 it waits for a slot, 2 as if never claimed, if nothing of it has happened; null: it does not go back
+    calms       bool,   -- a task finished, so earlier losses no longer count
+    inbox       bigint, -- the inbox that the run must have; null: any
+    state       text,   -- null: unchanged
     reason      text,
     ending      text,
     ending_by   text,
@@ -27,7 +27,7 @@ CREATE TYPE oarlock.flush_run AS (
     wake_at     timestamptz
 );
 
--- A run whose own row stays as it is: most of them, so they bring no more than is looked at.
+-- A run that keeps its own row as it is. Most runs of a flush do, so the type has only the columns that are compared.
 CREATE TYPE oarlock.flush_claim AS (n bigint, run_id bigint, claim_id uuid);
 
 CREATE TYPE oarlock.flush_task AS (
@@ -38,7 +38,7 @@ CREATE TYPE oarlock.flush_task AS (
     started_at timestamptz, attempt_at timestamptz, finished_at timestamptz
 );
 
--- What an approval asks of people: opens says whether the row is written or deleted.
+-- The question of an approval. opens: true writes the row, false deletes it.
 CREATE TYPE oarlock.flush_approval AS (
     n bigint, run_id bigint, step bigint, item text, alt bigint, opens bool, prompt text, inputs jsonb, approvers jsonb, since timestamptz
 );
@@ -59,12 +59,12 @@ CREATE TYPE oarlock.flush_chunk AS (
     at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint
 );
 
--- What a task put out, to be found again by the step's later tasks with the same key.
+-- The outputs of a task, which later tasks of the step with the same key find.
 CREATE TYPE oarlock.flush_keep AS (n bigint, dag_id bigint, step text, key text, outputs jsonb, run_id bigint, ttl_ms bigint, shared bool);
 
--- Keeps a result in the cache: for runs of the same submitter or, shared, of everybody. It waits for nobody who holds the row, be
--- it another flush or a transaction that prunes and stays open: the cache may do without this result, and a flush must not stand
--- still for it. ttl_ms 0: for good.
+-- Keeps a result in the cache, for runs of the same submitter or, if shared, for all runs. If another transaction holds the row, a
+-- flush or a prune that stays open, the result is not kept: the cache may do without it, and a flush must not wait for it.
+-- ttl_ms 0: it never expires.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.keep(dag bigint, step text, key text, outputs jsonb, run bigint, ttl_ms bigint, shared bool) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -88,8 +88,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint, bool) IS 'Internal: keeps the outputs of a task under its cache key.';
 
--- The end of a run, told to the run that waits for it. The flush locked the parent before the child; called in a later
--- statement than the lock, this sees what the parent's row is now: parked in the meantime, or taken up again.
+-- Reports the end of a run to its parent. The flush has locked the parent before the child. This is a later statement than the one
+-- with the lock, so it sees the present row of the parent, which may have been parked or claimed in the meantime.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.child_ended(run bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -102,9 +102,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.child_ended(bigint) IS 'Internal: tells the parent of a run that ended, in the flush that ends it.';
 
--- Ends a run whose driver wants to write what the database cannot take. Nothing of that driver can be believed to fit, so
--- the run ends here: its open tasks are canceled, open requests refused, parent and followers told. True if it ended so,
--- now or by an earlier copy of this call.
+-- Ends a run after its driver sent records that the database cannot take. No further record of that driver can be trusted to fit, so
+-- the run ends here: open tasks are canceled, open controls refused, parent and followers notified. Returns true if the run ended
+-- so, now or by an earlier copy of this call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.condemn(run bigint, claim uuid, epoch int, reason text) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -141,7 +141,7 @@ BEGIN
     RETURN true;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends a run as failed whose records the database cannot take.';
+COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends a run as failed after records that the database cannot take.';
 
 -- +goose Down
 DROP FUNCTION oarlock.condemn(bigint, uuid, int, text);

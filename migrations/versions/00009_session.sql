@@ -1,11 +1,12 @@
 -- +goose Up
 
--- Runs that were driven before and have no driver now. max_active_runs counts those that started, and lets them go on
--- without asking again. It holds what parks or was lost, so the usual run never enters it.
+-- Runs that were driven before and have no driver now. max_active_runs counts the ones that started, and lets them go on without
+-- another check. Only runs that park or were lost have an entry, so the usual run never has one.
 CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_id IS NULL AND state IN ('queued', 'waiting', 'paused');
 
--- The lanes that a worker serves. Plain, so that the planner puts it in place of the call. A login may make more than a thousand lanes: which
--- queues are paused or limited is read once, and DAGs only for lanes of their own. OFFSET keeps the condition on the lane before the lookup.
+-- Returns the lanes that a worker serves. It is plain SQL, so that the planner inlines it. A login may make more than a thousand lanes,
+-- so pauses and limits of queues are read once, and DAGs only for lanes of their own. OFFSET keeps the condition on the lane before
+-- the lookup.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool)
 LANGUAGE sql STABLE
@@ -14,7 +15,7 @@ BEGIN ATOMIC
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.paused_by IS NOT NULL) ? l.queue, false) OR coalesce(d.paused, false),
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited, false)
       FROM oarlock.workers w
-      JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not once a lane
+      JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
       LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker;
@@ -22,18 +23,18 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.lanes_of(uuid) IS 'Internal: the lanes that a worker serves. Of a paused one only what has begun goes on.';
 
--- What a claim stores, and what it brings of a run: the one list of these columns. Statements that claim update the view, and
--- return all of it.
+-- The columns of a run that a claim writes and returns. They are listed only here: statements that claim update this view, and return
+-- all of it.
 CREATE VIEW oarlock.claims AS
 SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
        run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
        generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts, schedule, previous_at,
        stage, ready_at, state, worker_id, wake_at
   FROM oarlock.runs;
-COMMENT ON VIEW oarlock.claims IS 'Internal: runs as those who claim them see them.';
+COMMENT ON VIEW oarlock.claims IS 'Internal: the columns of runs that a claim writes and returns.';
 
--- How many more runs of a queue and a DAG limits let begin or go on; null: there is no limit. What has begun asks the limit of its DAG
--- no more, and no pause.
+-- Returns how many more runs of a queue and a DAG may begin or go on by their limits; null: there is no limit. The limit of the DAG and
+-- pauses do not apply to runs that have begun.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.room_of(queue text, dag bigint, stage int) RETURNS int
 LANGUAGE sql STABLE
@@ -50,16 +51,17 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many more runs limits let begin or go on.';
 
--- Claims due runs behind limits, shelf by shelf. One claimer at a time counts what a limit has left, and others pass it by. A function of
--- plpgsql, since each of its statements sees what others claimed before its locks. For the arguments see queue/claim.
+-- Claims due runs behind limits, shelf by shelf. One session at a time counts how much a limit has left, and other sessions skip that
+-- shelf meanwhile. The function is plpgsql, because each of its statements must see the claims that other sessions committed before
+-- it got its locks. For the arguments see queue/claim.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int, fair bool,
     new_first bool, queues text[]) RETURNS SETOF oarlock.claims
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    due   timestamptz := clock_timestamp(); -- once: nothing volatile can be looked up in an index
-    taken jsonb; -- how many runs of each DAG and of each queue are claimed, before any lock
+    due   timestamptz := clock_timestamp(); -- read once: a volatile value cannot be looked up in an index
+    taken jsonb; -- how many runs of each DAG and of each queue are claimed, counted before any lock
     shelf record;
     room  int;
     more  int;
@@ -75,7 +77,7 @@ BEGIN
     END IF;
     SELECT coalesce(jsonb_object_agg(x.key, x.n), '{}') INTO taken
       FROM (SELECT coalesce('dag ' || h.dag_id, 'queue ' || l.queue) AS key, count(*) AS n
-              FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- a bound, so that it goes by runs_worker
+              FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- the bound keeps the plan on runs_worker
               JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
     FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, d.max_active_runs, q.max_running > 0 AS by_queue, s.stage = 2 AND coalesce(d.max_active_runs, 0) > 0 AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
@@ -90,7 +92,7 @@ BEGIN
                   WHERE l.limited AND l.priority >= lowest
                   ORDER BY CASE WHEN fair THEN 0 ELSE l.priority END DESC, CASE WHEN NOT fair THEN array_position(queues, l.queue) END NULLS FIRST,
                            CASE WHEN fair OR s.stage = 0 THEN 0 WHEN new_first THEN 3 - s.stage ELSE s.stage END, head.ready_at LOOP
-        -- a limit that is full is no reason for a lock, and the count of all is made once
+        -- a shelf behind a full limit needs no lock, and all claimed runs are counted once
         CONTINUE WHEN shelf.by_queue AND (taken ->> ('queue ' || shelf.queue))::int >= shelf.max_running;
         CONTINUE WHEN shelf.by_dag AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
             SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = shelf.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
@@ -123,8 +125,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
 
--- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else: the oldest first, those behind limits as far
--- as these have room.
+-- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else. It claims the oldest first, and runs
+-- behind limits as far as the limits have room.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_family(worker uuid, root bigint, claims uuid[]) RETURNS SETOF oarlock.claims
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -172,8 +174,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.claim_family(uuid, bigint, uuid[]) IS 'Internal: claims due runs of one family.';
 
--- Queues runs whose time has come: parked ones, and those that wait for a slot. Rows that somebody holds are left to the next call: waiting
--- for a host application in the middle of its transaction would hold up all others.
+-- Queues parked runs, and runs that wait for a slot, once their wake_at has passed. Rows that another session holds are left to the next
+-- call: waiting for an application in the middle of its transaction would hold up all other runs.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake_due(batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -189,7 +191,7 @@ BEGIN
          ORDER BY r.wake_at LIMIT wake_due.batch FOR NO KEY UPDATE SKIP LOCKED
     ), moved AS (
         UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL, stage = 0, ready_at = clock_timestamp()
-         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) -- by key
+         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) -- keeps the plan on the key
         RETURNING r.run_id, r.lane_id
     ), woken AS (
         SELECT oarlock.wake(m.lane_id, count(*), 2) FROM moved m GROUP BY m.lane_id
@@ -200,13 +202,14 @@ BEGIN
     RETURN woken;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues runs whose wake_at has passed.';
+COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues runs after their wake_at.';
 
--- Runs of a paused DAG that stand at the head of a lane stand in the way of others: each claimer would read through them
--- again and again. Those of a DAG that got a limit are to be claimed behind it, however they came into the lane: waiting
--- when it came, committed later, or retried. They go into a lane of the DAG's own, where its new ones go, and stay there when
--- it goes on. Whoever pauses or limits does not wait for that: workers do it, some at a time. What somebody holds stays, and
--- is left out by every claim all the same.
+-- Moves runs of paused or limited DAGs from the heads of lanes into lanes of these DAGs, and returns how many. Runs of a paused DAG at
+-- the head of a lane are in the way of other runs: each claim would read through them again. Runs of a DAG that got a limit must be
+-- claimed behind the limit, however they came into the lane: queued before the limit, committed later, or retried. New runs of the
+-- DAG go into its own lane too, and all stay there when the DAG is resumed. Workers move the runs, some at a time, so that the user
+-- that pauses or limits a DAG does not have to wait. Runs that another session holds stay, and every claim leaves them out all the
+-- same.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.set_aside(lanes int[], batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -241,9 +244,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of DAGs that are paused or limited from the heads of lanes into lanes of their own.';
 
--- Puts away, for a while, a run that whoever claimed it cannot read: a newer version may have written it, and others may be
--- newer too. Such a drive counts as lost; the last of so many tries ends the run. It waits for nobody: who holds the run's
--- row has it tried again. False: the claim is gone.
+-- Puts away for a while a run that the worker that claimed it cannot read. A newer version of Oarlock may have written the run, and other
+-- workers may be of that version. Such a drive counts as lost, and the last of `tries` ends the run. It waits 250 ms at most for
+-- another session that holds the row of the run; the worker then tries again. Returns false if the claim is gone.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_away(run bigint, claim uuid, epoch int, reason text, pause interval, tries int) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
@@ -274,8 +277,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
 
--- Ends runs that waited too long to start. Parents are locked before their children, as everybody does; what somebody
--- holds is left to the next call.
+-- Ends runs that waited too long to start. It locks parents before their children, like every statement. Runs that another session
+-- holds are left to the next call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.expire_queued(batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -309,7 +312,7 @@ BEGIN
     RETURN ended;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs whose queue_timeout has passed.';
+COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs that did not start within their queue_timeout.';
 
 -- +goose Down
 DROP FUNCTION oarlock.expire_queued(int);

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Who only waits for the end of a run needs no log of it: those who read the log have a column, since their runs' logs are
--- flushed at once.
+-- Whether a follower reads the log of the run. The log of a run is flushed at once only for such followers: a client that waits for
+-- the end of a run does not need it.
 ALTER TABLE oarlock.followers ADD COLUMN logs bool NOT NULL DEFAULT true;
 
 -- Following ---------------------------------------------------------------------------------------------------------
@@ -23,13 +23,15 @@ BEGIN
         RETURN NULL;
     END IF;
     DELETE FROM oarlock.followers f WHERE f.run_id = run AND f.until < clock_timestamp();
-    -- each costs the run's worker a notification per append; soft, since what others insert at the same time is not seen
+    -- Each follower costs the worker of the run a notification per append. The bound is soft, since followers that other
+    -- transactions insert at the same time are not seen.
     IF (SELECT count(*) FROM oarlock.followers f WHERE f.run_id = run AND f.channel <> follow.channel) >= 100 THEN
         RAISE EXCEPTION 'run % has 100 followers already', run USING ERRCODE = 'OA012', HINT = 'ask again every second instead';
     END IF;
     INSERT INTO oarlock.followers (run_id, channel, until, logs) VALUES (run, channel, ends, coalesce(logs, true))
         ON CONFLICT (run_id, channel) DO UPDATE SET until = excluded.until, logs = excluded.logs;
-    -- whose it is now: it may have been claimed since we looked, and whoever claims it from here on sees the row above
+    -- Notify the worker that holds the run now: it may have claimed the run since the first look. A worker that claims it later sees
+    -- the row above.
     PERFORM pg_notify(w.channel, 'log:' || run)
        FROM oarlock.runs c JOIN oarlock.workers w USING (worker_id) WHERE c.run_id = run AND coalesce(logs, true);
     RETURN ends;
@@ -65,7 +67,8 @@ SELECT oarlock.unfollow(41, 'my_channel');
 
 -- Reading -----------------------------------------------------------------------------------------------------------
 
--- The names of a run's steps by number, of a run that the session user may see. They never change: a run keeps its version.
+-- Returns the names of the steps of a run by number, if the session user may see the run. They never change, since a run keeps its
+-- version.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_steps(run bigint) RETURNS TABLE (step int, name text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -78,8 +81,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_steps(bigint) IS 'Internal: the steps of a run by number.';
 
--- Every attempt that may have a log, of the tasks that changed since: a run's task records are numbered in the order in
--- which they commit, by epoch and seq. One row without a task says that there are none; no row, that there is no such run.
+-- Returns each attempt that may have a log, of the tasks that changed since a record. Epoch and seq number the task records of a run in
+-- the order in which they commit. One row without a task means that no task changed; no row means that there is no such run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_attempts(run bigint, since_epoch int, since_seq bigint, only_step int, only_item text, only_alt int)
 RETURNS TABLE (over bool, epoch int, seq bigint, step int, item text, alt int, attempt int, log_day date, began timestamptz)
@@ -100,8 +103,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int) IS 'Internal: the attempts of a run that may have a log.';
 
--- Who wrote nothing has no chunk, and the end of such an attempt stands in its task's row only. A driver that is lost writes
--- a marker for all of its attempts, so what has none here ended under its driver: with all it wrote, which was nothing.
+-- Returns how an attempt ended that wrote nothing, with the time of its end. Such an attempt has no chunk, and its end is only in the
+-- row of its task or attempt. All attempts of a lost driver get a final marker, so an attempt without a chunk ended under its driver,
+-- and its log is complete.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.silent_end(run bigint, of_step int, of_item text, of_alt int, of_attempt int, day date)
 RETURNS TABLE (at timestamptz, word text)
@@ -121,8 +125,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.silent_end(bigint, int, text, int, int, date) IS 'Internal: how an attempt ended that wrote nothing.';
 
--- Chunks of several attempts of a run, each from a number on, and so many of each: attempt by attempt in the order given.
--- place is an attempt's in the arrays. A log without a chunk has its final one all the same.
+-- Returns chunks of several attempts of a run, of each at most max_each from a number on, attempt by attempt in the order given. place is
+-- the index of the attempt in the arrays. A log that ended without a chunk gets its final chunk here.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], froms int[], max_rows int,
     max_each int)
@@ -147,8 +151,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int) IS 'Internal: parts of the logs of a run.';
 
--- Where somebody begins to read who wants the last so many lines of each of these logs, or what arrived from a moment on: the
--- number of a chunk. Lines are counted from the end, so that a large log is not read for its last few.
+-- Returns for each of these logs the number of the chunk in which the last `lines` lines begin, or the first chunk that arrived at or
+-- after `since`. Lines are counted from the end, so that a large log is not read for its last few.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_starts(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], lines bigint, since timestamptz)
 RETURNS TABLE (place int, seq int)
@@ -178,7 +182,7 @@ BEGIN
                           WHERE x.log_day = log.log_day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
                             AND x.attempt = log.attempt AND x.seq >= log_starts.seq
                           ORDER BY x.seq DESC LOOP
-                shown := encode(chunk.data, 'escape'); -- any bytes, and each line still ends
+                shown := encode(chunk.data, 'escape'); -- escape takes any bytes, and keeps the newlines
                 ends := ends + length(shown) - length(replace(shown, chr(10), ''));
                 IF ends > lines THEN
                     seq := chunk.seq;
@@ -192,17 +196,16 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz) IS 'Internal: where the end of a log begins.';
 
--- Chunks in which up to most lines of a log stand, from the line numbered first on; without a first, the last ones. They are
--- found by what each chunk says of how many lines had begun, so that nothing before them is read. Chunks are left out that
--- hold nothing of these lines: of another stream than the wanted one, or of a line that began before or is long enough.
+-- Returns the chunks of a log that hold up to `most` lines, from the line numbered `first` on; without `first`, the last lines. It
+-- finds them by the number of lines in each chunk, so that no earlier chunk is read. It leaves out chunks that hold nothing of these
+-- lines: chunks of another stream than the wanted one, and chunks of a line that began before or is long enough already.
 --
--- What is read is bounded: by max_bytes, then by a quarter of them for what goes on of lines that are under way, and by
--- 4,000 chunks that are looked at. Its statements are planned once a session: they would be planned for each place that is
--- looked at otherwise, which costs more than to look there.
+-- It reads at most max_bytes, then a quarter of that for the rest of lines that have begun, and looks at 4,000 chunks at most. Its
+-- statements are planned once a session: otherwise they would be planned for each place it looks at, which costs more than the look.
 --
--- Each row has the number of lines that had begun before the chunk. The last row, which alone has an attempt, says of the
--- whole log: seq, its last chunk; total, its lines; final, reason. And of the window: that it shows of the lines from
--- before + 1 to lines, and that the chunks up to looked were looked at. No row at all: no such run, step or attempt.
+-- Each row has the number of lines that had begun before the chunk. Only the last row has an attempt. In it, seq is the last chunk of the
+-- whole log, total the number of its lines, and final and reason are as of its end; the window covers the lines from before + 1 to
+-- lines, and all chunks up to looked were examined. No row at all means that there is no such run, step or attempt.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_window(run bigint, of_step text, of_item text, of_attempt int, first bigint, most int, only_stream int, max_bytes int)
 RETURNS TABLE (seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint, before bigint, attempt int, total bigint, looked int)
@@ -210,7 +213,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 #variable_conflict use_column
 DECLARE
     max_chunks CONSTANT int := 4000;
-    max_line   CONSTANT int := 16384; -- of a line more is not shown
+    max_line   CONSTANT int := 16384; -- bytes of a line that are shown at most
     log     record;
     last    record;
     chunk   record;
@@ -223,13 +226,13 @@ DECLARE
     size    int;
     upto    bigint;         -- number of the last line of the window, once it is known
     none    CONSTANT text := '[0:2]={NULL,NULL,NULL}'; -- nothing for each stream
-    ends    int[] := none;  -- of each stream: its last chunk with data
-    held    bigint[] := none; -- how much of its last line was handed over; null: the line is none of the window's
-    awaited bool[]; -- whether its last line goes on, once upto is known
+    ends    int[] := none;  -- for each stream its last chunk with data
+    held    bigint[] := none; -- for each stream the bytes of its last line that were returned; null: that line is outside the window
+    awaited bool[]; -- for each stream whether its last line still goes on, once upto is known
 BEGIN
     SELECT s.step, coalesce(of_item, '') AS item, coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt, NULL::int AS attempt, NULL::date AS day
       INTO log
-      FROM oarlock.visible_run(run) r -- as log_steps does it, which is planned anew at each call
+      FROM oarlock.visible_run(run) r -- the query of log_steps, which would be planned anew at each call
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
      WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '');
@@ -255,8 +258,8 @@ BEGIN
           FROM oarlock.silent_end(run, log.step, log.item, log.alt, log.attempt, log.day) e;
     END IF;
 
-    -- The last lines: back from the end until there are enough, or too many bytes. Where no line begins in as many bytes, it
-    -- is the last line, however long ago that began.
+    -- For the last lines, go back from the end until there are enough lines, or too many bytes. If no line begins within
+    -- max_bytes, the window is the last line, however far back it began.
     IF coalesce(first, 0) < 1 THEN
         first := last.lines + 1;
         FOR chunk IN SELECT x.stream, octet_length(x.data) AS size, x.lines - lead(x.lines, 1, 0::bigint) OVER (ORDER BY x.seq DESC) AS begun
@@ -276,13 +279,13 @@ BEGIN
         IF only_stream IS NULL THEN
             first := greatest(first, last.lines - most + 1);
         ELSE
-            most := 2147483647; -- these are the chunks, the oldest of which may have a few lines too many
+            most := 2147483647; -- all chunks found so far are returned, and the oldest may have a few lines too many
         END IF;
         counted := 0;
         bytes := 0;
     END IF;
 
-    -- the first chunk by whose end the line had begun
+    -- Find the first chunk by the end of which the line had begun.
     high := last.seq + 1;
     WHILE low < high LOOP
         middle := (low::bigint + high) / 2;
@@ -295,7 +298,7 @@ BEGIN
             high := middle;
         END IF;
     END LOOP;
-    -- what was lost before the line may stand in chunks that hold nothing else
+    -- Bytes that were dropped before the line may be recorded in chunks without data: include these.
     FOR n IN 1 .. 100 LOOP
         EXIT WHEN NOT EXISTS (SELECT FROM oarlock.log_chunks x
              WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
@@ -314,7 +317,7 @@ BEGIN
          ORDER BY x.seq LIMIT max_chunks LOOP
         before := reached;
         reached := lines;
-        -- what was dropped may have ended any line
+        -- dropped bytes may have ended any line
         IF dropped_bytes > 0 OR final THEN
             held := none;
         ELSIF only_stream <> stream OR lines = before AND coalesce(held[stream], max_line + 1) > max_line OR upto IS NOT NULL AND NOT awaited[stream] THEN
@@ -382,7 +385,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; those numbered above `after`, the last number that you have seen, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes: of an attempt that wrote nothing it is the only one.
+COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; those numbered above `after`, the last number that you have seen, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; the piece that is `final` is the last, and its `reason` says how the attempt ended: of an attempt that wrote nothing it is the only one.
 
 ```sql
 SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');

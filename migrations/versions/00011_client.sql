@@ -11,10 +11,10 @@ COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and
 - `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
 - `labels`: added to the DAG's. `traceparent`: passed on to tasks.
 - `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and nobody a retired one (OA002).
+- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and no user starts a retired one (OA002).
 - `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
 
-A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, whose snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, 40001 may also come between calls that have nothing in common but a page of the table of keys (one finds its key while another adds one), or that both count what waits in a queue with `max_queued`.
+A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, in which the snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, 40001 may also come between calls that have nothing in common but a page of the table of keys (one finds its key while another adds one), or that both count what waits in a queue with `max_queued`.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
@@ -23,8 +23,8 @@ SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-202
 
 -- Lists ---------------------------------------------------------------------------------------------------------------
 
--- The number of a run that is older than a moment, near the newest of those: by halves, since runs get their numbers in the
--- order in which they are made. An index by time would cost each of the many writes of a run.
+-- Returns the number of a run that is older than a moment, near the newest such run. It searches by halves, since runs get their
+-- numbers in the order in which they are made. An index by time would cost each of the many writes of a run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.last_run_before(moment timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -55,8 +55,8 @@ CREATE TYPE oarlock.run_info AS (
 );
 COMMENT ON TYPE oarlock.run_info IS 'A run in a list: the columns of run_status.';
 
--- A page of runs. Plans are made for the values of each call: a filter that is not given is then not there, and one that is
--- finds its index, partial ones too. One plan for all would read runs from the newest to the oldest.
+-- Returns a page of runs. The query is planned for the values of each call: a filter that is not given then drops out, and any other
+-- uses its index, partial ones too. One plan for all calls would read runs from the newest to the oldest.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.page_of_runs(of_dag bigint, in_state text, in_lanes int[], having_labels jsonb, of_parent bigint, since timestamptz,
     before bigint, rows int, everyone bool) RETURNS SETOF bigint
@@ -64,7 +64,7 @@ LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     kept  text := CASE in_state WHEN 'scheduled' THEN 'queued' ELSE in_state END;
     ahead bool := CASE in_state WHEN 'scheduled' THEN true WHEN 'queued' THEN false END;
-    -- as much earlier as two that enqueue at once, or a clock that is set, may be out of order
+    -- 5 minutes earlier, because runs of parallel calls, or around a change of the clock, may be out of order
     after bigint := CASE WHEN since IS NOT NULL THEN oarlock.last_run_before(since - interval '5 minutes') END;
 BEGIN
     RETURN QUERY
@@ -87,7 +87,7 @@ CREATE FUNCTION oarlock.run_list(dag text DEFAULT NULL, state text DEFAULT NULL,
     parent bigint DEFAULT NULL, since timestamptz DEFAULT NULL, before bigint DEFAULT NULL, rows int DEFAULT 50) RETURNS SETOF oarlock.run_info
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- 0 and {}: there is none of this name, and so nothing to find
+    -- 0 and {}: there is no DAG or queue of this name, and so nothing to find
     of_dag   bigint := CASE WHEN dag IS NOT NULL THEN coalesce((SELECT d.dag_id FROM oarlock.dags d WHERE d.name = run_list.dag), 0) END;
     in_lanes int[] := CASE WHEN queue IS NOT NULL THEN ARRAY(SELECT l.lane_id FROM oarlock.lanes l WHERE l.queue = run_list.queue) END;
 BEGIN
@@ -138,7 +138,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_list IS $$What was asked of a run and what became of it, oldest first: the newest 1,000. Of somebody else's run, what you asked yourself. The verb `child_ended` is how the end of a child run reaches the step that waits for it.
+COMMENT ON FUNCTION oarlock.control_list IS $$What was asked of a run and what became of it, oldest first: the newest 1,000. Of a run of another user, only what you asked yourself. The verb `child_ended` is how the end of a child run reaches the step that waits for it.
 
 ```sql
 SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
@@ -147,9 +147,9 @@ SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
 
 -- Asking once more ----------------------------------------------------------------------------------------------------
 
--- A run with other params, or of another version, is a run of its own. What somebody may have overridden for the first one is
--- asked for again: by whom it was given, and by whoever operates, without a question. A child belongs to the submitter of its
--- parent, but where it goes was chosen by the parent's DAG.
+-- Makes a new run of a finished one, with other params or of another version. It asks again for the queue, priority and selector that
+-- were overridden for the first run. The user that gave these, and operators, get them without a check; for others the DAG must allow
+-- them. A child belongs to the submitter of its parent, but the DAG of the parent chose these, and not the submitter.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.rerun(run bigint, params jsonb DEFAULT '{}', latest bool DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -197,7 +197,7 @@ SELECT oarlock.rerun(40, '{"day": "2026-11-21"}', latest => true);
 ```$$;
 -- +goose StatementEnd
 
--- The history of a run that the session user may see: what happened to it after an event, and the attempts that later ones superseded.
+-- Returns the events of a run after a given event, if the session user may see the run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_events(run bigint, after bigint, rows int) RETURNS TABLE (
     event bigint, at timestamptz, kind text, by text, worker text, epoch int, step text, item text, message text)

@@ -1,21 +1,21 @@
 -- +goose Up
 
--- Which installation this is, and the database that workers served it in. A copy of the database brings the row along, so a
--- worker that finds itself elsewhere knows that it may be in a copy. A database that no worker has served yet is right
--- wherever it is, since templates are cloned.
+-- The id of this installation, and the database in which workers served it. A copy of the database has the same row, so a worker that
+-- finds itself in another place knows that it may be in a copy. A database that no worker has served yet is accepted in any place,
+-- since templates are cloned.
 CREATE TABLE oarlock.installation (
     one         bool   PRIMARY KEY DEFAULT true CHECK (one),
     id          uuid   NOT NULL DEFAULT oarlock.new_uid(),
     server      bigint, -- system_identifier; null: the server does not tell
     database    oid,
     timeline    bigint,
-    served_at   timestamptz, -- since when that is so; null: no worker has served it yet
+    served_at   timestamptz, -- when workers began to serve it there; null: no worker has yet
     copied_from uuid,        -- the installation that this one was copied from
-    copied_to   bigint NOT NULL DEFAULT 0,    -- runs up to this number are that one's: they are never started here
-    adopting    bool   NOT NULL DEFAULT false -- and some of them are open still: no worker may come yet
+    copied_to   bigint NOT NULL DEFAULT 0,    -- runs up to this number belong to copied_from: they are never started here
+    adopting    bool   NOT NULL DEFAULT false -- true: some of these are still open, and no worker may start here yet
 );
 
--- Where this database is. A managed server may refuse a part: it is null then, and is compared with nothing.
+-- Returns the place of this database. A managed server may refuse to tell a part: that is null then, and is not compared.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place(OUT server bigint, OUT database oid, OUT timeline bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -26,7 +26,7 @@ BEGIN
     EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function OR object_not_in_prerequisite_state THEN
         NULL;
     END;
-    IF NOT pg_is_in_recovery() THEN -- a standby has none of its own
+    IF NOT pg_is_in_recovery() THEN -- a standby writes no timeline of its own
         timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
     END IF;
 EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function OR object_not_in_prerequisite_state THEN
@@ -55,8 +55,9 @@ SELECT id, (server, database, timeline) = (here_server, here_database, here_time
 ```$$;
 -- +goose StatementEnd
 
--- A worker has judged that the installation goes on here: the first one ever, or one that knows that this is where it was
--- served before. Nobody vouches for another server or database: that takes `oarlock.adopt`. Null: it is none of these.
+-- Records that a worker serves the installation here, and returns the id of the installation. The worker is the first one ever, or knows
+-- this as the place where the installation was served before. Workers cannot vouch for another server or database: that takes
+-- `oarlock.adopt`. Returns null if this is neither.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.vouch() RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -75,8 +76,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.vouch IS 'Internal: a worker says that the installation goes on here.';
 
--- Ends an open run of the original in a copy, without a driver and without its handlers: nothing of it may start here. Its
--- parent is the original's as well, and ends by itself.
+-- Ends an open run of the original in a copy, without a driver and without its handlers, because nothing of it may start here. Its
+-- parent is a run of the original as well, and is ended by its own call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.end_foreign(r oarlock.runs, why text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -96,10 +97,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Says of a database that was restored or copied what it is. Moved: the original is gone, and all goes on here. Else it is
--- a copy beside its original: it gets an id of its own, and the open runs of the original end, `batch` of them in each call
--- until it is_done. `was` is the id that the caller saw: a call whose reply was lost does it once. Only the owner of the schema
--- may, and only while no worker is connected.
+-- Declares what a restored or copied database is. With moved, the original is gone, and all runs go on here. Otherwise this is a copy
+-- beside its original: it gets an id of its own, and the open runs of the original end, `batch` of them in each call until is_done.
+-- `was` is the id that the caller saw, so that a call repeated after a lost reply does it once. Only the owner of the schema may call
+-- it, and only while no worker is connected.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.adopt(was uuid, moved bool, batch int DEFAULT 1000, OUT installation uuid, OUT canceled bigint, OUT is_done bool)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -129,7 +130,7 @@ BEGIN
                SET id = oarlock.new_uid(), copied_from = i.id, copied_to = coalesce((SELECT max(x.run_id) FROM oarlock.runs x), 0), adopting = true
             RETURNING * INTO i;
         END IF;
-        FOR r IN SELECT * FROM oarlock.runs o WHERE o.run_id = ANY (ARRAY( -- two parts, so that each finds its own index
+        FOR r IN SELECT * FROM oarlock.runs o WHERE o.run_id = ANY (ARRAY( -- two parts, so that each uses its own index
                         (SELECT q.run_id FROM oarlock.runs q WHERE q.state = 'queued' AND q.run_id <= i.copied_to LIMIT batch)
                         UNION ALL
                         (SELECT q.run_id FROM oarlock.runs q WHERE q.state IN ('running', 'waiting', 'paused') AND q.run_id <= i.copied_to LIMIT batch)
@@ -144,7 +145,7 @@ BEGIN
         UPDATE oarlock.installation o SET server = p.server, database = p.database, timeline = p.timeline, served_at = clock_timestamp(), adopting = false
           FROM oarlock.place() p;
     END IF;
-    IF is_done AND NOT moved THEN -- the original's: none of them comes here
+    IF is_done AND NOT moved THEN -- these are workers of the original, which never start here
         UPDATE oarlock.workers w SET state = 'lost', ended_at = clock_timestamp(), hungry = 0, least = NULL, busy = 0, waiting = 0, runs = 0
          WHERE w.state IN ('live', 'draining');
         DELETE FROM oarlock.fences;

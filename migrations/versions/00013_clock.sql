@@ -1,30 +1,30 @@
 -- +goose Up
 
--- The clock of schedules: which moments a cron expression, an interval or a single time means. The database decides; package
--- dagrun/schedule computes the same in Go, for previews, and a test holds both equal. A change here is one there.
+-- The clock of schedules: the moments that a cron expression, an interval or a single time means. The database decides. Package
+-- dagrun/schedule computes the same in Go, for previews, and a test compares both. A change here needs the same change there.
 --
 -- A wall time that exists once fires. One in a gap fires shifted by the gap (02:30 is 03:30 then; equal moments are one fire).
--- One that comes twice fires in the first pass, and in both where the hour field begins with a star.
+-- A wall time that comes twice fires in the first pass, and in both if the hour field begins with a star.
 
 CREATE TYPE oarlock.cron AS (
     minutes  int[],     -- of the day, sorted: hour * 60 + minute
-    mask     bit(1440), -- the same, as bits, which unite and subtract in one step
+    mask     bit(1440), -- the same minutes as bits, which unite and subtract in one step
     days     int[],
     months   int[],
     weekdays int[], -- 0 is Sunday
-    either   bool,  -- day and weekday are both restricted: one of them is enough
+    either   bool,  -- day and weekday are both restricted, and a match of one is enough
     twice    bool   -- the hour field begins with a star: a time that the clock shows twice fires twice
 );
 
 CREATE TYPE oarlock.timing AS (
-    cron text, every_ms bigint, at timestamptz, -- one of the three
+    cron text, every_ms bigint, at timestamptz, -- exactly one of these three is set
     timezone text, start_at timestamptz, end_at timestamptz, except_at text[],
-    compiled     oarlock.cron,  -- of cron
-    except_dates date[],        -- of except_at, null where it has none
-    except_crons oarlock.cron[] -- likewise, without `minutes`: twenty lists may be 115 kB
+    compiled     oarlock.cron,  -- compiled from cron
+    except_dates date[],        -- dates in except_at; null: none
+    except_crons oarlock.cron[] -- cron expressions in except_at; null: none. Without `minutes`, because twenty lists may take 115 kB
 );
 
--- What is wrong with an item of a cron expression has a hint of its own where other systems know it.
+-- Returns a hint for a bad item of a cron expression; a special one if other systems know the item.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cron_hint(item text, downwards bool) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
@@ -41,14 +41,14 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.cron_hint IS 'Internal: what to type instead of an item of a cron expression.';
 
--- The values of one of the five fields, sorted. The part that is no value of it is in the error.
+-- Returns the values of one of the five fields, sorted. An error names the part of the field that is no value of it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_cron_field(field text, i int, what text) RETURNS int[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     low   int    := (ARRAY[0, 0, 1, 1, 0])[i];
     high  int    := (ARRAY[59, 23, 31, 12, 7])[i];
-    top   int    := (ARRAY[59, 23, 31, 12, 6])[i]; -- where no end is typed: a week has seven days
+    top   int    := (ARRAY[59, 23, 31, 12, 6])[i]; -- the end of a range without one: a week has seven days
     names text[] := CASE i WHEN 4 THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}' WHEN 5 THEN '{sun,mon,tue,wed,thu,fri,sat}' ELSE '{}' END;
     found int[]  := '{}';
     item  text;
@@ -74,7 +74,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_cron_field IS 'Internal: the values of a field of a cron expression.';
 
--- `field` is what errors call it.
+-- Compiles a cron expression. `field` is its name in errors.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_cron(text text, field text DEFAULT 'cron') RETURNS oarlock.cron
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -121,7 +121,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_cron IS 'Internal: compiles a cron expression.';
 
--- An entry of except is a date or a cron expression. A result is null where it has no entries.
+-- Compiles the entries of except, each a date or a cron expression. A result without entries is null.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_excepts(except_at text[], OUT dates date[], OUT skips oarlock.cron[])
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -149,7 +149,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_excepts IS 'Internal: compiles what a schedule leaves out.';
 
--- The zone whose name has most pairs of letters in common with this one, null where none is near.
+-- Returns the zone that has most pairs of letters in common with a name; null: none is near.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.near_zone(zone text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
@@ -161,11 +161,12 @@ BEGIN ATOMIC
      ORDER BY s.near DESC, n.name LIMIT 1;
 END;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.near_zone IS 'Internal: the time zone that somebody may have meant.';
+COMMENT ON FUNCTION oarlock.near_zone IS 'Internal: the time zone that a user may have meant.';
 
--- AT TIME ZONE also takes abbreviations, POSIX rules and any case. A schedule takes the name of a zone only, as Go does. The
--- parameter TimeZone knows neither abbreviations nor, once it is set, another case than the zone's own, and answers in
--- microseconds; the list of all names reads 600 files. POSIX rules have digits, so names with digits are looked up there.
+-- Raises an error unless zone is the exact name of a time zone. AT TIME ZONE also takes abbreviations, POSIX rules and any case. A
+-- schedule takes only the name of a zone, as Go does. The parameter TimeZone knows no abbreviations and, once it is set, only the case
+-- of the zone itself, and answers in microseconds; the list of all names reads 600 files. POSIX rules have digits, so names with digits
+-- are looked up in that list.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_zone(zone text) RETURNS void
 LANGUAGE plpgsql SET TimeZone = 'UTC' AS $$
@@ -264,7 +265,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.cron_day IS 'Internal: whether a cron expression matches a day.';
 
--- The minutes of a day that are left out, null for none.
+-- Returns the minutes of a day that the schedule leaves out; null: none.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.left_out(day date, dates date[], skips oarlock.cron[]) RETURNS bit
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -301,7 +302,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.minute_of IS 'Internal: the minute of the day that a clock shows.';
 
--- How far the zone is ahead of UTC at a moment, which is given as UTC shows it.
+-- Returns how far the zone is ahead of UTC at a moment, given in UTC.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.zone_offset(zone text, utc timestamp) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -311,9 +312,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.zone_offset IS 'Internal: the offset of a time zone.';
 
--- The nearest fire beyond `bound` of a day around which the offset changes from `old` to `new`. Each wall time is tried with both.
--- A moment may lie off its wall time's place by the difference of the two, so without excepts twice as many minutes
--- from the bound on are enough.
+-- Returns the nearest fire beyond `bound` on a day around which the offset changes from `old` to `new`. It tries each wall time with
+-- both offsets. A moment may differ from its wall time by the difference of the two. So without excepts, the minutes within twice
+-- that difference from the bound are enough.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_changed(minutes int[], twice bool, zone text, day date, old interval, new interval, bound timestamptz, forward bool,
     dates date[], skips oarlock.cron[]) RETURNS timestamptz
@@ -321,8 +322,8 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     apart  int     := ceil(abs(extract(epoch FROM new - old)) / 60);
     beyond numeric := extract(epoch FROM (bound AT TIME ZONE 'UTC') + CASE WHEN forward THEN least(old, new) ELSE greatest(old, new) END - day) / 60;
-    gone   bit(1440); -- what is left out of the day of the hit
-    known  date;      -- for which gone holds
+    gone   bit(1440); -- the minutes that are left out of the day of the hit
+    known  date;      -- the day that gone is for
     wall   timestamp;
     i      int;
     hit    timestamptz;
@@ -340,7 +341,7 @@ BEGIN
         minutes := minutes[greatest(i - 2 * apart, 1) : i];
     END IF;
     IF gone IS NOT NULL THEN
-        -- Only a wall time in a gap fires at another one. Any other that is left out need not be ordered and looked at below.
+        -- Only a wall time in a gap fires at another time. All other excepted minutes are removed here, before the sort.
         minutes := ARRAY(SELECT m FROM unnest(minutes) m, LATERAL (SELECT day + m * interval '1 minute' AS wall OFFSET 0) w
                           WHERE CASE WHEN get_bit(gone, m) = 0 THEN true
                                      ELSE ((w.wall - old) AT TIME ZONE 'UTC') AT TIME ZONE zone <> w.wall AND ((w.wall - new) AT TIME ZONE 'UTC') AT TIME ZONE zone <> w.wall END);
@@ -370,9 +371,10 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_changed IS 'Internal: the nearest fire on a day of a change of the clock.';
 
--- Walks the local days from the one before `bound` on (backward: after it), because wall times in a gap fire later than they
--- are. For the same reason the calendar day beyond the first hit is looked at too. Gives up after 400 days of the expression
--- that are left out: a schedule that fires every day, except that once in two years it does, has to say so in its cron.
+-- Returns the nearest fire of a cron expression. It walks the local days from the day before `bound` on (backward: after it), because
+-- wall times in a gap fire later than their own time. For the same reason it also looks at the calendar day beyond the first hit. It
+-- gives up after 400 days of the expression that are left out: a schedule that fires once in two years must have a cron expression
+-- for that, and no daily one with excepts.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_cron(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -388,7 +390,7 @@ DECLARE
     dates   date[]       := t.except_dates;
     skips   oarlock.cron[] := t.except_crons;
     spared  bool         := num_nonnulls(dates, skips) > 0;
-    vain    int          := 0; -- days of the expression without a fire
+    vain    int          := 0; -- days of the expression that had no fire
     gone    bit(1440);
     old     interval;
     new     interval;
@@ -411,7 +413,7 @@ BEGIN
             END IF;
             IF old <> new AND best IS NOT NULL AND (CASE WHEN forward THEN best <= (day - greatest(old, new)) AT TIME ZONE 'UTC'
                                                          ELSE best >= (day + 1 - least(old, new)) AT TIME ZONE 'UTC' END) THEN
-                hit := NULL; -- this day is wholly beyond the one that is found
+                hit := NULL; -- this whole day lies beyond the hit
             ELSIF old <> new THEN
                 hit := oarlock.find_changed(minutes, c.twice, zone, day, old, new, bound, forward, dates, skips);
             ELSE
@@ -442,15 +444,15 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_cron IS 'Internal: the nearest fire of a cron expression.';
 
--- The point next to `bound` of the grid. It counts microseconds since 1970 in whole numbers: doubles, which to_timestamp and
--- multiplied intervals go by, would be off.
+-- Returns the point of the grid next to `bound`. It counts microseconds since 1970 in whole numbers, because to_timestamp and
+-- multiplied intervals use doubles, which would be off.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.grid_point(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     every bigint := t.every_ms * 1000;
     at    bigint := extract(epoch FROM bound) * 1000000;
-    past  bigint := (at - coalesce((extract(epoch FROM t.start_at) * 1000000)::bigint, 0)) % every; -- since the point before
+    past  bigint := (at - coalesce((extract(epoch FROM t.start_at) * 1000000)::bigint, 0)) % every; -- time since the point before it
 BEGIN
     past := CASE WHEN past < 0 THEN past + every ELSE past END;
     at := at - past + CASE WHEN forward THEN every WHEN past = 0 THEN -every ELSE 0 END;
@@ -459,8 +461,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.grid_point IS 'Internal: the nearest point of the grid of an interval.';
 
--- Leaps over what is left out of a day; on the day of a change of the clock it goes by minutes. Gives up after 400 days, or
--- 10,000 points, that are left out: a grid that excepts thin out to a fire in two years has to be an expression.
+-- Returns the nearest fire of an interval. It leaps over the excepted minutes of a day, and goes minute by minute on the day of a
+-- change of the clock. It gives up after 400 days, or 10,000 points, that are left out: a grid that excepts thin out to one fire in
+-- two years must be a cron expression instead.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_every(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -526,7 +529,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_at IS 'Internal: the fire of a single time.';
 
--- The first fire after a moment, null where there is none within ten years, or where 400 days are left out before it.
+-- Returns the first fire after a moment; null: there is none within ten years, or 400 days are left out before it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.next_time(t oarlock.timing, after timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -543,7 +546,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.next_time IS 'Internal: the first fire of a schedule after a moment.';
 
--- The newest fire before a moment, likewise.
+-- Returns the newest fire before a moment; null as in next_time.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.last_time(t oarlock.timing, before timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -560,7 +563,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.last_time IS 'Internal: the newest fire of a schedule before a moment.';
 
--- The least time between two fires as long as the clock is not changed; null where there is one fire only.
+-- Returns the least time between two fires, without changes of the clock; null: there is only one fire.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.shortest_gap(t oarlock.timing) RETURNS interval
 LANGUAGE plpgsql STABLE AS $$

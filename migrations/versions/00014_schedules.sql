@@ -2,22 +2,23 @@
 
 -- Agenda ------------------------------------------------------------------------------------------------------------
 
--- What the database itself has to do at a moment. Whichever worker looks first does it. Applications only insert rows here, or move
--- those of their own schedules, so an open transaction holds up nobody else.
+-- Items that the database itself has to handle at a moment. The first worker that looks attends to an item. Applications only insert
+-- rows here, or move the rows of their own schedules, so an open transaction holds up no other user.
 CREATE TABLE oarlock.agenda (
     kind      text        NOT NULL CHECK (kind IN ('schedule', 'ended')),
     id        bigint      NOT NULL, -- a schedule that fires; a run that ended
     n         int         NOT NULL DEFAULT 0, -- the generation of the run
     at        timestamptz NOT NULL,
-    held_from timestamptz, -- what is due since then is not late: something holds it back, an overlap or an error
-    state     text, -- how the run ended; it may be open again when somebody reads this
-    errors    int         NOT NULL DEFAULT 0, -- in a row
+    held_from timestamptz, -- fire times due since then are not late, because an overlap or an error holds them back; null: nothing does
+    state     text, -- how the run ended; the run may be open again when a worker reads this
+    errors    int         NOT NULL DEFAULT 0, -- errors in a row
     error     text        NOT NULL DEFAULT '',
     PRIMARY KEY (kind, id, n)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE INDEX agenda_at ON oarlock.agenda (at);
 
--- All who end runs fire it: the flush of a worker, a cancel, a deadline, a run that nobody can drive. Others pay for one comparison.
+-- Puts the end of a run of a schedule on the agenda. Every statement that ends such a run fires it: a flush, a cancel, a deadline, the
+-- end of a run that no worker can drive. Other updates of runs cost one comparison.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -32,7 +33,7 @@ CREATE TRIGGER runs_ended AFTER UPDATE ON oarlock.runs FOR EACH ROW
 
 -- Schedules ---------------------------------------------------------------------------------------------------------
 
--- What is true of every schedule: a function, because Postgres reads the text of each CHECK anew in every statement.
+-- Returns whether a schedule is consistent. It is a function, because Postgres parses the text of each CHECK anew in every statement.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.is_sound_schedule(name text, overlap_policy text, at_once int, catchup_max int, jitter_ms int, pause_on_failure int,
     paused_by text, paused_at timestamptz, backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool) RETURNS bool
@@ -47,8 +48,8 @@ END $$;
 CREATE TABLE oarlock.schedules (
     schedule_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dag_id           bigint NOT NULL REFERENCES oarlock.dags,
-    name             text   NOT NULL, -- people give up to 100 bytes; of a backfill: nightly#12
-    owner            text, -- whose runs they are; null: the DAG's file has it
+    name             text   NOT NULL, -- up to 100 bytes; of a backfill that and its number: nightly#12
+    owner            text, -- the login that owns its runs; null: it comes from the file of the DAG
     timing           oarlock.timing NOT NULL,
     params           jsonb  NOT NULL,
     labels           jsonb  NOT NULL,
@@ -58,19 +59,19 @@ CREATE TABLE oarlock.schedules (
     catchup_window   interval,
     catchup_max      int    NOT NULL,
     jitter_ms        int    NOT NULL,
-    pause_on_failure int    NOT NULL, -- runs in a row; 0: never
+    pause_on_failure int    NOT NULL, -- failed runs in a row that pause it; 0: never
     decided_at       timestamptz NOT NULL, -- the newest fire time that is decided
     failures         int    NOT NULL DEFAULT 0, -- runs that failed in a row
     paused_by        text,
     paused_at        timestamptz,
     pause_note       text,
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ended_at         timestamptz, -- dropped, or gone from the file; a backfill: it is over, too
-    backfill_of      bigint, -- a backfill, and of which schedule: see 00015_backfills.sql
+    ended_at         timestamptz, -- when it was dropped or gone from the file; a backfill also ends when it is over
+    backfill_of      bigint, -- not null: this is a backfill of that schedule, see 00015_backfills.sql
     from_at          timestamptz,
-    until_at         timestamptz, -- the first moment after it
+    until_at         timestamptz, -- the first moment after the backfill
     reprocess        text, -- missing, failed, all
-    newest_first     bool, -- decided_at then is the oldest fire time that is decided
+    newest_first     bool, -- true: decided_at is the oldest fire time that is decided
     CONSTRAINT schedules_sound CHECK (oarlock.is_sound_schedule(name, overlap_policy, at_once, catchup_max, jitter_ms, pause_on_failure, paused_by,
         paused_at, backfill_of, from_at, until_at, reprocess, newest_first))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
@@ -78,11 +79,11 @@ CREATE UNIQUE INDEX schedules_name ON oarlock.schedules (dag_id, coalesce(owner,
 CREATE INDEX schedules_backfill ON oarlock.schedules (backfill_of) WHERE backfill_of IS NOT NULL;
 CREATE INDEX schedules_owner ON oarlock.schedules (owner) WHERE owner IS NOT NULL AND ended_at IS NULL;
 
--- What became of each fire time: a row for each decision, or for several times with the same one.
+-- The outcome of each fire time: a row for a time, or for several times in sequence with the same outcome.
 CREATE TABLE oarlock.fires (
     schedule_id bigint      NOT NULL,
     logical_at  timestamptz NOT NULL,
-    until       timestamptz, -- the last of several
+    until       timestamptz, -- the last of several times; null: only logical_at
     count       int         DEFAULT 1, -- null: more than 1,000
     outcome     text        NOT NULL CHECK (outcome IN ('fired', 'skipped', 'dropped', 'refused')),
     run_id      bigint,
@@ -91,10 +92,10 @@ CREATE TABLE oarlock.fires (
     PRIMARY KEY (schedule_id, logical_at)
 );
 
--- What was decided, for the worker that asked.
+-- A decision about fire times, for the worker that attends.
 CREATE TYPE oarlock.decision AS (outcome text, times int, late_ms bigint, message text, lane_id int);
 
--- The same for whoever computes it.
+-- Returns the same for every session that computes it.
 CREATE FUNCTION oarlock.jitter_of(s oarlock.schedules, at timestamptz) RETURNS interval
 LANGUAGE sql STABLE
 RETURN CASE WHEN (s).jitter_ms = 0 THEN interval '0'
@@ -102,7 +103,7 @@ RETURN CASE WHEN (s).jitter_ms = 0 THEN interval '0'
                  % (s).jitter_ms * interval '1 millisecond' END;
 COMMENT ON FUNCTION oarlock.jitter_of IS 'Internal: how long after a fire time the schedule fires.';
 
--- The fire time that a schedule decides next; null: there is none.
+-- Returns the fire time that a schedule decides next; null: there is none.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.coming_of(s oarlock.schedules) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -130,7 +131,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- How many fire times lie above one moment and up to another; null: more than so many, or than a second is enough to count.
+-- Returns how many fire times lie above one moment and up to another; null: more than `most`, or counting took over a second.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.count_times(t oarlock.timing, after timestamptz, upto timestamptz, most int DEFAULT 1000) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
@@ -150,8 +151,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down that all fire times that are not decided yet, up to a moment, have the same outcome: a record for each stretch between
--- those that somebody triggered.
+-- Records one outcome for all undecided fire times up to a moment: a row for each stretch between times that a user triggered.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.pass_over(s oarlock.schedules, upto timestamptz, outcome text, reason text) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
@@ -171,8 +171,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down what became of all fire times of a stretch, and returns how many they are; null: too many to count. After an edit of the
--- times the first may be none of them.
+-- Records the outcome of all fire times of a stretch, and returns how many there are; null: too many to count. After an edit of the
+-- schedule, `first` may be no longer a time of it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.record_stretch(s oarlock.schedules, first timestamptz, upto timestamptz, outcome text, reason text) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -186,7 +186,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Takes a time out of what is written down, so that it may fire after all. What was written with it of the times before and after stays.
+-- Takes a time out of the record, so that it may fire after all. The outcomes of times before and after it in the same row stay.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.forget_time(s oarlock.schedules, at timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -208,7 +208,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA005 where somebody may not have schedules of a DAG, or not any longer.
+-- Raises OA005 if the owner may not have schedules of a DAG, or not any longer.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_owner(d oarlock.dags, owner text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -222,8 +222,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes the run of one fire time; null: the time is decided already. A backfill's stands below live ones, and says the name of the
--- schedule itself.
+-- Makes the run of a fire time; null: the time is decided already. A run of a backfill has a lower priority than live runs, and the
+-- name of the schedule itself.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.make_run(s oarlock.schedules, d oarlock.dags, at timestamptz, trigger text, reason text, OUT run bigint, OUT lane int)
 LANGUAGE plpgsql AS $$
@@ -249,7 +249,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes the run of one fire time, or says in `fires` why there is none. Where the queue is full, and there is time, it does neither.
+-- Makes the run of a fire time, or records in `fires` why there is none. If the queue is full and `patient` is true, it does neither,
+-- and the time waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.fire(s oarlock.schedules, d oarlock.dags, at timestamptz, patient bool) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
@@ -259,7 +260,7 @@ BEGIN
     BEGIN
         SELECT CASE WHEN m.run IS NOT NULL THEN 'fired' END, m.lane INTO made.outcome, made.lane_id
           FROM oarlock.make_run(s, d, at, CASE WHEN s.backfill_of IS NULL THEN 'schedule' ELSE 'backfill' END, '') m;
-        IF made.outcome IS NULL THEN -- somebody triggered it
+        IF made.outcome IS NULL THEN -- a user triggered this time
             RETURN;
         END IF;
     EXCEPTION WHEN OTHERS THEN
@@ -277,7 +278,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Above which moment the times fire that are due, the last of them at upto; and why those before do not.
+-- Returns the moment above which the due fire times fire, the last at upto, and the reason why earlier times do not.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.fires_above(s oarlock.schedules, upto timestamptz, held_from timestamptz, now timestamptz, OUT above timestamptz, OUT reason text)
 LANGUAGE plpgsql STABLE AS $$
@@ -289,7 +290,7 @@ BEGIN
     IF NOT s.catchup THEN
         reason := 'late, and catchup is off';
         above := greatest(above, least(now - interval '1 minute', held_from - interval '1 microsecond') - jitter);
-        -- an outage that is short beside the time between two fires loses nothing
+        -- an outage loses no fire if it is short compared with the time between two fires
         IF upto <= above AND now - upto <= jitter + least(interval '10 minutes', (oarlock.next_time(s.timing, upto) - upto) / 2) THEN
             above := upto - interval '1 microsecond';
         END IF;
@@ -299,10 +300,10 @@ BEGIN
         reason := 'older than catchup_window';
         above := now - s.catchup_window;
     END IF;
-    IF held_from IS NULL THEN -- what is held back comes in its turn, however much it is
+    IF held_from IS NULL THEN -- times that are held back all come in their turn, and catchup_max does not count
         FOR i IN 1 .. s.catchup_max LOOP
             EXIT WHEN oldest IS NULL OR oldest <= above;
-            IF clock_timestamp() > now + interval '2 seconds' THEN -- all others wait meanwhile
+            IF clock_timestamp() > now + interval '2 seconds' THEN -- all other schedules wait meanwhile
                 RAISE EXCEPTION 'the times to make up for take too long to find' USING ERRCODE = 'OA012', HINT = 'leave out less by except, or lower catchup_max';
             END IF;
             oldest := oarlock.last_time(s.timing, oldest);
@@ -315,7 +316,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Leaves an item of the agenda for later. What is due from then on is not late, what was before `since` stays late.
+-- Puts an item of the agenda off by `pause`. Its times count as held back, and not as late, from the time of the item on, or from `since`
+-- if that is later: earlier times stay late.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval, since timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -325,7 +327,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Cancels the oldest run of a schedule, once; false: somebody has the run locked.
+-- Cancels the oldest run of a schedule, once. Returns false if another session has the run locked.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_oldest(s oarlock.schedules) RETURNS bool
 LANGUAGE plpgsql AS $$
@@ -341,8 +343,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Decides the fire times of a schedule that are due, the oldest first. After half a second it leaves the rest to the next call, and after
--- 20 tries: each is a subtransaction, and a snapshot has room for 64 of a transaction.
+-- Decides the due fire times of a schedule, the oldest first. It leaves the rest to the next call after half a second, and after 20
+-- tries: each try is a subtransaction, and a snapshot has room for 64 of a transaction.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend_schedule(item oarlock.agenda, s oarlock.schedules, d oarlock.dags) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
@@ -350,16 +352,16 @@ DECLARE
     now    timestamptz := clock_timestamp();
     made   oarlock.decision;
     upto   timestamptz; -- the newest time that is due
-    live_at timestamptz; -- of a backfill: up to when its schedule, which comes first, leaves times to it
+    live_at timestamptz; -- of a backfill: its schedule leaves it the times up to then; later times the schedule decides first
     coming timestamptz;
     keep   record;
     busy   int := 0;
     tries  int := 0;
-    passed int := 0; -- times that a backfill leaves alone
+    passed int := 0; -- number of times that a backfill leaves alone
     pause  interval;
 BEGIN
     IF s.backfill_of IS NOT NULL THEN
-        -- Neither its schedule nor another backfill of it decides at the same time: each would see no run of the other's.
+        -- Lock the schedule, so that neither it nor another backfill of it decides meanwhile: neither would see the runs of the other.
         SELECT oarlock.left_until(x) INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             PERFORM oarlock.put_off(item, interval '1 second');
@@ -393,7 +395,7 @@ BEGIN
                                                             WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL)) p;
             s.decided_at := upto;
         ELSIF busy >= s.at_once THEN
-            pause := interval '1 minute'; -- the end of a run comes before
+            pause := interval '1 minute'; -- the end of a run wakes it before that
             IF s.overlap_policy = 'cancel' AND NOT oarlock.cancel_oldest(s) THEN
                 pause := interval '1 second';
             END IF;
@@ -432,7 +434,7 @@ BEGIN
         RETURN NEXT ROW('skipped', passed, NULL, 'reprocess is ' || s.reprocess, NULL)::oarlock.decision;
     END IF;
     IF pause IS NULL AND s.backfill_of IS NOT NULL AND busy > 0 THEN
-        pause := interval '1 minute'; -- it is over when its runs are
+        pause := interval '1 minute'; -- the backfill is over when its runs are over
     END IF;
     IF pause IS NOT NULL THEN
         PERFORM oarlock.put_off(item, pause);
@@ -447,14 +449,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What follows the end of a schedule's run: what it held back may fire, and a schedule whose runs fail in a row may pause.
+-- Attends to the end of a run of a schedule: a fire time that the run held back may fire, and the schedule may be paused after runs that
+-- failed in a row.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend_end(item oarlock.agenda, s oarlock.schedules) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
     note text;
 BEGIN
-    -- Whoever has that item locked has not attended to it yet, else the schedule were locked, too: then it sees what we see.
+    -- A session that has this item locked has not begun to attend to it, since it would need the lock of the schedule, which is ours.
+    -- It will then see the end of the run, so a locked item is skipped.
     PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id AND a.held_from IS NOT NULL AND a.errors = 0 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
         UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
@@ -474,8 +478,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Does what is due, for half a second at most, and says what came of each. Each item is a subtransaction, so a bad one costs itself
--- only. A row of kind `more` says that there is more to do. It waits for no lock of an application longer than lock_timeout.
+-- Attends to due items of the agenda for half a second at most, and returns the decisions. Each item is a subtransaction, so that a bad
+-- item fails alone. A row of kind `more` means that due items are left. It waits for a lock of an application for lock_timeout at most.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend(floor timestamptz, batch int)
 RETURNS TABLE (kind text, dag text, schedule text, outcome text, times int, late_ms bigint, message text)
@@ -483,18 +487,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 #variable_conflict use_column
 DECLARE
     began timestamptz := clock_timestamp();
-    recently CONSTANT timestamptz := began - interval '10 minutes'; -- what was due before and is not decided may be late
+    recently CONSTANT timestamptz := began - interval '10 minutes'; -- an undecided time that was due before this may be late
     item  oarlock.agenda;
-    own   bigint; -- the schedule that it is about
+    own   bigint; -- the schedule of the item
     s     oarlock.schedules;
     of    oarlock.dags;
     made  oarlock.decision[];
     d     oarlock.decision;
     lanes int[] := '{}';
     items int := 0;
-    room  int := 40; -- subtransactions
+    room  int := 40; -- subtransactions that are left
 BEGIN
-    PERFORM pg_current_xact_id(); -- before the clock of any run that is made here
+    PERFORM pg_current_xact_id(); -- before the clock is read for any run that is made here
     FOR item IN SELECT a.* FROM oarlock.agenda a WHERE a.at > attend.floor AND a.at <= statement_timestamp()
                  ORDER BY a.at LIMIT attend.batch FOR UPDATE SKIP LOCKED LOOP
         items := items + 1;
@@ -507,10 +511,10 @@ BEGIN
             SELECT * INTO of FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
             dag := of.name;
             schedule := coalesce(s.name, schedule);
-            IF own IS NULL -- the run is deleted
-               OR item.kind = 'schedule' AND coalesce(s.paused_at, s.ended_at, of.removed_at) IS NOT NULL THEN -- since it was read
+            IF own IS NULL -- the run was deleted
+               OR item.kind = 'schedule' AND coalesce(s.paused_at, s.ended_at, of.removed_at) IS NOT NULL THEN -- changed since the item was read
                 DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
-            ELSIF s.schedule_id IS NULL THEN -- somebody edits it, perhaps for long, perhaps ten thousand of them
+            ELSIF s.schedule_id IS NULL THEN -- another transaction edits the schedule, perhaps for long, perhaps with ten thousand others
                 PERFORM oarlock.put_off(item, greatest(interval '100 milliseconds', least(interval '5 seconds', clock_timestamp() - coalesce(item.held_from, item.at))), recently);
             ELSIF item.kind = 'schedule' THEN
                 made := ARRAY(SELECT x FROM oarlock.attend_schedule(item, s, of) x);
@@ -550,8 +554,8 @@ COMMENT ON FUNCTION oarlock.attend IS 'Internal: does what is due on the agenda.
 
 -- Keeping schedules ---------------------------------------------------------------------------------------------------
 
--- One schedule as a file or an application has it, made or changed. Nothing fires by that: a new one counts from now on, and so does one
--- whose times changed. Any other change moves nothing.
+-- Makes or changes a schedule as a file or an application defines it. This fires nothing: a new schedule counts from now on, as does a
+-- schedule after a change of its times. Any other change leaves the next time as it is.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.store_schedule(dag bigint, owner text, def jsonb) RETURNS oarlock.schedules
 LANGUAGE plpgsql AS $$
@@ -574,8 +578,8 @@ BEGIN
             (def ->> 'start')::timestamptz, (def ->> 'end')::timestamptz, ARRAY(SELECT jsonb_array_elements_text(def -> 'except')));
         wanted.at_once := coalesce((def ->> 'at_once')::int, 1);
         wanted.catchup := coalesce((def ->> 'catchup')::bool, false);
-        wanted.overlap_policy := coalesce(def ->> 'overlap_policy', CASE WHEN wanted.catchup THEN 'all' ELSE 'skip' END); -- else the first missed time would have the others skipped
-        wanted.catchup_window := extract(epoch FROM (def ->> 'catchup_window')::interval) * interval '1 second'; -- a day has 24 hours
+        wanted.overlap_policy := coalesce(def ->> 'overlap_policy', CASE WHEN wanted.catchup THEN 'all' ELSE 'skip' END); -- with skip, the run of the first missed time would have the others skipped
+        wanted.catchup_window := extract(epoch FROM (def ->> 'catchup_window')::interval) * interval '1 second'; -- in seconds, since a day of a window has 24 hours
         wanted.catchup_max := coalesce((def ->> 'catchup_max')::int, 100);
         wanted.jitter_ms := coalesce(extract(epoch FROM (def ->> 'jitter')::interval) * 1000, 0);
         wanted.pause_on_failure := coalesce((def ->> 'pause_on_failure')::int, 0);
@@ -667,7 +671,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Takes a schedule away, and its backfills with it. Its runs, and what became of its times, stay.
+-- Ends a schedule and its backfills. Its runs and the outcomes of its times stay.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.end_schedule(id bigint) RETURNS void
 LANGUAGE sql
@@ -678,7 +682,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Makes a DAG's own schedules those of its file.
+-- Makes the schedules of a DAG that have no owner exactly the schedules of its file.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.sync_schedules(dag bigint, defs jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -694,7 +698,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A DAG that was removed is back: its schedules count from now on. Its backfills go on where they stood.
+-- Starts the schedules of a DAG again that was removed and is back: they count from now on. Its backfills go on where they stood.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_schedules(dag bigint) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -708,7 +712,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Deletes what became of fire times, and schedules that are gone, after as many days as the DAG keeps runs.
+-- Deletes outcomes of fire times, and ended schedules, after as many days as the DAG keeps runs.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_fires(batch int) RETURNS void
 LANGUAGE sql
@@ -728,14 +732,15 @@ BEGIN ATOMIC
              JOIN oarlock.dags d USING (dag_id)
              JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
             WHERE s.ended_at < clock_timestamp() - v.retention_days * interval '1 day'
-              AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.retry_of IS NULL) -- in two, as the indexes are
+              AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.retry_of IS NULL) -- two conditions, one for each partial index
               AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.retry_of IS NOT NULL)
               AND NOT EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id)
             LIMIT prune_fires.batch));
 END;
 -- +goose StatementEnd
 
--- The schedule that somebody means: the owner's ('': the file's), else one's own, else the file's, else another's. With `past` also a backfill that is over.
+-- Returns the schedule of a name, with an owner if one is given (empty: the file). Otherwise it prefers a schedule of the session user,
+-- then one of the file, then one of another user. With `past` it also finds a backfill that is over.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool, past bool DEFAULT false) RETURNS oarlock.schedules
 LANGUAGE plpgsql STABLE AS $$
@@ -754,7 +759,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA002 where a DAG was removed.
+-- Raises OA002 if a DAG was removed.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_removed(d oarlock.dags) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -772,14 +777,14 @@ DECLARE
     s oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.operates());
 BEGIN
     SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = s.schedule_id FOR NO KEY UPDATE;
-    IF s.ended_at IS NOT NULL THEN -- or another one has its name now
+    IF s.ended_at IS NOT NULL THEN -- dropped meanwhile, and another schedule may have its name now
         s := oarlock.lock_schedule(dag, name, owner);
     END IF;
     RETURN s;
 END $$;
 -- +goose StatementEnd
 
--- Raises OA012 where the session user has too many schedules.
+-- Raises OA012 if the session user has too many schedules.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_number() RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -790,7 +795,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- One schedule of the session user's.
+-- Makes or changes a schedule of the session user.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_own(dag text, def jsonb) RETURNS oarlock.schedules
 LANGUAGE plpgsql AS $$
@@ -812,7 +817,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- When a schedule fires next, its jitter included; null: never, it is paused, or something holds it back.
+-- Returns when a schedule fires next, jitter included; null: never, or it is paused, or something holds it back.
 CREATE FUNCTION oarlock.next_of(s oarlock.schedules) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN (SELECT a.at FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = (s).schedule_id AND a.held_from IS NULL);
@@ -840,7 +845,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours, and returns its number and when it fires next. The DAG has to say `allow: {schedules: true}`, unless you administer Oarlock. It is part of your transaction, and the same call again changes nothing. Nothing fires by it: a new schedule, or one whose times change, counts from now on.
+COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours, and returns its number and when it fires next. The DAG has to say `allow: {schedules: true}`, unless you administer Oarlock. It is part of your transaction, and the same call again changes nothing. Nothing fires by it: a new schedule, or one with changed times, counts from now on.
 
 Exactly one of `cron`, `every` and `at`. The rest means what it means in a file. Its runs are yours, as if you had enqueued them.
 
@@ -953,7 +958,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`; a backfill that has made up for some changes nothing of that. A backfill goes on where it stood.
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as after an outage: by the schedule's `catchup`, `catchup_window` and `catchup_max`; a backfill that has made up for some changes nothing of that. A backfill goes on where it stood.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');
@@ -979,7 +984,7 @@ BEGIN
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.forget_time(s, at);
     made := oarlock.make_run(s, d, at, 'manual', 'triggered by ' || oarlock.who());
-    UPDATE oarlock.runs r SET actor = NULL WHERE r.run_id = made.run AND r.actor IS NOT NULL; -- the schedule's owner submitted it; who triggered it stands in its story
+    UPDATE oarlock.runs r SET actor = NULL WHERE r.run_id = made.run AND r.actor IS NOT NULL; -- the owner of the schedule submitted it; the user that triggered it is named in its events
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;
@@ -994,7 +999,7 @@ SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11
 
 -- Seeing schedules ----------------------------------------------------------------------------------------------------
 
--- How many rows somebody wants.
+-- Returns how many rows a caller wants, or raises an error.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_rows(rows int, usual int) RETURNS int
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -1035,7 +1040,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. Since `held_from` something holds a schedule back: a run that is not over, a full queue, an error; it has no `next_at` then. `owner` is whose, `''` for those of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. Since `held_from` something holds a schedule back: a run that is not over, a full queue, an error; it has no `next_at` then. `owner` is the login that owns it, `''` for schedules of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');

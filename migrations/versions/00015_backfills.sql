@@ -2,15 +2,15 @@
 
 -- Backfills ---------------------------------------------------------------------------------------------------------
 --
--- A backfill is a schedule that is late on purpose: a row of its own, with the times and params that its schedule had when it was made,
--- and from_at and until_at for bounds. Everything that is true of schedules is true of it, above all that a time is decided once.
+-- A backfill is a schedule with times in the past. It has a row in schedules, with the times and params that its schedule had when the
+-- backfill was made, and the bounds from_at and until_at. All rules of schedules apply, above all that a time is decided once.
 
--- Up to when a schedule leaves times to its backfills: what it has decided itself, and while it is paused all that is past.
+-- Returns the time up to which a schedule leaves times to its backfills: up to decided_at, and while it is paused up to now.
 CREATE FUNCTION oarlock.left_until(s oarlock.schedules) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN (s).paused_by IS NULL THEN (s).decided_at ELSE greatest((s).decided_at, clock_timestamp()) END;
 
--- The runs of one time of a schedule, by whom they were made or repeated: by it, or by a backfill of it.
+-- Returns the runs of one time of a schedule, and repeats of these: made by the schedule, or by a backfill of it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.runs_at(schedule bigint, at timestamptz) RETURNS TABLE (run_id bigint, state text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
@@ -23,7 +23,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Why a backfill leaves a time alone, and the run that is the reason; both null: it fires.
+-- Returns why a backfill leaves a time alone, and the run that is the reason; both null: the time fires.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.spared(s oarlock.schedules, at timestamptz, OUT run bigint, OUT reason text)
 LANGUAGE plpgsql STABLE AS $$
@@ -45,7 +45,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down that a backfill leaves a time alone, or returns false.
+-- Records that a backfill leaves a time alone. Returns false if the time fires.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.spare(s oarlock.schedules, at timestamptz) RETURNS bool
 LANGUAGE plpgsql AS $$
@@ -56,7 +56,7 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id, reason) VALUES (s.schedule_id, at, 'skipped', why.run, why.reason)
-    ON CONFLICT DO NOTHING; -- somebody triggered it
+    ON CONFLICT DO NOTHING; -- a user triggered this time
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -73,7 +73,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes a backfill of a schedule, but not its row, and checks what was asked for.
+-- Checks the arguments of a backfill, and returns it as a row that is not stored yet.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.plan_backfill(of oarlock.schedules, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool) RETURNS oarlock.schedules
 LANGUAGE plpgsql STABLE AS $$
@@ -106,7 +106,7 @@ BEGIN
         RAISE EXCEPTION 'backfill: schedule % has no time between % and %', of.name, from_at, until_at USING ERRCODE = 'OA013',
             HINT = 'its next times: SELECT * FROM oarlock.schedule_times(dag, name)';
     END IF;
-    -- Counting 100,000 takes seconds, so it is done only where the most that there can be are more.
+    -- Counting 100,000 times takes seconds, so it is done only if the span may have more.
     seconds := extract(epoch FROM least(until_at, (s.timing).end_at) - greatest(from_at, (s.timing).start_at));
     bound := CASE WHEN (s.timing).every_ms IS NOT NULL THEN seconds * 1000 / (s.timing).every_ms ELSE (seconds / 86400 + 1) * cardinality(((s.timing).compiled).minutes) END;
     IF bound > most AND ((s.timing).every_ms IS NOT NULL AND coalesce((s.timing).except_at, '{}') = '{}'

@@ -1,11 +1,11 @@
 -- +goose Up
 
--- What the pages of a run read. Each call reads as much as it shows, or, where it counts items, the rows of one run once.
--- `jit = off`: the planner takes a spec for large, and compiling a plan would take longer than to run it. `enable_sort = off`
--- and other scans and joins are off where an index has the order and a LIMIT bounds the work: with poor statistics, the planner would
--- rather read all and sort it.
+-- The functions that web pages read runs by. Each call reads only the rows that it shows, or, if it counts items, the rows of one run
+-- once. `jit = off`, because the planner takes a spec for large, and compiling a plan would take longer than running it. `enable_sort`
+-- and other scans and joins are off if an index has the order and a LIMIT bounds the work: with poor statistics, the planner would
+-- read all rows and sort them.
 
--- Drives that were lost, a handful among what may be 100,000 events of a run.
+-- The lost drives of a run, a handful among up to 100,000 events.
 CREATE INDEX events_drives ON oarlock.events (run_id, event_id) WHERE kind = 'lost' AND step IS NULL;
 
 -- Tasks ---------------------------------------------------------------------------------------------------------------
@@ -28,8 +28,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.question_of IS 'Internal: what an open approval asks.';
 
--- A step without a task is pending, as in task_status. One expression, so that the planner puts it in the place of a call: a call
--- would be given whole rows, with the list of all items.
+-- Returns a task, or a step without a task, which is pending as in task_status. It is one expression, so that the planner inlines it: a
+-- call would be given whole rows, with the list of all items.
 CREATE FUNCTION oarlock.task_info_of(r oarlock.runs, name text, kind text, t oarlock.tasks) RETURNS oarlock.task_info
 LANGUAGE sql STABLE
 RETURN ROW(name || coalesce('~' || nullif((t).alt, 0), ''), nullif((t).item, ''), CASE WHEN (t).alt > 0 THEN 'replacement' ELSE kind END,
@@ -42,7 +42,7 @@ RETURN ROW(name || coalesce('~' || nullif((t).alt, 0), ''), nullif((t).item, '')
                 THEN oarlock.question_of((r).run_id, (r).submitted_by, (t).step, (t).item, (t).alt, (t).deadline) END,
            (t).attempt_at)::oarlock.task_info;
 
--- The earlier attempts of a task, oldest first: the newest so many.
+-- Returns the newest `most` of the earlier attempts of a task, oldest first.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.tries_of(t_run bigint, t_step int, t_item text, t_alt int, most int) RETURNS jsonb
 LANGUAGE sql STABLE
@@ -56,8 +56,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.tries_of IS 'Internal: the earlier attempts of a task.';
 
--- In which generation the items of each foreach step grew: after a retry, rows that did not grow again are history. In the first
--- generation all did, and the list of them is not unpacked.
+-- Returns the generation in which the items of each foreach step grew: after a retry, rows that did not grow again are history. In the
+-- first generation all of them grew then, and the list of items is not unpacked.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.grown_steps(r_run bigint) RETURNS TABLE (step int, name text, generation int)
 LANGUAGE sql STABLE
@@ -72,9 +72,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.grown_steps(bigint) IS 'Internal: the foreach steps of a run that have grown.';
 
--- The items of a run whose replacements have begun, each once, in the state of what stands for it: of its replacements, one that is
--- under way or that failed says more than the last, and one without a row has not begun. Found by the key alone, which is less
--- than to read all rows again.
+-- Returns the items of a run that have begun replacements, each once, with the state of the replacement that counts. A replacement that
+-- is under way comes first, then one that failed, then one without a row, which has not begun, then the last. The rows are found by
+-- the key alone, which costs less than reading all rows again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.replaced_items(r_run bigint) RETURNS TABLE (
     step int, item text, state text, generation int, finished_at timestamptz, retried bigint)
@@ -88,7 +88,7 @@ BEGIN ATOMIC
                                  WHEN count(*) < min((o.grown ->> 'count')::int) + coalesce(sum((a.grown ->> 'count')::int), 0) THEN 'pending' END,
                             (array_agg(a.state ORDER BY a.alt DESC) FILTER (WHERE a.state <> 'replaced'))[1], 'pending') AS state
               FROM oarlock.tasks a
-             CROSS JOIN LATERAL (SELECT x.generation, x.grown FROM oarlock.tasks x -- one by its key, whatever the planner knows
+             CROSS JOIN LATERAL (SELECT x.generation, x.grown FROM oarlock.tasks x -- one row by its key, whatever the statistics are
                                   WHERE x.run_id = a.run_id AND x.step = a.step AND x.item = a.item AND x.alt = 0 AND x.state = 'replaced' LIMIT 1) o
              WHERE a.run_id = r_run AND a.item <> '' AND a.alt > 0 AND a.generation >= (o.grown ->> 'generation')::int
              GROUP BY a.step, a.item, o.generation) i;
@@ -103,19 +103,19 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
 BEGIN ATOMIC
     WITH grew AS MATERIALIZED (
         SELECT g.step, g.generation FROM oarlock.visible_run(run) r CROSS JOIN oarlock.grown_steps(r.run_id) g
-    ), counted AS MATERIALIZED ( -- of all rows of the run; what is history is left out where few are left
+    ), counted AS MATERIALIZED ( -- over all rows of the run; history is left out below, where few groups are left
         SELECT t.step, t.state, t.generation, count(*) AS items, min(t.started_at) AS first_at, max(t.finished_at) AS last_at,
                min(t.item) FILTER (WHERE t.state = 'failed') AS failed, sum(t.attempt - 1) FILTER (WHERE t.attempt > 1) AS retried
           FROM oarlock.tasks t
-         WHERE t.run_id = run AND t.alt = 0 AND t.item <> '' AND (SELECT true FROM oarlock.visible_run(run)) -- asked once: a join costs each row
+         WHERE t.run_id = run AND t.alt = 0 AND t.item <> '' AND (SELECT true FROM oarlock.visible_run(run)) -- evaluated once: a join would cost something for each row
          GROUP BY t.step, t.state, t.generation
-    ), every AS ( -- a replaced item counts as what replaced it, and began as itself
+    ), every AS ( -- a replaced item counts with the state of its replacement, and with its own begin
         SELECT c.step, c.state, c.generation, CASE WHEN c.state = 'replaced' THEN 0 ELSE c.items END AS items, c.first_at, c.last_at, c.failed, c.retried
           FROM counted c
         UNION ALL
         SELECT i.step, i.state, i.generation, count(*), NULL, max(i.finished_at), min(i.item) FILTER (WHERE i.state = 'failed'), sum(i.retried)
           FROM oarlock.visible_run(run) r CROSS JOIN oarlock.replaced_items(r.run_id) i
-         WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced') -- else the rows are not read again
+         WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced') -- without replaced items, the rows are not read again
          GROUP BY i.step, i.state, i.generation
     ), stated AS (
         SELECT e.step, e.state, sum(e.items) AS items, min(e.first_at) AS first_at, max(e.last_at) AS last_at, min(e.failed) AS failed, sum(e.retried) AS retried
@@ -145,8 +145,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.step_summaries(bigint) IS 'Internal: the steps of a run, their items counted.';
 
--- A page of the tasks that have a row, in the order of the key. Its last row has no task: it says where to go on, where the
--- page is not full and 20,000 rows were looked at, and that the run is there.
+-- Returns a page of the tasks that have a row, in the order of the key. The last row has no task, and shows that the run exists. If the
+-- page is not full after 20,000 rows, the last row has the key from which to go on.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_page(run bigint, of_step text, in_states text[], like_item text, after_step int, after_item text, after_alt int, rows int)
 RETURNS TABLE (info oarlock.task_info, at_step int, at_item text, at_alt int)
@@ -158,7 +158,7 @@ DECLARE
     r       oarlock.runs;
     names   text[];
     kinds   text[];
-    grew    int[]; -- in which generation the items of each step did
+    grew    int[]; -- the generation in which the items of each step grew; null: the first
     wanted  int;
     last    int := 2147483647;
     alone   int := substring(of_step FROM '~([0-9]{1,2})$')::int;
@@ -183,7 +183,7 @@ BEGIN
             after_step := wanted; after_item := ''; after_alt := -1;
         END IF;
     END IF;
-    -- a range of steps, also for one: after `step = 1`, the planner no longer sees that the rows come in the order of their steps
+    -- A range of steps, even for one step: with `step = 1`, the planner does not see that the rows come in the order of their steps.
     RETURN QUERY
     SELECT oarlock.task_info_of(r, names[t.step + 1], kinds[t.step + 1], t), t.step, t.item, t.alt
       FROM (SELECT y.step, y.item, y.alt
@@ -233,10 +233,10 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.task_detail(bigint, text, text) IS 'Internal: one task of a run, its attempts with it.';
 
--- How the items of foreach steps went, each step over a time of its own: what changed in each bucket, in words of state. A bucket has
--- its end, and not its begin, so that what ended last is in the last one. What began before the first bucket counts as in it, and
--- who reads adds up. A row without a step says that the run is there. `past` are the moments just after the buckets: to look
--- one up among them costs half of what arithmetic does.
+-- Returns how many items of foreach steps changed to which state in each bucket of time, each step over a span of its own. A bucket
+-- includes its end and not its begin, so that the last end is in the last bucket. Changes before the first bucket count in the first,
+-- and the caller adds up. A row without a step shows that the run exists. `past` are the moments just after the buckets: finding one
+-- among them costs half as much as arithmetic.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.item_bands(run bigint, steps text[], since timestamptz[], until timestamptz[], buckets int)
 RETURNS TABLE (step text, bucket int, state text, change bigint)
@@ -253,7 +253,7 @@ BEGIN ATOMIC
           FROM span s JOIN oarlock.tasks t ON t.step = s.step AND t.generation >= s.generation
          WHERE t.run_id = run AND t.alt = 0 AND t.item <> ''
          GROUP BY t.step, t.state, began, ended
-    ), every AS ( -- a replaced item began as itself, and ends as what replaced it
+    ), every AS ( -- a replaced item has its own begin, and the end of its replacement
         SELECT c.step, c.state, c.items, c.began, CASE WHEN c.state <> 'replaced' THEN c.ended END AS ended, c.began IS NOT NULL AS has_begun
           FROM counted c
         UNION ALL
@@ -276,9 +276,9 @@ COMMENT ON FUNCTION oarlock.item_bands IS 'Internal: the items of a run over tim
 
 -- Runs ----------------------------------------------------------------------------------------------------------------
 
--- A page of the list of runs, newest first, as numbers. Where an index has what is asked for, or few runs can be so, it is found as
--- run_list finds it. Else no more than `look` runs are looked through, those of the DAG, in the state or all of them: the page may
--- be short then, and `stop` is the run where the look ended.
+-- Returns the numbers of a page of runs, newest first. If an index covers the filters, or few runs can match, it finds them like
+-- run_list. Otherwise it examines no more than `look` runs: of the DAG, in the state, or all. The page may be short then, and `stop` is
+-- the run at which the search ended.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_page(of_dag text, in_states text[], of_queue text, having_labels jsonb, of_parent bigint, made_since timestamptz,
     older_than bigint, rows int, look int) RETURNS TABLE (ids bigint[], stop bigint)
@@ -286,10 +286,10 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg
 DECLARE
     everyone constant bool := oarlock.sees_all();
     asked    constant text[] := coalesce(in_states, '{NULL}');
-    -- there is none of this name, and so nothing to find
+    -- 0: there is no DAG of this name, and so nothing to find
     dag      constant bigint := CASE WHEN of_dag IS NOT NULL THEN coalesce((SELECT d.dag_id FROM oarlock.dags d WHERE d.name = of_dag), 0) END;
     in_lanes constant int[] := CASE WHEN of_queue IS NOT NULL THEN ARRAY(SELECT l.lane_id FROM oarlock.lanes l WHERE l.queue = of_queue) END;
-    -- of several states, and of one beside a DAG, all runs are looked through
+    -- the only state by which runs can be found; null: several states, or a DAG, and then all runs are examined
     rare     constant text := CASE WHEN of_dag IS NULL AND cardinality(asked) = 1 AND asked[1] IN ('running', 'waiting', 'paused', 'failed', 'canceled')
                                    THEN asked[1] END;
     most     constant int := least(rows, 1000);
@@ -304,7 +304,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    IF made_since IS NOT NULL THEN -- as much earlier as in page_of_runs
+    IF made_since IS NOT NULL THEN -- as much earlier as in page_of_runs, for the same reason
         after := oarlock.last_run_before(made_since - interval '5 minutes');
     END IF;
     ids := ARRAY(
@@ -331,8 +331,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.run_page IS 'Internal: a page of the list of runs.';
 
--- What stands beside run_status at the head of a page: the newest version, how long it usually takes by the newest 20 that
--- succeeded among the newest 200 that ended, and the drives that were lost.
+-- Returns the facts that the head of a page shows beside run_status: the newest version of the DAG, the usual duration of its runs, and
+-- the lost drives. The duration is that of the newest 20 runs that succeeded, among the newest 200 that ended.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_head(run bigint) RETURNS TABLE (current int, usual_ms float8, drives jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_bitmapscan = off ROWS 1
@@ -356,9 +356,10 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.run_head(bigint) IS 'Internal: what the head of a page says of a run besides its status.';
 
--- How a run stands among those of its DAG that ended: the newest 50 that the user may see, of the newest 200. Alike are those that
--- ended in the same state with the same reason; version_before is what the run that ended before the first of them was of, null
--- where it is the oldest of the 50. The last good run ended before this one did, and is looked for among 200, too.
+-- Compares a run with the ended runs of its DAG: the newest 50 that the user may see, of the newest 200. Runs are alike if they ended in
+-- the same state with the same reason. first_run is the oldest run that is alike, and version_before is the version of the run that
+-- ended before it; null: first_run is the oldest of the 50. last_good is the last run that succeeded before this one ended, also
+-- searched among 200.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.failure_history(run bigint) RETURNS TABLE (
     ended int, alike int, first_run bigint, first_version int, version_before int, last_good bigint)
@@ -390,8 +391,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.failure_history(bigint) IS 'Internal: how many runs of a DAG ended like one of them, since when, and which succeeded last before.';
 
--- What happened to a run and what was asked of it: the newest so many of each before an event and a control. By their numbers,
--- since an index has that order, and times of several clocks have none. A row of neither says that the run is there.
+-- Returns the events and controls of a run, the newest `rows` of each before an event and a control. The order is by their numbers,
+-- since an index has that order, and times of several clocks give none. A row with neither shows that the run exists.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.journal(run bigint, before_event bigint, before_control bigint, rows int) RETURNS TABLE (
     event bigint, control bigint, at timestamptz, kind text, by text, worker text, epoch int, step text, item text, message text,
