@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// asActor calls something in a transaction that says for whom, as web servers do.
+// asActor runs a call in a transaction that names an actor, as web servers do.
 func asActor(t *testing.T, conn *pgx.Conn, actor, statement string, args ...any) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
@@ -20,7 +20,7 @@ func asActor(t *testing.T, conn *pgx.Conn, actor, statement string, args ...any)
 	}
 }
 
-// recorded is every place where it is written down who asked: a call, and what to read then.
+// recorded has each place where the name of the asking user is recorded: a call, and the query that then reads the name.
 var recorded = map[string]struct{ call, read string }{
 	"queue":    {"SELECT oarlock.set_queue('q', paused => true)", "SELECT paused_by FROM oarlock.queues WHERE name = 'q'"},
 	"dag":      {"SELECT oarlock.set_dag('report', paused => true)", "SELECT paused_by FROM oarlock.dags WHERE name = 'report'"},
@@ -119,7 +119,7 @@ func TestActor_OwnsNothing(t *testing.T) {
 	}
 }
 
-// An approver who is not the submitter sees what became of the decision, later and without a word of whom it was made for.
+// An approver that is not the submitter sees the outcome of its decision later, but not the actor of the control.
 func TestActor_LeavesAnswersToTheLogin(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -170,7 +170,7 @@ func TestActor_TakesHostileNames(t *testing.T) {
 	}
 }
 
-// What a web server may do comes from its other roles.
+// The rights of a web server come from its other roles.
 func TestActor_RoleAloneMayNothing(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)

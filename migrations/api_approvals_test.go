@@ -21,7 +21,7 @@ func (b bundle) waits(t *testing.T, run int64, step int, prompt string, approver
 	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, $2, '', 0, $3, '[{"name": "why", "required": true}]', $4, now())`, run, step, prompt, approvers)
 }
 
-// waiting is what a user sees, as RUN STEP PROMPT, with ! where it may decide.
+// waiting returns the approvals that a user sees, as RUN STEP PROMPT, with ! if the user may decide.
 func waiting(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), `SELECT concat_ws(' ', run, step, prompt) || CASE WHEN may_decide THEN '!' ELSE '' END FROM oarlock.waiting_approvals()`)
@@ -32,7 +32,7 @@ func waiting(t *testing.T, conn *pgx.Conn) []string {
 	return seen
 }
 
-// Each sees the approvals of its own runs and those it may decide, and decides exactly what it is told that it may.
+// Each user sees the approvals of its own runs and the ones that it may decide, and may decide exactly where may_decide is true.
 func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -77,8 +77,8 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 	}
 }
 
-// An approver sees of a run whose approval waits for it, or waited, how far it is and what became of that approval, and not what went into
-// the run, came out of it or happened in it. Of a run in which no approval has waited for it, it sees nothing.
+// An approver sees a run in which an approval waits for it, or waited: the states of its steps and the outcome of that
+// approval, but no params, outputs or events. It sees nothing of a run in which no approval has waited for it.
 func TestApprover_SeesARunInWhichItHasASay(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -151,7 +151,7 @@ func (b bundle) approved(t *testing.T, run int64, step int, reason string) {
 	must(t, b.conn, `UPDATE oarlock.tasks SET state = 'succeeded', reason = $3, finished_at = now() WHERE run_id = $1 AND step = $2`, run, step, reason)
 }
 
-// After the decision, those see the run who might have made it, and those who made it; a decision that was refused shows nothing.
+// After the decision, each user sees the run that might have decided or has decided. A refused decision shows nothing.
 func TestApprover_SeesARunAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -193,7 +193,7 @@ func TestApprover_SeesARunAfterTheDecision(t *testing.T) {
 	}
 }
 
-// What a replacement asked is not kept, so of an approval that replaced a step, its decision shows the run.
+// The question of a replacement is not kept, so only the user that decided an approval which replaced a step sees the run.
 func TestApprover_SeesARunWhoseReplacementItDecided(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -215,7 +215,7 @@ func TestApprover_SeesARunWhoseReplacementItDecided(t *testing.T) {
 	}
 }
 
-// A mark is no way around what an approval asks for: steps behind it read it. As skipped or failed it has no outputs.
+// A mark as succeeded needs the inputs of an approval, because steps behind it read them. A skipped or failed one has no outputs.
 func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -237,7 +237,7 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 		{"", "'early', 'skipped'"},
 		{"OA013", "'go~1', 'succeeded'"},
 		{"", `'go~1', 'succeeded', outputs => '{"why": "x"}'`},
-		{"", "'go~2', 'succeeded'"}, // it is not known what this asks for
+		{"", "'go~2', 'succeeded'"}, // the inputs of this replacement are not known
 		{"OA013", "'each', 'succeeded', 'a'"},
 		{"", "'each', 'succeeded'"}, // the list of all items asks for nothing
 	} {
@@ -250,7 +250,7 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 	}
 }
 
-// Who may read the rows, and who may change them.
+// Each role may read or change the rows as the table says.
 func TestApprovals_AreTheWorkersToWriteAndNobodyElses(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -270,7 +270,7 @@ func TestApprovals_AreTheWorkersToWriteAndNobodyElses(t *testing.T) {
 	}
 }
 
-// What a run that ends leaves behind goes with it, and a run that is pruned leaves nothing.
+// The end of a run deletes its open approvals, and so does pruning a run.
 func TestApprovals_AreGoneWithTheirRun(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -283,7 +283,7 @@ func TestApprovals_AreGoneWithTheirRun(t *testing.T) {
 	if seen := waiting(t, b.conn); len(seen) > 0 {
 		t.Errorf("a run that is over waits for %q", seen)
 	}
-	must(t, b.conn, "SET session_replication_role = replica") // as if somebody had left it there
+	must(t, b.conn, "SET session_replication_role = replica") // skips the triggers, so that the row is left over
 	must(t, b.conn, "INSERT INTO oarlock.approvals_open VALUES ($1, 0, '', 0, 'any?', '[]', NULL, now())", run)
 	must(t, b.conn, "UPDATE oarlock.runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", run)
 	must(t, b.conn, "RESET session_replication_role")

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// nightlyDAG is a DAG whose schedules the tests below put by SQL.
+// nightlyDAG is a DAG. The tests below put its schedules by SQL.
 const nightlyDAG = `{"name": "nightly", "allow": {"schedules": true}, "params": [{"name": "n", "type": "integer", "maximum": 5}], "steps": [{"id": "a", "run": "true"}]}`
 
-// hourly puts a schedule that fires each hour, so many times of which have passed, the last half an hour ago.
+// hourly puts a schedule that fires each hour. A number of its times have passed, the last half an hour ago.
 func (b bundle) hourly(t *testing.T, name string, due int, more string) int64 {
 	t.Helper()
 	id := get[int64](t, b.conn, fmt.Sprintf(`SELECT schedule_id FROM oarlock.put_schedule('nightly', $1, every => '1 hour', start_at => now() - $2 * interval '1 hour' + interval '30 minutes'%s)`, more), name, due)
@@ -35,7 +35,7 @@ func attend(t *testing.T, db querier) {
 	}
 }
 
-// decided is what became of the times of a schedule, the oldest first: an outcome for each, with how many times it stands for.
+// decided returns the outcomes of the times of a schedule, the oldest first, each with the number of times that it stands for.
 func (b bundle) decided(t *testing.T, id int64) string {
 	t.Helper()
 	return strings.Join(b.list(t, fmt.Sprintf(`SELECT outcome || coalesce(' ' || nullif(count, 1), '') FROM oarlock.fires WHERE schedule_id = %d ORDER BY logical_at`, id)), ", ")
@@ -47,7 +47,7 @@ func (b bundle) unfinished(t *testing.T, id int64) int64 {
 	return get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id), oarlock.make_run(s, d, now() - interval '1000 days', 'manual', '') m WHERE s.schedule_id = $1`, id)
 }
 
-// policyModel is what a policy makes of times that are due, where so many runs may be unfinished and so many are.
+// policyModel returns the decisions of a policy about due times, given how many runs may be unfinished and how many are.
 func policyModel(policy string, atOnce, busy, due int) (decided []string, held bool) {
 	skip := func(n int) {
 		switch {
@@ -184,7 +184,7 @@ func TestAttend_WhatIsTooLateIsDropped(t *testing.T) {
 	}
 }
 
-// An error that passes, and an overlap, make nothing late.
+// Times are not late if a passing error or an overlap held them back.
 func TestAttend_WhatWasHeldBackIsNotLate(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -197,7 +197,7 @@ func TestAttend_WhatWasHeldBackIsNotLate(t *testing.T) {
 	}
 }
 
-// holdBack has so many hours of a schedule held back by a run of it that is not over, and returns that run.
+// holdBack makes an unfinished run hold back a number of hours of its schedule, and returns that run.
 func (b bundle) holdBack(t *testing.T, id int64) int64 {
 	t.Helper()
 	run := b.unfinished(t, id)
@@ -242,7 +242,7 @@ func TestAttend_WhatFailedIsHeldBackAgain(t *testing.T) {
 	}
 }
 
-// A full queue is waited for for a minute. What an overlap holds back waits however long, as it did before the queue was full.
+// A time waits a minute for a full queue. A time that an overlap holds back waits without limit, as before the queue was full.
 func TestAttend_WaitsForRoomAsLongAsItsPolicy(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]string{"all": "", "latest": "", "skip": "refused", "allow": "refused"} {
@@ -275,7 +275,7 @@ func TestAttend_WaitsForRoomAsLongAsItsPolicy(t *testing.T) {
 	}
 }
 
-// What was due, and held back, is recorded with the reason when an edit or a pause takes it away.
+// Times that are due and held back are recorded with the reason when an edit or a pause takes them away.
 func TestAttend_WhatIsTakenAwayIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -388,7 +388,7 @@ func TestAttend_PausesAScheduleWhoseRunsFail(t *testing.T) {
 	}
 }
 
-// The end that pauses a schedule and what is due of it may come to one call.
+// One call may attend both to the end that pauses a schedule and to its due times.
 func TestAttend_NothingFiresAfterAPause(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -413,7 +413,7 @@ func TestAttend_NothingFiresAfterAPause(t *testing.T) {
 	}
 }
 
-// An application may keep its transaction open: nobody waits for it, and what was due meanwhile fires when it ends.
+// An application may keep its transaction open: no worker waits for it, and times that were due meanwhile fire when it ends.
 func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -443,7 +443,7 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	}
 }
 
-// Who holds a schedule makes nothing late, and nothing that is late already fire.
+// A transaction that holds a schedule makes no time late, and makes no time fire that was late before.
 func TestAttend_WhatWasLateBeforeItWasHeldIsDropped(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -468,7 +468,7 @@ func TestAttend_WhatWasLateBeforeItWasHeldIsDropped(t *testing.T) {
 	}
 }
 
-// One attends and has not committed yet: another does the rest, and waits for nothing.
+// While one session attends and has not committed, another attends to the rest without waiting.
 func TestAttend_PassesByWhatAnotherDoes(t *testing.T) {
 	t.Parallel()
 	b := api(t)

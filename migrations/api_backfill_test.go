@@ -13,14 +13,14 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// past puts a schedule that has decided so many hours, and returns the first of its times. The last was half an hour ago.
+// past puts a schedule that has decided a number of hours, and returns the first of its times. The last was half an hour ago.
 func (b bundle) past(t *testing.T, name string, hours int, more string) time.Time {
 	t.Helper()
 	must(t, b.conn, fmt.Sprintf(`SELECT oarlock.put_schedule('nightly', $1, every => '1 hour', start_at => now() - $2 * interval '1 hour' + interval '30 minutes'%s)`, more), name, hours)
 	return get[time.Time](t, b.conn, "SELECT (timing).start_at FROM oarlock.schedules WHERE name = $1", name)
 }
 
-// fill makes a backfill of so many hours.
+// fill makes a backfill of a number of hours.
 func (b bundle) fill(t *testing.T, name string, first time.Time, hours int, more string) int64 {
 	t.Helper()
 	return get[int64](t, b.conn, fmt.Sprintf("SELECT oarlock.backfill('nightly', $1, $2, $3%s)", more), name, first, first.Add(time.Duration(hours)*time.Hour))
@@ -215,7 +215,7 @@ func TestBackfill_PausesResumesAndIsCanceled(t *testing.T) {
 	}
 }
 
-// The schedule fires a time in a transaction that is open yet. A backfill up to now cannot see that run.
+// The schedule fires a time in a transaction that is still open. A backfill up to now cannot see that run.
 func TestBackfill_BesideItsScheduleEachTimeFiresOnce(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -296,7 +296,7 @@ func TestBackfill_WaitsForWhatIsStillToCome(t *testing.T) {
 	}
 }
 
-// What is due while a schedule is paused is decided by nobody until it is resumed. A backfill may have it before.
+// Times that are due while a schedule is paused stay undecided until it is resumed. A backfill may decide them before.
 func TestBackfill_FillsAPause(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -444,7 +444,7 @@ func TestBackfill_SeveralAttendersDecideEachTimeOnce(t *testing.T) {
 	one := b.fill(t, "s", first, times, ", at_once => 1000")
 	two := b.fill(t, "s", first, times, ", at_once => 1000, newest_first => true")
 	const left = "SELECT count(*) FROM oarlock.schedules s WHERE s.backfill_of IS NOT NULL AND oarlock.coming_of(s) IS NOT NULL"
-	const wait = "SELECT FROM oarlock.schedules WHERE backfill_of IS NULL FOR SHARE" // for who attends now
+	const wait = "SELECT FROM oarlock.schedules WHERE backfill_of IS NULL FOR SHARE" // waits for the session that attends now
 	const hurry = "UPDATE oarlock.agenda SET at = now() WHERE id IN (SELECT id FROM oarlock.agenda WHERE at > now() FOR UPDATE SKIP LOCKED)"
 	done := make(chan error, 4)
 	for range cap(done) {

@@ -14,7 +14,7 @@ func answer(t *testing.T, db querier, call string, args ...any) string {
 	return get[string](t, db, "SELECT concat_ws(' ', coalesce(outcome, 'open'), state, message) FROM oarlock."+call, args...)
 }
 
-// The columns are: what happened to the run before, the call, the answer, and the run after it.
+// The columns are: events of the run before, the call, the answer, and the run after it.
 func TestControls_OfRunsInEveryState(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -104,7 +104,7 @@ func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 	for n := range 6 {
 		must(t, b.conn, fmt.Sprintf("LISTEN heard_w%d", n+1))
 	}
-	for range 10 { // whom it tells is a matter of chance
+	for range 10 { // which worker it notifies is drawn by lot
 		must(t, b.conn, "SELECT oarlock.enqueue('picky')")
 		if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Channel != "heard_w6" {
 			t.Errorf("told %v, %v", n, err)
@@ -112,7 +112,7 @@ func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 	}
 }
 
-// Whatever an application asks for, and however it sets its transaction, it locks no lane and no run but those it asks for.
+// An application locks no lane, and only the runs that it asks for, whatever its request and the settings of its transaction are.
 func TestControls_LockNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -141,7 +141,7 @@ func TestControls_LockNothingOfOthers(t *testing.T) {
 	}
 }
 
-// Who asks for the same lane as a transaction that stays open makes a twin of it, and later runs go to one of both.
+// A session that needs the lane which another open transaction makes gets a twin of it, and later runs go to one of both.
 func TestEnqueue_ALaneThatAnOpenTransactionMakesIsMadeTwice(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -278,7 +278,7 @@ func TestGuards_AWorkerAddsNothingToARunThatIsOver(t *testing.T) {
 	}
 }
 
-// A request is written by the function that asks for it, under the name of whoever asks, and what was decided stays so.
+// Only the functions for controls insert them, under the name of the asking user, and a decided control does not change.
 func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)

@@ -155,8 +155,8 @@ func TestEnqueue_ConcurrentUsersOfAKeyGetOneRun(t *testing.T) {
 
 func ints(list []int64) []string { return strings.Fields(strings.Trim(fmt.Sprint(list), "[]")) }
 
-// A key that somebody else has taken and not committed: READ COMMITTED waits and finds the run, or takes the key over; a
-// snapshot that cannot see it fails as Postgres has it, and the whole transaction is tried again.
+// Another transaction has taken the key and not committed. READ COMMITTED waits and finds the run, or takes the key over. A
+// transaction with an older snapshot gets a serialization failure of Postgres, and is repeated as a whole.
 func TestEnqueue_WaitsForAnUncommittedKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ isolation, end, want string }{
@@ -282,7 +282,7 @@ func TestEnqueue_AFullQueueRefuses(t *testing.T) {
 	wantCode(t, b.conn, "", `SELECT oarlock.enqueue('report', '{"day": "x"}')`)
 }
 
-// A lane costs every claimer, so there are not as many as submitters please. One DAG's must not use up those of others.
+// Each lane costs every claim, so their number is bounded. The lanes of one DAG must not use up the number of others.
 func TestEnqueue_SubmittersOfADAGMakeABoundedNumberOfLanes(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -300,7 +300,7 @@ func TestEnqueue_SubmittersOfADAGMakeABoundedNumberOfLanes(t *testing.T) {
 	wantCode(t, app, "", ask, "open", 99)
 	wantCode(t, app, "", "SELECT oarlock.enqueue('open')")
 	wantCode(t, app, "", ask, "other", 100)
-	wantCode(t, app, "OA015", ask, "open", 101) // what others made is not counted, nor given away
+	wantCode(t, app, "OA015", ask, "open", 101) // lanes of the other DAG do not count, and do not serve this one
 	wantCode(t, worker, "", ask, "open", 102)
 	wantCode(t, b.conn, "", "SELECT oarlock.set_dag('open', paused => true)")
 	wantCode(t, app, "", ask, "open", 98)

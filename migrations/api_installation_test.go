@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// moveTo has the database believe that it was served somewhere else.
+// moveTo records another place as the one where workers served the database.
 func (b bundle) moveTo(t *testing.T, change string) {
 	t.Helper()
 	must(t, b.conn, "SELECT oarlock.vouch()")
@@ -37,7 +37,7 @@ func TestInstallation_IsMadeWithTheSchemaAndTakesAnyPlaceUntilItIsServed(t *test
 	if is := b.installation(t); is.ID != made.ID || !is.InPlace() {
 		t.Errorf("the first worker makes %+v of %+v", is, made)
 	}
-	clone := api(t) // of a template that nobody served
+	clone := api(t) // of a template that no worker has served
 	template := clone.installation(t)
 	if err := template.Judge(false); err != nil {
 		t.Error(err)

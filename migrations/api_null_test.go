@@ -113,7 +113,7 @@ func TestAPI_ANullIsTheDefaultOrRefused(t *testing.T) {
 	}
 }
 
-// codeOf calls a function, takes back what it did, and says how it failed.
+// codeOf calls a function in a transaction that it rolls back, and returns the SQLSTATE of the error.
 func (b bundle) codeOf(t *testing.T, name string, args []string) string {
 	t.Helper()
 	must(t, b.conn, "BEGIN")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// may is how a call ends for each role: "" works, else the SQLSTATE.
+// may has the SQLSTATE of a call for each role; "": the call works.
 type may struct{ submit, read, approve, worker, admin string }
 
 const no = "42501"
@@ -118,7 +118,7 @@ func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 	}
 }
 
-// What is granted to approvers is listed here once more, so that nobody grants them another function in passing.
+// The grants to approvers are listed here once more, so that no change grants them another function unnoticed.
 func TestApprovers_MayCallTheseAndReadNoTable(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -247,7 +247,7 @@ func TestApprove_IsForThoseItNames(t *testing.T) {
 	wantCode(t, boss, "OA007", "SELECT oarlock.cancel($1)", run)
 }
 
-// Who may decide a replacement has no say about the step that it replaces, and the other way round.
+// An approver of a replacement may not decide the step that it replaces, and the other way round.
 func TestApprove_OfAReplacementIsForThoseItNames(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -287,7 +287,7 @@ func TestApprove_OfAReplacementIsForThoseItNames(t *testing.T) {
 		wantCode(t, ana, want.ana, "SELECT oarlock."+call, run)
 		wantCode(t, bob, want.bob, "SELECT oarlock."+call, run)
 		wantCode(t, cem, want.cem, "SELECT oarlock."+call, run)
-		if strings.HasPrefix(call, "mark") { // who operates may always
+		if strings.HasPrefix(call, "mark") { // operators may always
 			wantCode(t, b.conn, "", "SELECT oarlock."+call, run)
 		}
 	}

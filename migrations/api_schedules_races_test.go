@@ -119,7 +119,7 @@ func TestSchedules_PutWhileTheyAreDropped(t *testing.T) {
 	}
 }
 
-// An application puts a schedule while the DAG is removed: whoever commits first, nothing of a removed DAG fires.
+// An application puts a schedule while the DAG is removed. Whichever transaction commits first, no schedule of a removed DAG fires.
 func TestSchedules_PutWhileTheDAGIsRemoved(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"new", "changed"} {

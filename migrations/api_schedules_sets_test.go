@@ -15,7 +15,8 @@ func (b bundle) written(t *testing.T) string {
 		UNION ALL SELECT concat_ws(' ', 'agenda', a.kind, a.id, a.xmin, a.ctid) FROM oarlock.agenda a ORDER BY 1`), "\n")
 }
 
-// A file is applied from a dashboard with keep_schedules, and from a shell without: the hash alone does not say whose schedules are there.
+// A file is applied from a dashboard with keep_schedules, and from a shell without: the same hash does not mean that the
+// schedules are those of the file.
 func TestSchedules_AFileIsAppliedAgain(t *testing.T) {
 	t.Parallel()
 	b := api(t)

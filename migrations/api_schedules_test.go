@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fired counts what fired.
+// fired counts the times that fired.
 func (b bundle) fired(t *testing.T) int {
 	t.Helper()
 	attend(t, b.conn)
@@ -218,7 +218,7 @@ func TestSchedules_TriggeredTimesFireOnce(t *testing.T) {
 	b := api(t)
 	b.put(t, nightlyDAG)
 	id := b.hourly(t, "s", 2, ", catchup => true, overlap_policy => 'allow'")
-	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 's')") // which holds nobody back
+	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 's')") // which holds no user back
 	first := get[time.Time](t, b.conn, "SELECT (timing).start_at FROM oarlock.schedules WHERE schedule_id = $1", id)
 	const trigger = "SELECT oarlock.trigger_schedule('nightly', 's', $1)"
 	run := get[int64](t, b.conn, trigger, first)

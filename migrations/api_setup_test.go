@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// report is a DAG with something of everything that the API looks at.
+// report is a DAG that uses each feature that the API checks.
 const report = `{"name": "report", "labels": {"team": "billing"}, "params": [
 	{"name": "day", "type": "string", "required": true}, {"name": "n", "type": "integer", "minimum": 1, "maximum": 5}],
 	"steps": [{"id": "extract", "run": "true", "precomputable": true}, {"id": "load", "run": "true"},
@@ -45,7 +45,7 @@ func (b bundle) put(tb testing.TB, spec string) {
 	must(tb, b.conn, "SELECT oarlock.put_dag($1::text::jsonb, 'source', md5($1::text), '{process}')", spec)
 }
 
-// user connects as a new user who is a member of these roles.
+// user connects as a new user with these roles.
 func (b bundle) user(t *testing.T, name string, roles ...string) *pgx.Conn {
 	t.Helper()
 	return connect(t, b.db.User(t, name, roles...))
@@ -83,7 +83,7 @@ func get[T any](tb testing.TB, db querier, query string, args ...any) T {
 	return v
 }
 
-// wantCode wants an SQLSTATE, and of our own errors that they say what to do.
+// wantCode requires an SQLSTATE, and a hint in errors of our own.
 func wantCode(t *testing.T, db querier, code, statement string, args ...any) {
 	t.Helper()
 	_, err := db.Exec(t.Context(), statement, args...)
@@ -104,7 +104,7 @@ func enqueue(t *testing.T, db querier) int64 {
 	return get[int64](t, db, `SELECT oarlock.enqueue('report', '{"day": "x"}')`)
 }
 
-// claim does what a worker does to a run, as far as the API can tell.
+// claim claims a run like a worker does, as far as the API can see.
 func (b bundle) claim(t *testing.T, run int64) {
 	t.Helper()
 	must(t, b.conn, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)

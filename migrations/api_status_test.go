@@ -104,8 +104,8 @@ func TestRunStatus_NamesTheWorkerOfOneRun(t *testing.T) {
 	}
 }
 
-// Of a worker that gives no sign of life people hear long before its lease is over, and since when rather than for how long: a text that
-// is another one with every look would be told to those who watch each time.
+// Status reports a worker without signs of life long before its lease is over. It names the time of the last sign and not a
+// duration: watchers would get a text that changes with every look each time.
 func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -117,8 +117,8 @@ func TestPrune_KeepsAKeyForSevenDays(t *testing.T) {
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.prune(0)")
 }
 
-// Logs of a run that is not over stay, however old: somebody may still ask what it did. Days without any go whole, and of
-// the others what belongs to runs that ended.
+// Logs of a run that is not over stay, however old, because users may still read them. Days without such logs are dropped
+// whole, and from the other days the logs of ended runs are deleted.
 func TestPrune_KeepsTheLogsOfActiveRuns(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What enqueue takes in its one statement, the long way must take too, and must store the same. A version, even the current
-// one, is what only the long way reads.
+// Each request that enqueue takes in its one statement, the long way must take too, and must store the same. A request with a
+// version, even the current one, goes the long way.
 func TestEnqueue_ItsShortWayIsAsStrictAsItsLongOne(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -41,7 +41,7 @@ func TestEnqueue_ItsShortWayIsAsStrictAsItsLongOne(t *testing.T) {
 	}
 }
 
-// way is what became of an enqueue, but for numbers and moments that are nobody's choice.
+// way is the run that an enqueue made, without ids and times that no caller chooses.
 func (b bundle) way(t *testing.T, args string) string {
 	t.Helper()
 	var run int64

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// stepping is a database whose clock the test steps.
+// stepping is a database with a clock that the test steps.
 func stepping(t *testing.T) bundle {
 	t.Helper()
 	b := api(t)
@@ -20,7 +20,7 @@ func stepping(t *testing.T) bundle {
 	return b
 }
 
-// at sets by how much the clock is ahead of the server's, and attends to all that is due then.
+// at sets how far the clock is ahead of the server, and attends to all items that are due then.
 func (b bundle) at(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	if err := pgtest.StepClock(t.Context(), b.conn, ahead); err != nil {
@@ -98,8 +98,8 @@ func TestAttend_AClockThatSteps(t *testing.T) {
 	}
 }
 
-// A run that holds back ends while the clock is ahead, or when it is right again. What it held back fires at once where the end is
-// of the right clock, and else when the clock shows that time again, at the latest.
+// A run that holds back a time ends while the clock is ahead, or when it is right again. With the right clock, the time fires
+// at once. Otherwise it fires at the latest when the clock shows the time of the end again.
 func TestAttend_AClockThatStepsHoldsNothingBackForEver(t *testing.T) {
 	t.Parallel()
 	b := stepping(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Some attend to what is due while others pause it, resume it to catch up, and edit what moves no times: no time is lost or fires twice.
+// Some sessions attend while others pause schedules, resume them to catch up, and edit settings that move no times. No time is
+// lost or fires twice.
 func TestAttend_EditsAndPausesWhileDue(t *testing.T) {
 	t.Parallel()
 	b := api(t)

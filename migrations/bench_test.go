@@ -46,8 +46,8 @@ func benchmark(b *testing.B) *pgx.Conn {
 // duel is a statement of the API and its twin; both take the same arguments.
 type duel struct{ name, ours, bare string }
 
-// fight runs both in turns, each on a database of its own, so that whatever else the machine does meets both, and compares
-// the medians.
+// fight runs both in turns, each on a database of its own, so that other load of the machine hits both, and compares the
+// medians.
 func fight(b *testing.B, rows int, args func(round int) []any, duels ...duel) {
 	b.Helper()
 	for _, d := range duels {
@@ -66,7 +66,7 @@ func fight(b *testing.B, rows int, args func(round int) []any, duels ...duel) {
 			b.ReportMetric(float64(rows)/ours.Seconds(), "rows/s")
 			b.ReportMetric(float64(rows)/bare.Seconds(), "bare-rows/s")
 			b.ReportMetric(float64(bare)/float64(ours), "x-bare")
-			b.ReportMetric(0, "ns/op") // of both together: says nothing
+			b.ReportMetric(0, "ns/op") // the time of both together means nothing
 		})
 	}
 }

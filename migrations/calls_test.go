@@ -15,15 +15,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PL/pgSQL looks at a statement when it first comes to it: a misspelt column waits for the first caller. So every function
-// must be called by a test of this package, and the server counts. SQL functions are checked when they are made.
+// calls are the functions that tests of this package have called, as the server counts them. PL/pgSQL checks a statement only
+// when it first runs it, so a misspelt column would fail in production: a test must call every function. SQL functions are
+// checked when made.
 var calls struct {
 	sync.Mutex
 	made      map[string]bool
-	untracked bool // this user may not have them counted
+	untracked bool // this user may not turn the counting on
 }
 
-// countCalls makes what connects to the database from now on count calls of functions, and adds them up when the test ends.
+// countCalls makes later connections to the database count calls of functions, and adds the counts up when the test ends.
 func countCalls(t *testing.T, url string) {
 	t.Helper()
 	conn := connect(t, url)
@@ -37,7 +38,7 @@ func countCalls(t *testing.T, url string) {
 	t.Cleanup(func() { addCalls(t, url) })
 }
 
-// addCalls waits for other connections to end, because only then have they said what they called.
+// addCalls waits for other connections to end, because they report their calls to the server only then.
 func addCalls(t *testing.T, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
@@ -70,8 +71,8 @@ func addCalls(t *testing.T, url string) {
 	}
 }
 
-// uncalled names the functions that no test called; of the later files, whose tests are those of package queue, it knows
-// nothing.
+// uncalled returns the functions that no test called. It leaves out the functions of later files, which the tests of package
+// queue call.
 func uncalled() (names []string, err error) {
 	files, err := filepath.Glob("versions/0000[3-7]_*.sql")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
-// The schema versions this binary works with, both included. It also works with newer ones that say so: see Schema.
+// MinVersion and MaxVersion are the oldest and the newest schema version that this binary knows and works with. It also works
+// with a newer version if ProgramsFrom allows it: see Schema.
 const (
 	MinVersion int64 = 16
 	MaxVersion int64 = 16
@@ -19,16 +20,16 @@ const (
 
 const upCommand = "oarlock migrate up"
 
-// Schema is what a database has of Oarlock's schema; zero without any.
+// Schema is the state of Oarlock's schema in a database; zero without Oarlock.
 type Schema struct {
 	Version int64 // the newest migration that is applied
 
-	// ProgramsFrom is the oldest MaxVersion of the programs that work with it. Only the newer program that migrated knows: it
-	// changed nothing that those use.
+	// ProgramsFrom is the oldest MaxVersion of a program that works with the schema. The program that migrated has recorded it,
+	// since an older program cannot know whether a newer migration changed anything that it uses.
 	ProgramsFrom int64
 }
 
-// PendingFrom is the ProgramsFrom of what Up would still apply to a schema of this version; 0 where nothing is pending.
+// PendingFrom returns the ProgramsFrom that Up would give to a schema of this version; 0 if no migration is pending.
 func PendingFrom(version int64) (from int64) {
 	for pending, oldest := range programsFrom {
 		if pending > version {
@@ -38,10 +39,10 @@ func PendingFrom(version int64) (from int64) {
 	return from
 }
 
-// Newer reports whether only a newer binary knows the schema.
+// Newer reports whether the schema is newer than MaxVersion.
 func (s Schema) Newer() bool { return s.Version > MaxVersion }
 
-// Check says with a *VersionError that the schema is too old or too new for this binary.
+// Check returns a *VersionError if the schema is too old or too new for this binary.
 func (s Schema) Check() error {
 	switch {
 	case s.Version < MinVersion:
@@ -52,10 +53,11 @@ func (s Schema) Check() error {
 	return nil
 }
 
-// VersionError says that this binary and the database do not fit together, and what to do.
+// VersionError means that this binary does not work with the schema of the database. Its text names the command or the upgrade
+// to do.
 type VersionError struct {
 	Have, Min, Max int64
-	Command        string // the command that mends it, or "" where this binary is too old
+	Command        string // the command that mends it; empty: this binary is too old
 }
 
 func (e *VersionError) Error() string {
@@ -82,7 +84,7 @@ type RowQuerier interface {
 
 var versionSQL = statement.Named("migrate/version")
 
-// Check says with a *VersionError that the database is too old or too new for this binary; see Look.
+// Check returns a *VersionError if the schema of the database is too old or too new for this binary; see Look.
 func Check(ctx context.Context, db RowQuerier) error {
 	schema, err := Look(ctx, db)
 	if err != nil {
@@ -91,8 +93,8 @@ func Check(ctx context.Context, db RowQuerier) error {
 	return schema.Check()
 }
 
-// Look reads which schema the database has. In a transaction that it is given, a database without Oarlock makes it fail. It takes one
-// round trip, and leaves nothing behind in the session.
+// Look returns the schema that the database has; zero without Oarlock. If db is a transaction and the database has no Oarlock, the
+// transaction has failed afterwards. Look takes one round trip, and leaves nothing behind in the session.
 func Look(ctx context.Context, db RowQuerier) (schema Schema, err error) {
 	err = db.QueryRow(ctx, versionSQL, pgx.QueryExecModeExec).Scan(&schema.Version, &schema.ProgramsFrom)
 	if err != nil && !isUndefined(err) {
@@ -101,7 +103,7 @@ func Look(ctx context.Context, db RowQuerier) (schema Schema, err error) {
 	return schema, nil
 }
 
-// isUndefined recognises a database without a history: never migrated, or taken down.
+// isUndefined reports whether an error comes from a database without a history, never migrated or taken down.
 func isUndefined(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "42P01"

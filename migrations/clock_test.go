@@ -32,7 +32,7 @@ type clockRow struct {
 	Want                 []time.Time
 	None                 bool
 	Msg, Hint            string
-	SQLHint              string `json:"sql_hint"` // what the database knows better
+	SQLHint              string `json:"sql_hint"` // the hint of the database, if it has more to say
 }
 
 func clockRows(t *testing.T, table string) []clockRow {
@@ -159,8 +159,8 @@ func (b bundle) clockCalls(t *testing.T) clockCalls {
 	return clockCalls{b.called(t, "cron_day"), b.called(t, "zone_offset"), b.called(t, "left_out"), b.called(t, "minute_of")}
 }
 
-// What it costs is counted in calls, which no busy machine changes: days that are looked at, offsets that are asked for, days
-// of which is asked what is left out, and times that are held against that. The cases from "all" on are the worst known.
+// The cost of a search is counted in calls, which do not depend on the load of the machine: days examined, offsets computed,
+// days with their excepted minutes computed, and times compared with these. The cases from "all" on are the worst known.
 func TestClock_LooksAtFewDays(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -201,7 +201,7 @@ func TestClock_LooksAtFewDays(t *testing.T) {
 	}
 }
 
-// called returns how often this session called a function that has not told the server yet, as it does between transactions.
+// called returns how often this session called a function. The session reports its counts to the server between transactions.
 func (b bundle) called(t *testing.T, function string) int64 {
 	t.Helper()
 	return get[int64](t, b.conn, "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_xact_user_functions WHERE funcname = $1", function)
@@ -220,7 +220,7 @@ var clockZones = strings.Fields(`UTC Europe/Paris Europe/London Europe/Dublin Eu
 	Australia/Sydney Australia/Adelaide Asia/Kathmandu Asia/Kolkata Asia/Tehran Asia/Tokyo Asia/Gaza Asia/Pyongyang Africa/Casablanca Africa/Cairo
 	Africa/Windhoek Antarctica/Troll Antarctica/Casey`)
 
-// draws makes timings that are near what people write and near changes of the clock.
+// draws makes timings like people write them, near changes of the clock.
 type draws struct{ *rand.Rand }
 
 func (d draws) cron() string {
@@ -317,7 +317,7 @@ func TestClock_IsTheSameInGo(t *testing.T) {
 			timing, at := d.timing()
 			c, err := schedule.New(timing)
 			if err != nil {
-				refused++ // the texts that both refuse are compared elsewhere
+				refused++ // another test compares the errors
 				continue
 			}
 			q.add(timing, c, at)

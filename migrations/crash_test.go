@@ -73,7 +73,7 @@ func TestDown_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
 	}, bundle.mustBeClean)
 }
 
-// cutEvery is how far apart the commits are whose replies one call loses: each step between two is as undisturbed as after a single cut.
+// cutEvery is the distance between commits that lose their reply in one call. The steps between two cuts run as after a single cut.
 const cutEvery = 5
 
 // loseReplies cuts the connection after each COMMIT, of one call or another.
@@ -84,7 +84,7 @@ func loseReplies(t *testing.T, setup func(*testing.T) bundle, do func(ctx contex
 			b := setup(t)
 			proxy, through := netfault.Through(t, b.url)
 			var cuts []*netfault.Injected
-			for n := first + (steps-first)/cutEvery*cutEvery; n > 0; n -= cutEvery { // the last first: those behind one that fires do not count what it takes
+			for n := first + (steps-first)/cutEvery*cutEvery; n > 0; n -= cutEvery { // the last first, because a fault that fires hides its message from the faults injected after it
 				cuts = append(cuts, proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Nth: n, Do: netfault.Cut}))
 			}
 			if err := do(t.Context(), through); err != nil {

@@ -41,7 +41,7 @@ func (d *database) close() { _ = d.db.Close() }
 
 func (d *database) session() *session { return &session{database: d} }
 
-// schema is what is applied; zero without Oarlock.
+// schema returns the schema that is applied; zero without Oarlock.
 func (d *database) schema(ctx context.Context) (Schema, error) { return schemaOf(ctx, d.db) }
 
 func schemaOf(ctx context.Context, db querier) (schema Schema, err error) {
@@ -52,7 +52,8 @@ func schemaOf(ctx context.Context, db querier) (schema Schema, err error) {
 	return schema, nil
 }
 
-// knownSchema is schema, and fails where a newer binary migrated: this one may work with what is there, and must not change it.
+// knownSchema returns the schema like schema does, and fails with a *VersionError if a newer binary migrated: this binary may
+// work with that schema, and must not change it.
 func (d *database) knownSchema(ctx context.Context) (Schema, error) {
 	schema, err := d.schema(ctx)
 	if err == nil && schema.Newer() {
@@ -72,7 +73,7 @@ func Version(ctx context.Context, url string, opts ...Option) (int64, error) {
 	return schema.Version, err
 }
 
-// Entry is one line of the schema history: what this binary knows, and what the database has.
+// Entry is one line of the schema history: a version that this binary knows, or that the database has.
 type Entry struct {
 	Version      int64
 	ProgramsFrom int64     // see Schema
@@ -80,7 +81,7 @@ type Entry struct {
 	AppliedAt    time.Time // zero while pending
 }
 
-// Pending says that Up would apply it.
+// Pending reports whether Up would apply the version.
 func (e Entry) Pending() bool { return e.AppliedAt.IsZero() }
 
 // Status lists the schema history, the oldest version first. It changes nothing.
@@ -116,7 +117,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// history lists what is applied, the newest first.
+// history returns the applied versions, the newest first; none in a database without Oarlock.
 func history(ctx context.Context, db querier) (applied []historyRow, err error) {
 	rows, err := db.QueryContext(ctx, historySQL)
 	if isUndefined(err) {

@@ -2,8 +2,8 @@
 // River's tables in a schema of their own, oarlock_river.
 //
 // Up, Down and Roles take one lock per database, so that any number of them may be started at once: one works, the
-// others wait, with a bound and a message that names who holds it. Every step is one transaction that also records
-// itself, so a run that was killed is simply run again. Status, Version and Check only read, take no lock, and work
+// others wait, with a bound and a message that names the holder. Every step is one transaction that also records
+// itself, so a caller repeats a call that was killed. Status, Version and Check only read, take no lock, and work
 // on a standby.
 //
 // Callers check a database with Check before they use it: a binary works with a range of schema versions, MinVersion

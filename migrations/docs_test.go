@@ -14,8 +14,8 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 )
 
-// described are the public functions and views with their comments, in the order of the page: kind, name, signature, who
-// may, comment.
+// described selects the public functions and views with their comments, in the order of the page: kind, name, signature, roles,
+// comment.
 const described = `
 	WITH public AS (
 	  SELECT CASE p.proname
@@ -88,7 +88,7 @@ func TestDocs_SQLAPIIsWhatTheCommentsSay(t *testing.T) {
 
 var example = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// The examples of a guide follow each other, as for a reader who types them. Those of the SQL API stand each for itself.
+// The examples of a guide run in sequence, as a reader types them. The examples of the SQL API run each by itself.
 func TestDocs_EveryExampleRuns(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)

@@ -29,11 +29,11 @@ func setupSQL(name string) string {
 	return string(text)
 }
 
-// names and programsFrom tell of every migration by version: the files, and what is written in Go.
+// names and programsFrom are the name and the ProgramsFrom of each migration by version: of the files, and of the migration in Go.
 var names, programsFrom = listMigrations()
 
-// kept is the line of a migration that changes nothing that programs of this schema version and newer use: they go on while it is
-// applied, and after it. Without that line only programs that know the migration work with the schema.
+// kept matches the line by which a migration declares that it changes nothing that programs of this schema version and newer use:
+// they go on while it is applied, and after it. Without that line, only programs that know the migration work with the schema.
 var kept = regexp.MustCompile(`(?m)^-- Programs from version (\d+) work with it\.$`)
 
 func listMigrations() (names map[int64]string, from map[int64]int64) {
@@ -68,7 +68,7 @@ func nameOf(version int64) string {
 	return "unknown"
 }
 
-// Hash changes whenever what Up makes may change; it names test templates.
+// Hash returns a hash of all migrations. It changes whenever the result of Up may change, and names test templates.
 func Hash() string {
 	sum := sha256.New()
 	for _, fsys := range []fs.FS{versionFiles, setupFiles} {

@@ -12,7 +12,7 @@ import (
 
 // program is one of examples/enqueue.
 type program struct {
-	has []string // fails where its client is missing
+	has []string // command that fails if the client is missing
 	run []string
 }
 
@@ -21,7 +21,7 @@ const anyPsycopg = "try:\n import psycopg\nexcept ImportError:\n import psycopg2
 func programs(url string) map[string]program {
 	python := "python3"
 	if exec.CommandContext(context.Background(), python, "-c", anyPsycopg).Run() != nil {
-		python = "/usr/bin/python3" // the system's own, for which Debian's packages are
+		python = "/usr/bin/python3" // the python of the system, which Debian's packages are for
 	}
 	return map[string]program{
 		"psql":   {[]string{"psql", "--version"}, []string{"psql", url, "-X", "-f", "enqueue.sql"}},
@@ -32,8 +32,8 @@ func programs(url string) map[string]program {
 	}
 }
 
-// The programs that applications would write, as a submitter runs them. One whose client is not at hand is skipped, and
-// says which, unless OARLOCK_EXAMPLE_CLIENTS, what tools/ensure-clients prints, names it.
+// Runs the example programs of applications as a submitter. A program without its client is skipped with the name of the
+// client, but fails if OARLOCK_EXAMPLE_CLIENTS names it, which has the output of tools/ensure-clients.
 func TestExamples_EnqueueInTransactions(t *testing.T) {
 	t.Parallel()
 	const dir, want = "../examples/enqueue", "committed: run is queued\nrolled back: 0 orders, 0 runs\n"

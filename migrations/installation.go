@@ -20,7 +20,7 @@ var (
 	adoptSQL    = statement.Named("migrate/adopt")
 )
 
-// Place is where a database is. A server that does not tell a part leaves it 0, and 0 is compared with nothing.
+// Place is the place of a database. A part is 0 if the server does not tell it, and is then not compared.
 type Place struct {
 	Server   int64 // its system identifier, which a base backup and a standby share
 	Database int64 // the oid
@@ -31,17 +31,17 @@ func (p Place) String() string {
 	return fmt.Sprintf("database %d of server %d, timeline %d", p.Database, p.Server, p.Timeline)
 }
 
-// Installation is one Oarlock: a schema with its runs. A copy of the database says that it is the same one.
+// Installation is one Oarlock: a schema with its runs. A copy of the database has the same ID.
 type Installation struct {
 	ID         string // a UUID
-	Served     Place  // where workers served it; before the first one, where it was made
-	Here       Place  // where it is now
-	IsServed   bool   // a worker has come
-	CopiedFrom string // the installation that it was copied from; "": none
-	Adopting   bool   // AdoptCopy has begun, and has not ended
+	Served     Place  // the place where workers served it; before the first worker, the place where it was made
+	Here       Place  // the place where it is now
+	IsServed   bool   // a worker has served it
+	CopiedFrom string // ID of the installation that it was copied from; empty: none
+	Adopting   bool   // AdoptCopy has begun, and has not finished
 }
 
-// ReadInstallation says which installation the database of a connection is. It takes one round trip.
+// ReadInstallation returns the installation in the database of a connection. It takes one round trip.
 func ReadInstallation(ctx context.Context, db RowQuerier) (*Installation, error) {
 	return scanInstallation(db.QueryRow(ctx, identitySQL, pgx.QueryExecModeExec))
 }
@@ -56,7 +56,7 @@ func scanInstallation(row interface{ Scan(...any) error }) (*Installation, error
 	return &i, nil
 }
 
-// InstallationOf is ReadInstallation for a URL. It is nil where the schema has none: it is older, or not there.
+// InstallationOf returns the installation in the database of a URL; nil: there is no schema, or it is older than installations.
 func InstallationOf(ctx context.Context, url string, opts ...Option) (*Installation, error) {
 	d, err := open(ctx, url, opts)
 	if err != nil {
@@ -71,8 +71,8 @@ func InstallationOf(ctx context.Context, url string, opts ...Option) (*Installat
 	return i, err
 }
 
-// Judge returns a *CopyError where no worker may claim before a person has said what this database is. A worker to which this
-// address is known as the installation's takes a new timeline for a promotion.
+// Judge returns a *CopyError if this database may be a copy: no worker may claim before a person has adopted it. known means
+// that the caller knows this address as that of the installation, and then takes a new timeline for a promotion.
 func (i *Installation) Judge(known bool) error {
 	switch {
 	case i.Adopting:
@@ -85,27 +85,27 @@ func (i *Installation) Judge(known bool) error {
 	return nil
 }
 
-// InPlace says that the database is where workers served it last.
+// InPlace reports whether the database is in the place where workers served it last.
 func (i *Installation) InPlace() bool {
 	return i.IsServed && !i.Adopting && !i.elsewhere() && !i.promoted()
 }
 
-// elsewhere says that this is another server or database than the one that was served.
+// elsewhere reports whether this is another server or database than workers served.
 func (i *Installation) elsewhere() bool {
 	return differ(i.Served.Server, i.Here.Server) || i.Served.Database != i.Here.Database
 }
 
 func (i *Installation) promoted() bool { return differ(i.Served.Timeline, i.Here.Timeline) }
 
-// differ compares what both sides know.
+// differ reports whether two values differ; 0 is unknown, and differs from nothing.
 func differ(a, b int64) bool { return a != 0 && b != 0 && a != b }
 
-// CopyError says that a database may be a copy of the one that workers served, so that what runs there would run twice.
+// CopyError means that a database may be a copy of the one that workers served, so that its runs would run twice.
 type CopyError struct{ Installation }
 
 func (e *CopyError) Error() string { return e.Message() + ": " + e.Hint() }
 
-// Message says what was found.
+// Message describes how the database differs from the place that workers served.
 func (e *CopyError) Message() string {
 	switch {
 	case e.Adopting:
@@ -117,7 +117,7 @@ func (e *CopyError) Message() string {
 		e.ID, e.Here.Timeline, e.Served.Timeline)
 }
 
-// Hint says what to do about it.
+// Hint names the command to run next.
 func (e *CopyError) Hint() string {
 	if e.Adopting {
 		return "go on with `oarlock migrate adopt --copy`"
@@ -126,7 +126,8 @@ func (e *CopyError) Hint() string {
 		"`oarlock migrate adopt --copy` if the original goes on"
 }
 
-// Passes says that a worker which served the installation before may still arrive, and say that it goes on here.
+// Passes reports whether the error may end by itself: a worker that served the installation before may still arrive, and vouch for
+// this place.
 func (e *CopyError) Passes() bool { return !e.Adopting && !e.elsewhere() }
 
 // OpenRuns counts the runs that AdoptCopy would end.
@@ -142,7 +143,7 @@ func OpenRuns(ctx context.Context, url string, opts ...Option) (n int64, err err
 	return n, nil
 }
 
-// UnusedCopy says whether the database was adopted as a copy, and neither a worker nor a run has come since.
+// UnusedCopy reports whether the database was adopted as a copy, and neither a worker nor a run was added since.
 func UnusedCopy(ctx context.Context, url string, opts ...Option) (unused bool, err error) {
 	d, err := open(ctx, url, opts)
 	if err != nil {
@@ -155,18 +156,19 @@ func UnusedCopy(ctx context.Context, url string, opts ...Option) (unused bool, e
 	return unused, nil
 }
 
-// adoptBatch is how many runs one transaction ends.
+// adoptBatch is the number of runs that one transaction ends.
 const adoptBatch = 1000
 
-// Adopt says that the installation goes on where its database is now, and that its original is gone: open runs go on, and
-// keep their keys. i is what was read of it. Only a member of the schema's owner may, while no worker is connected.
+// Adopt declares that the original is gone, and that the installation goes on where its database is now: open runs go on, and keep
+// their keys. i is the installation as the caller read it. Only a member of the schema's owner may call Adopt, and only while no
+// worker is connected.
 func Adopt(ctx context.Context, url string, i *Installation, opts ...Option) error {
 	_, err := adopt(ctx, url, i, true, opts)
 	return err
 }
 
-// AdoptCopy makes a copy an installation of its own, beside its original. It ends the open runs of the original, and says how
-// many. One that was cut off is simply called again.
+// AdoptCopy makes a copy an installation of its own, beside its original. It ends the open runs of the original, and returns how
+// many. The caller repeats a call that was cut off.
 func AdoptCopy(ctx context.Context, url string, i *Installation, opts ...Option) (canceled int64, err error) {
 	return adopt(ctx, url, i, false, opts)
 }
@@ -190,7 +192,7 @@ func adopt(ctx context.Context, url string, i *Installation, moved bool, opts []
 	return canceled, nil
 }
 
-// adoptAll works as the owner, batch by batch. A reply that is lost leaves its batch uncounted.
+// adoptAll adopts as the owner, batch by batch. After a lost reply, the runs of that batch are missing in the count.
 func adoptAll(ctx context.Context, conn *sql.Conn, was string, moved bool) (canceled int64, err error) {
 	if _, err := conn.ExecContext(ctx, sessionSQL); err != nil {
 		return 0, err

@@ -22,7 +22,8 @@ func TestMaxVersion_IsTheNewestMigration(t *testing.T) {
 	}
 }
 
-// Once programs of a version are excluded they stay so: whoever migrates over several versions meets the last one's line.
+// Programs that one migration excludes, no later migration admits again: after several migrations at once, the line of the last
+// counts.
 func TestProgramsFrom_NeverGoesBack(t *testing.T) {
 	t.Parallel()
 	for version := int64(firstVersion); version <= MaxVersion; version++ {

@@ -16,10 +16,10 @@ import (
 // MaxOpen bounds how many open runs InUse counts.
 const MaxOpen = 100_000
 
-// Use says who would miss a schema that is taken down.
+// Use is the work that the removal of a schema would stop.
 type Use struct {
-	Workers []string // that gave a sign of life within their lease, by name
-	Runs    int64    // that are not over; MaxOpen of them may be more
+	Workers []string // names of the workers that gave a sign of life within their lease, sorted
+	Runs    int64    // runs that are not over; MaxOpen means that many or more
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 	lockWorkersSQL = statement.Named("migrate/lock_workers")
 )
 
-// InUse says who works with the schema now. Nobody does where there are no tables. It changes nothing.
+// InUse returns the workers and the open runs of the schema; none if there are no tables. It changes nothing.
 func InUse(ctx context.Context, url string, opts ...Option) (use Use, err error) {
 	config := newConfig(opts)
 	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock migrate", Log: config.log})
@@ -51,7 +51,7 @@ func InUse(ctx context.Context, url string, opts ...Option) (use Use, err error)
 	return use, nil
 }
 
-// ExcludedError says that Up would stop workers at work: their programs do not work with the schema that it would make.
+// ExcludedError means that Up would stop workers at work: their programs do not work with the schema that it would make.
 type ExcludedError struct{ Workers []string }
 
 func (e *ExcludedError) Error() string {
@@ -76,7 +76,7 @@ func Excludes(ctx context.Context, url string, opts ...Option) ([]string, error)
 	return nil, err
 }
 
-// refuseExcluding fails with an *ExcludedError where workers are at work whose programs are older than a schema version.
+// refuseExcluding returns an *ExcludedError if workers are at work with programs that are older than a schema version.
 func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 	rows, err := conn.QueryContext(ctx, excludedSQL, from)
 	if isUndefined(err) {
@@ -103,8 +103,9 @@ func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 // workersMigration is the version of the migration that brings the table of workers.
 const workersMigration = 3
 
-// shutOut looks again before a migration that excludes programs is recorded: a worker may have registered since SessionLock looked. One
-// that registers from now on waits until the migration is committed, and is refused then.
+// shutOut checks for excluded workers again, before a migration that excludes programs is recorded: a worker may have
+// registered since the check of SessionLock. A worker that registers from now on waits until the migration is committed, and is
+// refused then.
 func (s *session) shutOut(ctx context.Context, db store.DBTxConn, version int64) error {
 	if !s.rises || s.force || version <= workersMigration || programsFrom[version] == programsFrom[version-1] {
 		return nil

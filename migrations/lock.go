@@ -14,18 +14,18 @@ import (
 )
 
 var (
-	// ErrLocked says that another migration did not end in time.
+	// ErrLocked means that another migration did not end in time.
 	ErrLocked = errors.New("another migration is running")
-	// ErrHeld says that somebody's open transaction holds what a migration changes.
+	// ErrHeld means that an open transaction of another session holds a table that a migration changes.
 	ErrHeld = errors.New("an open transaction holds what this migration changes")
-	// ErrReadOnly says that the server takes no writes from anybody.
+	// ErrReadOnly means that the server is a standby, and takes no writes.
 	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
-	// ErrReadOnlySession says that a setting forbids writes.
+	// ErrReadOnlySession means that a setting of the session forbids writes.
 	ErrReadOnlySession = errors.New("this session is read-only: look for default_transaction_read_only in the server, database, user and URL")
-	// ErrPooled says that the lock of migrations would be left behind in a connection of others.
+	// ErrPooled means that a pooler could leave the lock of migrations behind in a connection that other clients use.
 	ErrPooled = errors.New("a pooler in transaction mode stands between here and the server, and a migration must keep its session: " +
 		"connect past the pooler, or through one with pool_mode = session")
-	// ErrServerTooOld says that PostgreSQL itself is too old.
+	// ErrServerTooOld means that PostgreSQL itself is older than MinServer.
 	ErrServerTooOld = errors.New("PostgreSQL is too old")
 )
 
@@ -67,13 +67,13 @@ func (s *session) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SessionUnlock gives the lock back.
+// SessionUnlock releases the lock.
 func (s *session) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	s.unlock(ctx, conn)
 	return nil
 }
 
-// unlock returns no error: a connection too broken to answer loses the lock by that, and is closed next.
+// unlock releases the lock. It returns no error: a connection too broken to answer loses the lock, and is closed next.
 func (s *session) unlock(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()
@@ -142,8 +142,8 @@ func execTx(ctx context.Context, conn *sql.Conn, texts ...string) error {
 	return tx.Commit()
 }
 
-// acquire tries again and again rather than queueing in the server: a waiter that is killed is then gone at once, and
-// the one that waits can say for whom.
+// acquire takes the lock. It tries again and again rather than queueing in the server: a waiter that is killed is then gone at
+// once, and a waiter can log the session that it waits for.
 func (s *session) acquire(ctx context.Context, conn *sql.Conn) error {
 	deadline := time.NewTimer(s.lockWait)
 	defer deadline.Stop()
@@ -175,7 +175,8 @@ func holder(ctx context.Context, conn *sql.Conn) string {
 	return description
 }
 
-// nameBlocker turns the end of a wait for a lock into an ErrHeld that names who may have it: the server does not say for which lock.
+// nameBlocker turns a lock timeout into an ErrHeld that names a session that may hold the lock: the server does not report
+// which lock a statement waited for. It returns any other error as it is.
 func (d *database) nameBlocker(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "55P03" {

@@ -28,17 +28,17 @@ type config struct {
 
 const defaultLockWait = 5 * time.Minute
 
-// WithLogger has progress reported to log; by default nothing is logged.
+// WithLogger reports progress to log. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option {
 	return func(c *config) { c.log = cmp.Or(log, c.log) }
 }
 
-// WithLockWait bounds how long to wait for another migration to end; 5 minutes by default.
+// WithLockWait bounds how long a call waits for another migration to end; 5 minutes by default.
 func WithLockWait(d time.Duration) Option {
 	return func(c *config) { c.lockWait = d }
 }
 
-// WithForce has Up migrate also where that stops workers at work.
+// WithForce makes Up migrate even if that stops workers at work.
 func WithForce() Option {
 	return func(c *config) { c.force = true }
 }
@@ -51,15 +51,16 @@ func newConfig(opts []Option) config {
 	return c
 }
 
-// Up applies every pending migration, and returns what it applied. It waits while another one migrates. A database that a newer
-// binary migrated is left as it is; it is refused where this binary does not work with it. Where workers are at work whose programs do not
-// work with the new schema, it fails with an *ExcludedError before it changes anything; where one registers meanwhile, before the
-// migration that stops it is committed.
+// Up applies every pending migration, and returns the applied ones. It waits while another session migrates. It leaves a
+// database that a newer binary migrated as it is, and returns a *VersionError if this binary does not work with that schema.
+//
+// Up fails with an *ExcludedError before it changes anything if workers are at work that have programs which do not work with
+// the new schema. If such a worker registers meanwhile, Up fails before it commits the migration that stops the worker.
 func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
 	return migrate(ctx, url, opts, MaxVersion, (*session).up)
 }
 
-// Down takes back every migration above version to, the newest first, and what is in its tables. Down to 0 leaves
+// Down takes back every migration above version to, the newest first, with all rows of its tables. Down to 0 leaves
 // nothing but the roles, which may serve other databases.
 func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied, error) {
 	if to < 0 || to > MaxVersion {
@@ -68,7 +69,7 @@ func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied,
 	return migrate(ctx, url, opts, to, (*session).down)
 }
 
-// migrate moves to a version, over lost connections too.
+// migrate moves a database to a version, and goes on after lost connections.
 func migrate(ctx context.Context, url string, opts []Option, to int64, move func(*session, context.Context, int64) ([]Applied, error)) ([]Applied, error) {
 	db, err := open(ctx, url, opts)
 	if err != nil {
@@ -87,6 +88,6 @@ func migrate(ctx context.Context, url string, opts []Option, to int64, move func
 	return applied, nil
 }
 
-// repeat has pglink.Do start over after a lost reply: each step records itself in its own transaction, so the database
-// says what is left to do.
+// repeat makes pglink.Do start over after a lost reply. Each step records itself in its own transaction, so the next try reads
+// from the database which steps are left.
 func repeat(context.Context) (done bool, err error) { return false, nil }

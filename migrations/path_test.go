@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Who prepares a database is mostly its superuser; who may create in its schema public was everybody until PostgreSQL 15.
+// The user that prepares a database is mostly a superuser, and until PostgreSQL 15 every user could create in schema public.
 func TestUp_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

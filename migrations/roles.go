@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// RolesError says that the caller may not create or grant the roles, and holds what an administrator may run instead.
+// RolesError means that the caller may not create or grant the roles. SQL has the statements that an administrator may run instead.
 type RolesError struct {
 	SQL string
 	Err error
@@ -26,11 +26,11 @@ func (e *RolesError) Unwrap() error { return e.Err }
 
 const migratorLine = "migrator name := CURRENT_USER;"
 
-// rolesParts in the order they run.
+// rolesParts are the statements of Roles in the order in which they run.
 var rolesParts = []string{setupSQL("path"), setupSQL("roles"), schemaSQL, historyTableSQL, setupSQL("owner"), sealSQL, grantsSQL}
 
-// RolesSQL is what Roles executes, for an administrator to read and run with psql. The user who runs it may migrate
-// afterwards; the SQL in a *RolesError names the user who failed instead.
+// RolesSQL returns the statements of Roles, for an administrator to read and to run with psql. The user that runs them may migrate
+// afterwards. The SQL in a *RolesError gives that right to the user of the failed call instead.
 func RolesSQL() string { return rolesSQL("CURRENT_USER") }
 
 func rolesSQL(migrator string) string {
@@ -39,9 +39,9 @@ func rolesSQL(migrator string) string {
 	return "BEGIN;\n\n" + text + "\nCOMMIT;\n"
 }
 
-// Roles creates the group roles oarlock_owner, _worker, _submit, _read, _approve and _admin, hands the schemas to the owner, and
-// grants each what it needs; where they are there already it mends what is missing. It is a step of its own because
-// managed servers may forbid it: then the error is a *RolesError with the SQL to hand to an administrator.
+// Roles creates the group roles oarlock_owner, _worker, _submit, _read, _approve, _admin and _web, gives the schemas to the
+// owner, and grants each role the rights that it needs. If roles exist already, it adds the missing ones and mends rights. It
+// is a separate step, because managed servers may forbid it: it then returns a *RolesError with the SQL for an administrator.
 func Roles(ctx context.Context, url string, opts ...Option) error {
 	d, err := open(ctx, url, opts)
 	if err != nil {

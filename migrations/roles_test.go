@@ -17,7 +17,7 @@ func TestRoles_OwnerOwnsEverythingThatIsAndThatComes(t *testing.T) {
 		b.mustRoles(t)
 		b.mustBelongToOwner(t)
 	}
-	b.exec(t, "REVOKE ALL ON SCHEMA oarlock FROM oarlock_read") // as if it were a grant of tomorrow's
+	b.exec(t, "REVOKE ALL ON SCHEMA oarlock FROM oarlock_read") // as if a later version had granted it
 	if _, err := migrations.Down(t.Context(), b.url, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func (b bundle) mustBelongToOwner(t *testing.T) {
 	}
 }
 
-// mustHavePrivileges holds a sample of the role matrix (testdata/schema.txt shows all of it), and that a table of
-// tomorrow is for nobody until a migration grants it.
+// mustHavePrivileges checks a sample of the role matrix (testdata/schema.txt shows all of it), and that no role has rights on a
+// later table before a migration grants them.
 func (b bundle) mustHavePrivileges(t *testing.T) {
 	t.Helper()
 	b.exec(t, "SET ROLE oarlock_owner")
@@ -195,7 +195,7 @@ func (b bundle) mustHavePrivileges(t *testing.T) {
 
 type login struct{ user, url string }
 
-// login makes a user who may nothing but connect, for the length of the test.
+// login makes a user that may only connect, until the test ends.
 func (b bundle) login(t *testing.T) login {
 	t.Helper()
 	return login{user: b.db.RoleName("app"), url: b.db.User(t, "app")}

@@ -16,12 +16,12 @@ import (
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
-// session is one move of a database. It is goose's session locker and its store: everything is written through the
-// connection that holds the lock, so that losing the lock and losing the power to write are one thing.
+// session is one move of a database, up or down. It implements goose's session locker and its store. All writes go through the
+// connection that holds the lock, so a session that loses the lock cannot write any more.
 type session struct {
 	*database
-	conn  *sql.Conn // while the lock is held
-	rises bool      // it goes up, which may stop workers
+	conn  *sql.Conn // holds the lock; nil: no lock is held
+	rises bool      // the session goes up, which may stop workers
 	roles bool      // the group roles own the schemas
 }
 
@@ -59,10 +59,10 @@ func (s *session) down(ctx context.Context, to int64) ([]Applied, error) {
 	return applied(provider.DownTo(ctx, to))
 }
 
-// dropEmpty takes away what an Up that was killed before its first migration has left.
+// dropEmpty drops the schemas and the history that an Up left which was killed before its first migration.
 func dropEmpty(ctx context.Context, conn *sql.Conn) error {
 	applied, err := history(ctx, conn)
-	if err != nil || len(applied) > 0 { // somebody was faster
+	if err != nil || len(applied) > 0 { // another session has migrated meanwhile
 		return err
 	}
 	return execTx(ctx, conn, teardownSQL)
@@ -83,14 +83,14 @@ func (s *session) provider() (*goose.Provider, error) {
 	)
 }
 
-// applied translates what goose did, and unwraps what went wrong.
+// applied converts results of goose, and unwraps its errors.
 func applied(results []*goose.MigrationResult, err error) ([]Applied, error) {
 	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		results = partial.Applied
 		err = fmt.Errorf("%s: %w", nameOf(partial.Failed.Source.Version), partial.Err)
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "failed to initialize: ") {
-		err = errors.Unwrap(err) // ours, from SessionLock
+		err = errors.Unwrap(err) // the error of SessionLock
 	}
 	steps := make([]Applied, len(results))
 	for i, r := range results {
@@ -110,18 +110,18 @@ var (
 
 const firstVersion = 1
 
-// Tablename names the history. goose wants it to be anything but empty.
+// Tablename implements goose's store. goose requires only that the name is not empty.
 func (s *session) Tablename() string { return "oarlock.schema_history" }
 
-// TableExists keeps goose from making the history before it has the lock: SessionLock makes it.
+// TableExists returns true, so that goose does not make the history before it has the lock: SessionLock makes it.
 func (s *session) TableExists(context.Context, store.DBTxConn) (bool, error) { return true, nil }
 
-// CreateVersionTable is never asked, since TableExists says yes.
+// CreateVersionTable is never called, since TableExists returns true.
 func (s *session) CreateVersionTable(context.Context, store.DBTxConn) error {
 	return errors.New("the history is made under the lock")
 }
 
-// Insert records a migration as part of it, and gives what it made the grants that it should have.
+// Insert records a migration in its transaction, and grants the privileges on the objects that the migration made.
 func (s *session) Insert(ctx context.Context, db store.DBTxConn, req store.InsertRequest) error {
 	db = s.locked(db)
 	for _, text := range s.grants() {
@@ -145,7 +145,7 @@ func (s *session) grants() []string {
 	return []string{sealSQL}
 }
 
-// Delete forgets a migration as part of taking it back; with the first one goes the history itself.
+// Delete removes the record of a migration in the transaction that takes it back. With the first migration it drops the history.
 func (s *session) Delete(ctx context.Context, db store.DBTxConn, version int64) error {
 	db = s.locked(db)
 	if _, err := db.ExecContext(ctx, forgetSQL, version); err != nil {
@@ -160,7 +160,7 @@ func (s *session) Delete(ctx context.Context, db store.DBTxConn, version int64) 
 	return nil
 }
 
-// locked is the connection with the lock where goose hands a pool: it does so for migrations in Go.
+// locked returns the connection with the lock if db is a pool, which goose passes for migrations in Go; otherwise db.
 func (s *session) locked(db store.DBTxConn) store.DBTxConn {
 	if _, pool := db.(*sql.DB); pool {
 		return s.conn
@@ -168,7 +168,7 @@ func (s *session) locked(db store.DBTxConn) store.DBTxConn {
 	return db
 }
 
-// GetMigration finds one version in the history.
+// GetMigration returns one version of the history, or ErrVersionNotFound.
 func (s *session) GetMigration(ctx context.Context, db store.DBTxConn, version int64) (*store.GetMigrationResult, error) {
 	rows, err := history(ctx, db)
 	for _, row := range rows {
@@ -179,7 +179,7 @@ func (s *session) GetMigration(ctx context.Context, db store.DBTxConn, version i
 	return nil, errors.Join(err, store.ErrVersionNotFound)
 }
 
-// GetLatestVersion finds the newest version in the history.
+// GetLatestVersion returns the newest version of the history; 0: none.
 func (s *session) GetLatestVersion(ctx context.Context, db store.DBTxConn) (int64, error) {
 	rows, err := s.ListMigrations(ctx, db)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *session) GetLatestVersion(ctx context.Context, db store.DBTxConn) (int6
 	return rows[0].Version, nil
 }
 
-// ListMigrations lists the history, the newest version first, and last the version 0 that goose wants to see.
+// ListMigrations returns the history, the newest version first, and at the end the version 0 that goose requires.
 func (s *session) ListMigrations(ctx context.Context, db store.DBTxConn) ([]*store.ListMigrationsResult, error) {
 	rows, err := history(ctx, db)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// childURL makes the test binary migrate this database instead of testing: something that can be killed.
+// childURL is the variable that makes the test binary migrate this database instead of testing, as a process that can be killed.
 const childURL = "OARLOCK_TEST_MIGRATE_URL"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 type bundle struct {
 	db   *pgtest.DB
 	url  string
-	conn *pgx.Conn // an administrator's, outside of what is tested
+	conn *pgx.Conn // connection of an administrator, not under test
 }
 
 // setup makes an empty database.
@@ -95,7 +95,7 @@ func (b bundle) list(t *testing.T, query string, args ...any) []string {
 	return list
 }
 
-// leftovers lists what a database has that an empty one has not.
+// leftovers returns the objects of a database that an empty one does not have.
 func (b bundle) leftovers(t *testing.T) []string {
 	t.Helper()
 	return b.list(t, `

@@ -10,15 +10,15 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// administrators' are the statements that a worker may not execute.
+// administrators has the statements that a worker may not execute.
 var administrators = map[string]bool{
 	"queue/put_dag": true, "queue/set_dag": true, "queue/set_queue": true, "queue/drain_worker": true,
 	"queue/prune": true, "queue/put_schedule": true, "queue/drop_schedule": true, "queue/pause_schedule": true, "queue/resume_schedule": true,
 	"queue/trigger_schedule": true, "queue/backfill": true, "queue/backfill_times": true,
 }
 
-// Every file is a statement that this schema understands; those of workers and clients, also one that a login may execute
-// which has nothing but its role: EXPLAIN checks that and executes nothing.
+// Every file is a statement that this schema understands. A login with nothing but its role may execute the statements of
+// workers and clients: EXPLAIN checks that and executes nothing.
 func TestStatements_FitTheSchemaAndTheRolesOfThoseWhoUseThem(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)

@@ -259,10 +259,10 @@ func TestEverything_RefusesADatabaseThatIsTooNew(t *testing.T) {
 	}
 }
 
-// lockKey is what the package locks; another value would let an old and a new binary migrate at once.
+// lockKey is the key that the package locks. Another value would let an old and a new binary migrate at once.
 const lockKey = 0x6f61726c6f636b
 
-// signalLog tells when something was logged.
+// signalLog signals when a record was logged.
 type signalLog struct {
 	once sync.Once
 	said chan struct{}

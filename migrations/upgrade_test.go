@@ -156,8 +156,8 @@ func TestUp_HasAWorkerWaitThatItExcludes(t *testing.T) {
 	}
 }
 
-// What a program of an older version uses: every line of the schema in words. A migration that keeps programs may add lines, and change
-// what a function does, and nothing else.
+// The schema as programs of an older version use it: every line of it in words. A migration that keeps programs may only add
+// lines, and change the bodies of functions.
 func (b bundle) lines(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -198,11 +198,11 @@ func gone(before, after []string) (lines []string) {
 	return lines
 }
 
-// refusing matches what a program of before may run into: a column that it does not fill, a rule that it does not know.
+// refusing matches lines that may break an older program: a column that it does not fill, a rule that it does not know.
 var refusing = regexp.MustCompile(`: CHECK |: UNIQUE |: EXCLUDE |: FOREIGN KEY |\| CREATE UNIQUE INDEX|\| CREATE TRIGGER`)
 
-// refuses lists the new lines of a table that was there which may refuse what programs of before write, and new functions under a name that
-// was taken: a call of before may not know which is meant.
+// refuses lists new lines of an existing table that may refuse rows of older programs, and new functions under an existing
+// name: a call of an older program may become ambiguous.
 func refuses(before, after []string) (lines []string) {
 	owner := func(line string) string { name, _, _ := strings.Cut(line, " | "); return name }
 	for _, line := range gone(after, before) {

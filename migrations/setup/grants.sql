@@ -56,7 +56,8 @@ BEGIN
       FROM (VALUES
         ('enqueue enqueue_many rerun cancel pause resume retry mark', 'oarlock_submit, oarlock_worker'),
         ('approve reject', 'oarlock_submit, oarlock_approve, oarlock_worker'),
-        -- By these an approver sees the approvals that it may decide, and its own requests. It has no runs or schedules, so lists of them are empty.
+        -- By these an approver sees the approvals that it may decide, and its own requests. It has no runs or schedules, so
+        -- lists of them are empty.
         ('control_status control_list run_status run_list task_status waiting_approvals sees_all', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_page run_head step_summaries schedule_list identity who', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_result run_events run_attempts cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),

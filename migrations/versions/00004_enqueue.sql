@@ -39,7 +39,8 @@ RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace
 
 -- Returns the person on behalf of whom the login asks; null: none. A web server signs people in by itself, and asks for all of
 -- them with one login. It names the person in oarlock.actor, a setting of its transaction. Any user can set that, so it counts
--- only if the login is a member of oarlock_web. The name is recorded and decides nothing: owners of runs and rights go by the login.
+-- only if the login is a member of oarlock_web. The name is recorded and decides nothing: owners of runs and rights go by the
+-- login.
 CREATE FUNCTION oarlock.actor() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN CASE WHEN current_setting('oarlock.actor', true) <> '' AND oarlock.is_one_of('oarlock_web') THEN
@@ -457,10 +458,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns whether a worker may serve a lane. The planner inlines it as long as it has no sub-select. The offers of the worker are
--- an argument for that reason, and the caller reads them by key:
--- (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id). A join would begin with the offers of all workers.
--- The + 0 hides the slots from an index, which would fetch lanes one by one although the table has few pages.
+-- Returns whether a worker may serve a lane. The planner inlines it as long as it has no sub-select. The offers of the worker
+-- are an argument for that reason, and the caller reads them by key: (SELECT o.offers FROM oarlock.worker_offers o WHERE
+-- o.worker_id = w.worker_id). A join would begin with the offers of all workers. The + 0 hides the slots from an index, which
+-- would fetch lanes one by one although the table has few pages.
 CREATE FUNCTION oarlock.may_serve(w oarlock.workers, offers text[], l oarlock.lanes) RETURNS bool
 LANGUAGE sql IMMUTABLE
 RETURN ((w).queues = '{}' OR (l).queue = ANY ((w).queues)) AND (w).labels @> (l).selector AND (w).slots >= (l).slots + 0 AND offers @> (l).needs;

@@ -487,9 +487,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes a control of a run; there is no other way. It locks the row of the run first. So a control comes either before the end of
--- the run, and the flush that would end the run finds the inbox changed, or after the end. The control is recorded under the name of
--- the login, unless a function of this schema gives another.
+-- Makes a control of a run; there is no other way. It locks the row of the run first. So a control comes either before the end
+-- of the run, and the flush that would end the run finds the inbox changed, or after the end. The control is recorded under the
+-- name of the login, unless a function of this schema gives another.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb, by text DEFAULT oarlock.who()) RETURNS oarlock.answer
 LANGUAGE plpgsql AS $$

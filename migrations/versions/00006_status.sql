@@ -1,9 +1,9 @@
 -- +goose Up
 
--- Returns the time of the last sign of life of a worker that is quiet; null: the worker is not quiet, or has ended. A worker is quiet
--- after a third of its lease without a sign of life, at most ten seconds: it gives two signs in that time. The result is for people
--- only, because workers watch each other by clocks of their own. It uses the time of the statement, since with a moving clock the
--- planner could not inline this function into queries.
+-- Returns the time of the last sign of life of a worker that is quiet; null: the worker is not quiet, or has ended. A worker is
+-- quiet after a third of its lease without a sign of life, at most ten seconds: it gives two signs in that time. The result is
+-- for people only, because workers watch each other by clocks of their own. It uses the time of the statement, since with a
+-- moving clock the planner could not inline this function into queries.
 CREATE FUNCTION oarlock.quiet_since(w oarlock.workers) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN (w).state IN ('live', 'draining') AND statement_timestamp() - (w).beat_at
@@ -80,10 +80,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It counts
--- runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as many as the
--- limit has left. The limit of the queue has room, since otherwise the run shows that reason. At most twenty runs are counted,
--- because lists call this for each run.
+-- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It
+-- counts runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as
+-- many as the limit has left. The limit of the queue has room, since otherwise the run shows that reason. At most twenty runs
+-- are counted, because lists call this for each run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_in_line(r oarlock.runs, l oarlock.lanes) RETURNS text
 LANGUAGE sql STABLE
@@ -187,7 +187,8 @@ CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN oarlock.why_quiet(w)
             WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
-            -- A subquery, because NOT EXISTS could be planned as one scan of the tasks of all runs, made even for a run without a worker.
+            -- A subquery, because NOT EXISTS could be planned as one scan of the tasks of all runs, made even for a run without
+            -- a worker.
             WHEN (r).state = 'running' AND (r).reason = '' AND coalesce((w).waiting, 0) > 0
              AND (SELECT true FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting') LIMIT 1) IS NULL
             THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),

@@ -202,8 +202,8 @@ SELECT oarlock.drain_worker('w1');
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------
 
--- Deletes finished runs past the retention of their DAG. A child stays until its parent ends, since the parent may still ask for it.
--- Rows that another session holds are skipped, a retry for instance.
+-- Deletes finished runs past the retention of their DAG. A child stays until its parent ends, since the parent may still ask
+-- for it. Rows that another session holds are skipped, a retry for instance.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_runs(batch int) RETURNS bigint
 LANGUAGE plpgsql AS $$

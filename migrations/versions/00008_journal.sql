@@ -102,9 +102,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.child_ended(bigint) IS 'Internal: tells the parent of a run that ended, in the flush that ends it.';
 
--- Ends a run after its driver sent records that the database cannot take. No further record of that driver can be trusted to fit, so
--- the run ends here: open tasks are canceled, open controls refused, parent and followers notified. Returns true if the run ended
--- so, now or by an earlier copy of this call.
+-- Ends a run after its driver sent records that the database cannot take. No further record of that driver can be trusted to
+-- fit, so the run ends here: open tasks are canceled, open controls refused, parent and followers notified. Returns true if the
+-- run ended so, now or by an earlier copy of this call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.condemn(run bigint, claim uuid, epoch int, reason text) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -4,9 +4,9 @@
 -- another check. Only runs that park or were lost have an entry, so the usual run never has one.
 CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_id IS NULL AND state IN ('queued', 'waiting', 'paused');
 
--- Returns the lanes that a worker serves. It is plain SQL, so that the planner inlines it. A login may make more than a thousand lanes,
--- so pauses and limits of queues are read once, and DAGs only for lanes of their own. OFFSET keeps the condition on the lane before
--- the lookup.
+-- Returns the lanes that a worker serves. It is plain SQL, so that the planner inlines it. A login may make more than a
+-- thousand lanes, so pauses and limits of queues are read once, and DAGs only for lanes of their own. OFFSET keeps the
+-- condition on the lane before the lookup.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool)
 LANGUAGE sql STABLE
@@ -23,8 +23,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.lanes_of(uuid) IS 'Internal: the lanes that a worker serves. Of a paused one only what has begun goes on.';
 
--- The columns of a run that a claim writes and returns. They are listed only here: statements that claim update this view, and return
--- all of it.
+-- The columns of a run that a claim writes and returns. They are listed only here: statements that claim update this view, and
+-- return all of it.
 CREATE VIEW oarlock.claims AS
 SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
        run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
@@ -33,8 +33,8 @@ SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, pa
   FROM oarlock.runs;
 COMMENT ON VIEW oarlock.claims IS 'Internal: the columns of runs that a claim writes and returns.';
 
--- Returns how many more runs of a queue and a DAG may begin or go on by their limits; null: there is no limit. The limit of the DAG and
--- pauses do not apply to runs that have begun.
+-- Returns how many more runs of a queue and a DAG may begin or go on by their limits; null: there is no limit. The limit of the
+-- DAG and pauses do not apply to runs that have begun.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.room_of(queue text, dag bigint, stage int) RETURNS int
 LANGUAGE sql STABLE
@@ -51,9 +51,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many more runs limits let begin or go on.';
 
--- Claims due runs behind limits, shelf by shelf. One session at a time counts how much a limit has left, and other sessions skip that
--- shelf meanwhile. The function is plpgsql, because each of its statements must see the claims that other sessions committed before
--- it got its locks. For the arguments see queue/claim.
+-- Claims due runs behind limits, shelf by shelf. One session at a time counts how much a limit has left, and other sessions
+-- skip that shelf meanwhile. The function is plpgsql, because each of its statements must see the claims that other sessions
+-- committed before it got its locks. For the arguments see queue/claim.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int, fair bool,
     new_first bool, queues text[]) RETURNS SETOF oarlock.claims
@@ -125,8 +125,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
 
--- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else. It claims the oldest first, and runs
--- behind limits as far as the limits have room.
+-- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else. It claims the oldest first,
+-- and runs behind limits as far as the limits have room.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_family(worker uuid, root bigint, claims uuid[]) RETURNS SETOF oarlock.claims
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -174,8 +174,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.claim_family(uuid, bigint, uuid[]) IS 'Internal: claims due runs of one family.';
 
--- Queues parked runs, and runs that wait for a slot, once their wake_at has passed. Rows that another session holds are left to the next
--- call: waiting for an application in the middle of its transaction would hold up all other runs.
+-- Queues parked runs, and runs that wait for a slot, once their wake_at has passed. Rows that another session holds are left to
+-- the next call: waiting for an application in the middle of its transaction would hold up all other runs.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake_due(batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -204,12 +204,12 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues runs after their wake_at.';
 
--- Moves runs of paused or limited DAGs from the heads of lanes into lanes of these DAGs, and returns how many. Runs of a paused DAG at
--- the head of a lane are in the way of other runs: each claim would read through them again. Runs of a DAG that got a limit must be
--- claimed behind the limit, however they came into the lane: queued before the limit, committed later, or retried. New runs of the
--- DAG go into its own lane too, and all stay there when the DAG is resumed. Workers move the runs, some at a time, so that the user
--- that pauses or limits a DAG does not have to wait. Runs that another session holds stay, and every claim leaves them out all the
--- same.
+-- Moves runs of paused or limited DAGs from the heads of lanes into lanes of these DAGs, and returns how many. Runs of a paused
+-- DAG at the head of a lane are in the way of other runs: each claim would read through them again. Runs of a DAG that got a
+-- limit must be claimed behind the limit, however they came into the lane: queued before the limit, committed later, or
+-- retried. New runs of the DAG go into its own lane too, and all stay there when the DAG is resumed. Workers move the runs,
+-- some at a time, so that the user that pauses or limits a DAG does not have to wait. Runs that another session holds stay, and
+-- every claim leaves them out all the same.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.set_aside(lanes int[], batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -244,9 +244,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of DAGs that are paused or limited from the heads of lanes into lanes of their own.';
 
--- Puts away for a while a run that the worker that claimed it cannot read. A newer version of Oarlock may have written the run, and other
--- workers may be of that version. Such a drive counts as lost, and the last of `tries` ends the run. It waits 250 ms at most for
--- another session that holds the row of the run; the worker then tries again. Returns false if the claim is gone.
+-- Puts away for a while a run that the worker that claimed it cannot read. A newer version of Oarlock may have written the run,
+-- and other workers may be of that version. Such a drive counts as lost, and the last of `tries` ends the run. It waits 250 ms
+-- at most for another session that holds the row of the run; the worker then tries again. Returns false if the claim is gone.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_away(run bigint, claim uuid, epoch int, reason text, pause interval, tries int) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$

@@ -30,8 +30,8 @@ BEGIN
     END IF;
     INSERT INTO oarlock.followers (run_id, channel, until, logs) VALUES (run, channel, ends, coalesce(logs, true))
         ON CONFLICT (run_id, channel) DO UPDATE SET until = excluded.until, logs = excluded.logs;
-    -- Notify the worker that holds the run now: it may have claimed the run since the first look. A worker that claims it later sees
-    -- the row above.
+    -- Notify the worker that holds the run now: it may have claimed the run since the first look. A worker that claims it later
+    -- sees the row above.
     PERFORM pg_notify(w.channel, 'log:' || run)
        FROM oarlock.runs c JOIN oarlock.workers w USING (worker_id) WHERE c.run_id = run AND coalesce(logs, true);
     RETURN ends;
@@ -81,8 +81,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_steps(bigint) IS 'Internal: the steps of a run by number.';
 
--- Returns each attempt that may have a log, of the tasks that changed since a record. Epoch and seq number the task records of a run in
--- the order in which they commit. One row without a task means that no task changed; no row means that there is no such run.
+-- Returns each attempt that may have a log, of the tasks that changed since a record. Epoch and seq number the task records of
+-- a run in the order in which they commit. One row without a task means that no task changed; no row means that there is no
+-- such run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_attempts(run bigint, since_epoch int, since_seq bigint, only_step int, only_item text, only_alt int)
 RETURNS TABLE (over bool, epoch int, seq bigint, step int, item text, alt int, attempt int, log_day date, began timestamptz)
@@ -103,9 +104,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int) IS 'Internal: the attempts of a run that may have a log.';
 
--- Returns how an attempt ended that wrote nothing, with the time of its end. Such an attempt has no chunk, and its end is only in the
--- row of its task or attempt. All attempts of a lost driver get a final marker, so an attempt without a chunk ended under its driver,
--- and its log is complete.
+-- Returns how an attempt ended that wrote nothing, with the time of its end. Such an attempt has no chunk, and its end is only
+-- in the row of its task or attempt. All attempts of a lost driver get a final marker, so an attempt without a chunk ended
+-- under its driver, and its log is complete.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.silent_end(run bigint, of_step int, of_item text, of_alt int, of_attempt int, day date)
 RETURNS TABLE (at timestamptz, word text)
@@ -125,8 +126,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.silent_end(bigint, int, text, int, int, date) IS 'Internal: how an attempt ended that wrote nothing.';
 
--- Returns chunks of several attempts of a run, of each at most max_each from a number on, attempt by attempt in the order given. place is
--- the index of the attempt in the arrays. A log that ended without a chunk gets its final chunk here.
+-- Returns chunks of several attempts of a run, of each at most max_each from a number on, attempt by attempt in the order
+-- given. place is the index of the attempt in the arrays. A log that ended without a chunk gets its final chunk here.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], froms int[], max_rows int,
     max_each int)
@@ -151,8 +152,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int) IS 'Internal: parts of the logs of a run.';
 
--- Returns for each of these logs the number of the chunk in which the last `lines` lines begin, or the first chunk that arrived at or
--- after `since`. Lines are counted from the end, so that a large log is not read for its last few.
+-- Returns for each of these logs the number of the chunk in which the last `lines` lines begin, or the first chunk that arrived
+-- at or after `since`. Lines are counted from the end, so that a large log is not read for its last few.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_starts(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], lines bigint, since timestamptz)
 RETURNS TABLE (place int, seq int)
@@ -196,16 +197,19 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz) IS 'Internal: where the end of a log begins.';
 
--- Returns the chunks of a log that hold up to `most` lines, from the line numbered `first` on; without `first`, the last lines. It
--- finds them by the number of lines in each chunk, so that no earlier chunk is read. It leaves out chunks that hold nothing of these
--- lines: chunks of another stream than the wanted one, and chunks of a line that began before or is long enough already.
+-- Returns the chunks of a log that hold up to `most` lines, from the line numbered `first` on; without `first`, the last lines.
+-- It finds them by the number of lines in each chunk, so that no earlier chunk is read. It leaves out chunks that hold nothing
+-- of these lines: chunks of another stream than the wanted one, and chunks of a line that began before or is long enough
+-- already.
 --
--- It reads at most max_bytes, then a quarter of that for the rest of lines that have begun, and looks at 4,000 chunks at most. Its
--- statements are planned once a session: otherwise they would be planned for each place it looks at, which costs more than the look.
+-- It reads at most max_bytes, then a quarter of that for the rest of lines that have begun, and looks at 4,000 chunks at most.
+-- Its statements are planned once a session: otherwise they would be planned for each place it looks at, which costs more than
+-- the look.
 --
--- Each row has the number of lines that had begun before the chunk. Only the last row has an attempt. In it, seq is the last chunk of the
--- whole log, total the number of its lines, and final and reason are as of its end; the window covers the lines from before + 1 to
--- lines, and all chunks up to looked were examined. No row at all means that there is no such run, step or attempt.
+-- Each row has the number of lines that had begun before the chunk. Only the last row has an attempt. In it, seq is the last
+-- chunk of the whole log, total the number of its lines, and final and reason are as of its end; the window covers the lines
+-- from before + 1 to lines, and all chunks up to looked were examined. No row at all means that there is no such run, step or
+-- attempt.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_window(run bigint, of_step text, of_item text, of_attempt int, first bigint, most int, only_stream int, max_bytes int)
 RETURNS TABLE (seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint, before bigint, attempt int, total bigint, looked int)

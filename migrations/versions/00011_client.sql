@@ -55,8 +55,8 @@ CREATE TYPE oarlock.run_info AS (
 );
 COMMENT ON TYPE oarlock.run_info IS 'A run in a list: the columns of run_status.';
 
--- Returns a page of runs. The query is planned for the values of each call: a filter that is not given then drops out, and any other
--- uses its index, partial ones too. One plan for all calls would read runs from the newest to the oldest.
+-- Returns a page of runs. The query is planned for the values of each call: a filter that is not given then drops out, and any
+-- other uses its index, partial ones too. One plan for all calls would read runs from the newest to the oldest.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.page_of_runs(of_dag bigint, in_state text, in_lanes int[], having_labels jsonb, of_parent bigint, since timestamptz,
     before bigint, rows int, everyone bool) RETURNS SETOF bigint
@@ -147,9 +147,10 @@ SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
 
 -- Asking once more ----------------------------------------------------------------------------------------------------
 
--- Makes a new run of a finished one, with other params or of another version. It asks again for the queue, priority and selector that
--- were overridden for the first run. The user that gave these, and operators, get them without a check; for others the DAG must allow
--- them. A child belongs to the submitter of its parent, but the DAG of the parent chose these, and not the submitter.
+-- Makes a new run of a finished one, with other params or of another version. It asks again for the queue, priority and
+-- selector that were overridden for the first run. The user that gave these, and operators, get them without a check; for
+-- others the DAG must allow them. A child belongs to the submitter of its parent, but the DAG of the parent chose these, and
+-- not the submitter.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.rerun(run bigint, params jsonb DEFAULT '{}', latest bool DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The id of this installation, and the database in which workers served it. A copy of the database has the same row, so a worker that
--- finds itself in another place knows that it may be in a copy. A database that no worker has served yet is accepted in any place,
--- since templates are cloned.
+-- The id of this installation, and the database in which workers served it. A copy of the database has the same row, so a
+-- worker that finds itself in another place knows that it may be in a copy. A database that no worker has served yet is
+-- accepted in any place, since templates are cloned.
 CREATE TABLE oarlock.installation (
     one         bool   PRIMARY KEY DEFAULT true CHECK (one),
     id          uuid   NOT NULL DEFAULT oarlock.new_uid(),
@@ -55,9 +55,9 @@ SELECT id, (server, database, timeline) = (here_server, here_database, here_time
 ```$$;
 -- +goose StatementEnd
 
--- Records that a worker serves the installation here, and returns the id of the installation. The worker is the first one ever, or knows
--- this as the place where the installation was served before. Workers cannot vouch for another server or database: that takes
--- `oarlock.adopt`. Returns null if this is neither.
+-- Records that a worker serves the installation here, and returns the id of the installation. The worker is the first one ever,
+-- or knows this as the place where the installation was served before. Workers cannot vouch for another server or database:
+-- that takes `oarlock.adopt`. Returns null if this is neither.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.vouch() RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -97,10 +97,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Declares what a restored or copied database is. With moved, the original is gone, and all runs go on here. Otherwise this is a copy
--- beside its original: it gets an id of its own, and the open runs of the original end, `batch` of them in each call until is_done.
--- `was` is the id that the caller saw, so that a call repeated after a lost reply does it once. Only the owner of the schema may call
--- it, and only while no worker is connected.
+-- Declares what a restored or copied database is. With moved, the original is gone, and all runs go on here. Otherwise this is
+-- a copy beside its original: it gets an id of its own, and the open runs of the original end, `batch` of them in each call
+-- until is_done. `was` is the id that the caller saw, so that a call repeated after a lost reply does it once. Only the owner
+-- of the schema may call it, and only while no worker is connected.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.adopt(was uuid, moved bool, batch int DEFAULT 1000, OUT installation uuid, OUT canceled bigint, OUT is_done bool)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -163,10 +163,10 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.near_zone IS 'Internal: the time zone that a user may have meant.';
 
--- Raises an error unless zone is the exact name of a time zone. AT TIME ZONE also takes abbreviations, POSIX rules and any case. A
--- schedule takes only the name of a zone, as Go does. The parameter TimeZone knows no abbreviations and, once it is set, only the case
--- of the zone itself, and answers in microseconds; the list of all names reads 600 files. POSIX rules have digits, so names with digits
--- are looked up in that list.
+-- Raises an error unless zone is the exact name of a time zone. AT TIME ZONE also takes abbreviations, POSIX rules and any
+-- case. A schedule takes only the name of a zone, as Go does. The parameter TimeZone knows no abbreviations and, once it is
+-- set, only the case of the zone itself, and answers in microseconds; the list of all names reads 600 files. POSIX rules have
+-- digits, so names with digits are looked up in that list.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_zone(zone text) RETURNS void
 LANGUAGE plpgsql SET TimeZone = 'UTC' AS $$
@@ -312,9 +312,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.zone_offset IS 'Internal: the offset of a time zone.';
 
--- Returns the nearest fire beyond `bound` on a day around which the offset changes from `old` to `new`. It tries each wall time with
--- both offsets. A moment may differ from its wall time by the difference of the two. So without excepts, the minutes within twice
--- that difference from the bound are enough.
+-- Returns the nearest fire beyond `bound` on a day around which the offset changes from `old` to `new`. It tries each wall time
+-- with both offsets. A moment may differ from its wall time by the difference of the two. So without excepts, the minutes
+-- within twice that difference from the bound are enough.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_changed(minutes int[], twice bool, zone text, day date, old interval, new interval, bound timestamptz, forward bool,
     dates date[], skips oarlock.cron[]) RETURNS timestamptz
@@ -371,10 +371,10 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_changed IS 'Internal: the nearest fire on a day of a change of the clock.';
 
--- Returns the nearest fire of a cron expression. It walks the local days from the day before `bound` on (backward: after it), because
--- wall times in a gap fire later than their own time. For the same reason it also looks at the calendar day beyond the first hit. It
--- gives up after 400 days of the expression that are left out: a schedule that fires once in two years must have a cron expression
--- for that, and no daily one with excepts.
+-- Returns the nearest fire of a cron expression. It walks the local days from the day before `bound` on (backward: after it),
+-- because wall times in a gap fire later than their own time. For the same reason it also looks at the calendar day beyond the
+-- first hit. It gives up after 400 days of the expression that are left out: a schedule that fires once in two years must have
+-- a cron expression for that, and no daily one with excepts.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_cron(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$

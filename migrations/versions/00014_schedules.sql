@@ -2,8 +2,8 @@
 
 -- Agenda ------------------------------------------------------------------------------------------------------------
 
--- Items that the database itself has to handle at a moment. The first worker that looks attends to an item. Applications only insert
--- rows here, or move the rows of their own schedules, so an open transaction holds up no other user.
+-- Items that the database itself has to handle at a moment. The first worker that looks attends to an item. Applications only
+-- insert rows here, or move the rows of their own schedules, so an open transaction holds up no other user.
 CREATE TABLE oarlock.agenda (
     kind      text        NOT NULL CHECK (kind IN ('schedule', 'ended')),
     id        bigint      NOT NULL, -- a schedule that fires; a run that ended
@@ -17,8 +17,8 @@ CREATE TABLE oarlock.agenda (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE INDEX agenda_at ON oarlock.agenda (at);
 
--- Puts the end of a run of a schedule on the agenda. Every statement that ends such a run fires it: a flush, a cancel, a deadline, the
--- end of a run that no worker can drive. Other updates of runs cost one comparison.
+-- Puts the end of a run of a schedule on the agenda. Every statement that ends such a run fires it: a flush, a cancel, a deadline,
+-- and oarlock.condemn or put_away after a run that no worker can drive. Other updates of runs cost one comparison.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -33,7 +33,8 @@ CREATE TRIGGER runs_ended AFTER UPDATE ON oarlock.runs FOR EACH ROW
 
 -- Schedules ---------------------------------------------------------------------------------------------------------
 
--- Returns whether a schedule is consistent. It is a function, because Postgres parses the text of each CHECK anew in every statement.
+-- Returns whether a schedule is consistent. It is a function, because Postgres parses the text of each CHECK anew in every
+-- statement.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.is_sound_schedule(name text, overlap_policy text, at_once int, catchup_max int, jitter_ms int, pause_on_failure int,
     paused_by text, paused_at timestamptz, backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool) RETURNS bool
@@ -249,8 +250,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes the run of a fire time, or records in `fires` why there is none. If the queue is full and `patient` is true, it does neither,
--- and the time waits.
+-- Makes the run of a fire time, or records in `fires` why there is none. If the queue is full and `patient` is true, it does
+-- neither, and the time waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.fire(s oarlock.schedules, d oarlock.dags, at timestamptz, patient bool) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
@@ -316,8 +317,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Puts an item of the agenda off by `pause`. Its times count as held back, and not as late, from the time of the item on, or from `since`
--- if that is later: earlier times stay late.
+-- Puts an item of the agenda off by `pause`. Its times count as held back, and not as late, from the time of the item on, or
+-- from `since` if that is later: earlier times stay late.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval, since timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -361,7 +362,8 @@ DECLARE
     pause  interval;
 BEGIN
     IF s.backfill_of IS NOT NULL THEN
-        -- Lock the schedule, so that neither it nor another backfill of it decides meanwhile: neither would see the runs of the other.
+        -- Lock the schedule, so that neither it nor another backfill of it decides meanwhile: neither would see the runs of the
+        -- other.
         SELECT oarlock.left_until(x) INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             PERFORM oarlock.put_off(item, interval '1 second');
@@ -449,16 +451,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Attends to the end of a run of a schedule: a fire time that the run held back may fire, and the schedule may be paused after runs that
--- failed in a row.
+-- Attends to the end of a run of a schedule: a fire time that the run held back may fire, and the schedule may be paused after
+-- runs that failed in a row.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend_end(item oarlock.agenda, s oarlock.schedules) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
     note text;
 BEGIN
-    -- A session that has this item locked has not begun to attend to it, since it would need the lock of the schedule, which is ours.
-    -- It will then see the end of the run, so a locked item is skipped.
+    -- A session that has this item locked has not begun to attend to it, since it would need the lock of the schedule, which is
+    -- ours. It will then see the end of the run, so a locked item is skipped.
     PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id AND a.held_from IS NOT NULL AND a.errors = 0 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
         UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
@@ -478,8 +480,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Attends to due items of the agenda for half a second at most, and returns the decisions. Each item is a subtransaction, so that a bad
--- item fails alone. A row of kind `more` means that due items are left. It waits for a lock of an application for lock_timeout at most.
+-- Attends to due items of the agenda for half a second at most, and returns the decisions. Each item is a subtransaction, so
+-- that a bad item fails alone. A row of kind `more` means that due items are left. It waits for a lock of an application for
+-- lock_timeout at most.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend(floor timestamptz, batch int)
 RETURNS TABLE (kind text, dag text, schedule text, outcome text, times int, late_ms bigint, message text)
@@ -554,8 +557,8 @@ COMMENT ON FUNCTION oarlock.attend IS 'Internal: does what is due on the agenda.
 
 -- Keeping schedules ---------------------------------------------------------------------------------------------------
 
--- Makes or changes a schedule as a file or an application defines it. This fires nothing: a new schedule counts from now on, as does a
--- schedule after a change of its times. Any other change leaves the next time as it is.
+-- Makes or changes a schedule as a file or an application defines it. This fires nothing: a new schedule counts from now on, as
+-- does a schedule after a change of its times. Any other change leaves the next time as it is.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.store_schedule(dag bigint, owner text, def jsonb) RETURNS oarlock.schedules
 LANGUAGE plpgsql AS $$
@@ -739,8 +742,8 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Returns the schedule of a name, with an owner if one is given (empty: the file). Otherwise it prefers a schedule of the session user,
--- then one of the file, then one of another user. With `past` it also finds a backfill that is over.
+-- Returns the schedule of a name, with an owner if one is given (empty: the file). Otherwise it prefers a schedule of the
+-- session user, then one of the file, then one of another user. With `past` it also finds a backfill that is over.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool, past bool DEFAULT false) RETURNS oarlock.schedules
 LANGUAGE plpgsql STABLE AS $$

@@ -2,8 +2,9 @@
 
 -- Backfills ---------------------------------------------------------------------------------------------------------
 --
--- A backfill is a schedule with times in the past. It has a row in schedules, with the times and params that its schedule had when the
--- backfill was made, and the bounds from_at and until_at. All rules of schedules apply, above all that a time is decided once.
+-- A backfill is a schedule with times in the past. It has a row in schedules, with the times and params that its schedule had
+-- when the backfill was made, and the bounds from_at and until_at. All rules of schedules apply, above all that a time is
+-- decided once.
 
 -- Returns the time up to which a schedule leaves times to its backfills: up to decided_at, and while it is paused up to now.
 CREATE FUNCTION oarlock.left_until(s oarlock.schedules) RETURNS timestamptz

@@ -1,9 +1,9 @@
 -- +goose Up
 
--- The functions that web pages read runs by. Each call reads only the rows that it shows, or, if it counts items, the rows of one run
--- once. `jit = off`, because the planner takes a spec for large, and compiling a plan would take longer than running it. `enable_sort`
--- and other scans and joins are off if an index has the order and a LIMIT bounds the work: with poor statistics, the planner would
--- read all rows and sort them.
+-- The functions that web pages read runs by. Each call reads only the rows that it shows, or, if it counts items, the rows of
+-- one run once. `jit = off`, because the planner takes a spec for large, and compiling a plan would take longer than running
+-- it. `enable_sort` and other scans and joins are off if an index has the order and a LIMIT bounds the work: with poor
+-- statistics, the planner would read all rows and sort them.
 
 -- The lost drives of a run, a handful among up to 100,000 events.
 CREATE INDEX events_drives ON oarlock.events (run_id, event_id) WHERE kind = 'lost' AND step IS NULL;
@@ -28,8 +28,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.question_of IS 'Internal: what an open approval asks.';
 
--- Returns a task, or a step without a task, which is pending as in task_status. It is one expression, so that the planner inlines it: a
--- call would be given whole rows, with the list of all items.
+-- Returns a task, or a step without a task, which is pending as in task_status. It is one expression, so that the planner
+-- inlines it: a call would be given whole rows, with the list of all items.
 CREATE FUNCTION oarlock.task_info_of(r oarlock.runs, name text, kind text, t oarlock.tasks) RETURNS oarlock.task_info
 LANGUAGE sql STABLE
 RETURN ROW(name || coalesce('~' || nullif((t).alt, 0), ''), nullif((t).item, ''), CASE WHEN (t).alt > 0 THEN 'replacement' ELSE kind END,
@@ -56,8 +56,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.tries_of IS 'Internal: the earlier attempts of a task.';
 
--- Returns the generation in which the items of each foreach step grew: after a retry, rows that did not grow again are history. In the
--- first generation all of them grew then, and the list of items is not unpacked.
+-- Returns the generation in which the items of each foreach step grew: after a retry, rows that did not grow again are history.
+-- In the first generation all of them grew then, and the list of items is not unpacked.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.grown_steps(r_run bigint) RETURNS TABLE (step int, name text, generation int)
 LANGUAGE sql STABLE
@@ -72,9 +72,9 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.grown_steps(bigint) IS 'Internal: the foreach steps of a run that have grown.';
 
--- Returns the items of a run that have begun replacements, each once, with the state of the replacement that counts. A replacement that
--- is under way comes first, then one that failed, then one without a row, which has not begun, then the last. The rows are found by
--- the key alone, which costs less than reading all rows again.
+-- Returns the items of a run that have begun replacements, each once, with the state of the replacement that counts. A
+-- replacement that is under way comes first, then one that failed, then one without a row, which has not begun, then the last.
+-- The rows are found by the key alone, which costs less than reading all rows again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.replaced_items(r_run bigint) RETURNS TABLE (
     step int, item text, state text, generation int, finished_at timestamptz, retried bigint)
@@ -145,8 +145,8 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.step_summaries(bigint) IS 'Internal: the steps of a run, their items counted.';
 
--- Returns a page of the tasks that have a row, in the order of the key. The last row has no task, and shows that the run exists. If the
--- page is not full after 20,000 rows, the last row has the key from which to go on.
+-- Returns a page of the tasks that have a row, in the order of the key. The last row has no task, and shows that the run
+-- exists. If the page is not full after 20,000 rows, the last row has the key from which to go on.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_page(run bigint, of_step text, in_states text[], like_item text, after_step int, after_item text, after_alt int, rows int)
 RETURNS TABLE (info oarlock.task_info, at_step int, at_item text, at_alt int)
@@ -183,7 +183,8 @@ BEGIN
             after_step := wanted; after_item := ''; after_alt := -1;
         END IF;
     END IF;
-    -- A range of steps, even for one step: with `step = 1`, the planner does not see that the rows come in the order of their steps.
+    -- A range of steps, even for one step: with `step = 1`, the planner does not see that the rows come in the order of their
+    -- steps.
     RETURN QUERY
     SELECT oarlock.task_info_of(r, names[t.step + 1], kinds[t.step + 1], t), t.step, t.item, t.alt
       FROM (SELECT y.step, y.item, y.alt
@@ -233,10 +234,10 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.task_detail(bigint, text, text) IS 'Internal: one task of a run, its attempts with it.';
 
--- Returns how many items of foreach steps changed to which state in each bucket of time, each step over a span of its own. A bucket
--- includes its end and not its begin, so that the last end is in the last bucket. Changes before the first bucket count in the first,
--- and the caller adds up. A row without a step shows that the run exists. `past` are the moments just after the buckets: finding one
--- among them costs half as much as arithmetic.
+-- Returns how many items of foreach steps changed to which state in each bucket of time, each step over a span of its own. A
+-- bucket includes its end and not its begin, so that the last end is in the last bucket. Changes before the first bucket count
+-- in the first, and the caller adds up. A row without a step shows that the run exists. `past` are the moments just after the
+-- buckets: finding one among them costs half as much as arithmetic.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.item_bands(run bigint, steps text[], since timestamptz[], until timestamptz[], buckets int)
 RETURNS TABLE (step text, bucket int, state text, change bigint)
@@ -276,9 +277,9 @@ COMMENT ON FUNCTION oarlock.item_bands IS 'Internal: the items of a run over tim
 
 -- Runs ----------------------------------------------------------------------------------------------------------------
 
--- Returns the numbers of a page of runs, newest first. If an index covers the filters, or few runs can match, it finds them like
--- run_list. Otherwise it examines no more than `look` runs: of the DAG, in the state, or all. The page may be short then, and `stop` is
--- the run at which the search ended.
+-- Returns the numbers of a page of runs, newest first. If an index covers the filters, or few runs can match, it finds them
+-- like run_list. Otherwise it examines no more than `look` runs: of the DAG, in the state, or all. The page may be short then,
+-- and `stop` is the run at which the search ended.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_page(of_dag text, in_states text[], of_queue text, having_labels jsonb, of_parent bigint, made_since timestamptz,
     older_than bigint, rows int, look int) RETURNS TABLE (ids bigint[], stop bigint)
@@ -331,8 +332,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.run_page IS 'Internal: a page of the list of runs.';
 
--- Returns the facts that the head of a page shows beside run_status: the newest version of the DAG, the usual duration of its runs, and
--- the lost drives. The duration is that of the newest 20 runs that succeeded, among the newest 200 that ended.
+-- Returns the facts that the head of a page shows beside run_status: the newest version of the DAG, the usual duration of its
+-- runs, and the lost drives. The duration is that of the newest 20 runs that succeeded, among the newest 200 that ended.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_head(run bigint) RETURNS TABLE (current int, usual_ms float8, drives jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_bitmapscan = off ROWS 1
@@ -356,10 +357,10 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.run_head(bigint) IS 'Internal: what the head of a page says of a run besides its status.';
 
--- Compares a run with the ended runs of its DAG: the newest 50 that the user may see, of the newest 200. Runs are alike if they ended in
--- the same state with the same reason. first_run is the oldest run that is alike, and version_before is the version of the run that
--- ended before it; null: first_run is the oldest of the 50. last_good is the last run that succeeded before this one ended, also
--- searched among 200.
+-- Compares a run with the ended runs of its DAG: the newest 50 that the user may see, of the newest 200. Runs are alike if they
+-- ended in the same state with the same reason. first_run is the oldest run that is alike, and version_before is the version of
+-- the run that ended before it; null: first_run is the oldest of the 50. last_good is the last run that succeeded before this
+-- one ended, also searched among 200.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.failure_history(run bigint) RETURNS TABLE (
     ended int, alike int, first_run bigint, first_version int, version_before int, last_good bigint)
