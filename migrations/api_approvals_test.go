@@ -63,7 +63,7 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 			t.Errorf("%s sees %q, not %q", c.who, seen, c.sees)
 		}
 		if c.conn == reader {
-			continue // it may ask for nothing
+			continue // this user may not ask for controls
 		}
 		for step, prompt := range map[string]string{"any": "1 any any?!", "ok": "1 ok ok?!"} {
 			_, err := c.conn.Exec(t.Context(), `SELECT oarlock.approve($1, $2, outputs => '{"why": "x"}')`, run, step)

@@ -202,7 +202,7 @@ func (b bundle) holdBack(t *testing.T, id int64) int64 {
 	t.Helper()
 	run := b.unfinished(t, id)
 	must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", run)
-	must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule' AND id = $1", id) // else they were late
+	must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule' AND id = $1", id) // otherwise the hours would be late
 	attend(t, b.conn)
 	if got := b.decided(t, id); got != "" || !get[bool](t, b.conn, "SELECT held_from IS NOT NULL AND next_at IS NULL FROM oarlock.schedule_list() WHERE id = $1", id) {
 		t.Fatalf("decided %q, or not held back", got)
@@ -261,7 +261,7 @@ func TestAttend_WaitsForRoomAsLongAsItsPolicy(t *testing.T) {
 				must(t, b.conn, "UPDATE oarlock.agenda SET at = now(), held_from = now() - $1::interval WHERE kind = 'schedule'", held)
 			}
 			attend(t, b.conn)
-			attend(t, b.conn) // what the end of the run woke
+			attend(t, b.conn) // the item that the end of the run woke
 			if got := b.decided(t, id); held == "0 minutes" && got != "" || held != "0 minutes" && got != want {
 				t.Errorf("%s, held back for %s: %q, want %q", policy, held, got, want)
 			}
@@ -419,7 +419,7 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	b := api(t)
 	b.put(t, nightlyDAG)
 	held, other := b.hourly(t, "held", 1, ""), b.hourly(t, "other", 1, ", catchup => true")
-	must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = now() - interval '10 seconds' WHERE schedule_id = $1", held) // so late it fires
+	must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = now() - interval '10 seconds' WHERE schedule_id = $1", held) // little enough late to fire
 	b.decidedAt(t, held, 1)
 	app := connect(t, b.db.URL)
 	tx, err := app.Begin(t.Context())
@@ -600,7 +600,7 @@ func TestAttend_AFireReadsNoMoreAfterYears(t *testing.T) {
 	b := api(t)
 	b.put(t, nightlyDAG)
 	must(t, b.conn, `SELECT oarlock.put_schedule('nightly', 's' || i, every => '1 hour', catchup => true, overlap_policy => 'allow') FROM generate_series(1, 60) i`)
-	// buffers is what a fire of one of 20 takes. The first 20 warm the plans up.
+	// buffers returns the buffers of a fire, on average over 20. The first 20 fires warm up the plans.
 	buffers := func() float64 {
 		must(t, b.conn, "VACUUM ANALYZE oarlock.schedules, oarlock.agenda, oarlock.fires, oarlock.runs")
 		must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = decided_at - interval '1 hour'")

@@ -26,7 +26,7 @@ func (b bundle) fill(t *testing.T, name string, first time.Time, hours int, more
 	return get[int64](t, b.conn, fmt.Sprintf("SELECT oarlock.backfill('nightly', $1, $2, $3%s)", more), name, first, first.Add(time.Duration(hours)*time.Hour))
 }
 
-// runAt makes a run of a schedule for one of its hours. No state: it is not over.
+// runAt makes a run of a schedule for one of its hours. An empty state leaves the run unfinished.
 func (b bundle) runAt(t *testing.T, name string, at time.Time, state string) int64 {
 	t.Helper()
 	run := get[int64](t, b.conn, "SELECT oarlock.trigger_schedule('nightly', $1, $2)", name, at)
@@ -37,7 +37,7 @@ func (b bundle) runAt(t *testing.T, name string, at time.Time, state string) int
 	return run
 }
 
-// hours are the times, as hours after the first, of which a backfill made runs, in the order in which it made them.
+// hours returns the times of the runs that a backfill made, as hours after the first time, in the order in which it made them.
 func (b bundle) hours(t *testing.T, id int64, first time.Time) string {
 	t.Helper()
 	return strings.Join(b.list(t, fmt.Sprintf("SELECT round(extract(epoch FROM logical_at - timestamptz '%s') / 3600)::text FROM oarlock.runs WHERE schedule_id = %d ORDER BY run_id",
@@ -51,7 +51,7 @@ func (b bundle) endOldest(t *testing.T, id int64, state string) {
 	b.claim(t, run)
 	b.leave(t, run, state)
 	attend(t, b.conn)
-	attend(t, b.conn) // what an end woke
+	attend(t, b.conn) // the items that the end woke
 }
 
 // wakeAll makes all of the agenda due.
@@ -81,7 +81,7 @@ func TestBackfill_ReprocessSaysWhichTimesFire(t *testing.T) {
 				runs = append(runs, b.runAt(t, reprocess, first.Add(time.Duration(n)*time.Hour), state))
 			}
 		}
-		again := get[int64](t, b.conn, "SELECT oarlock.rerun($1)", runs[4]) // a run that repeats it is one of this time too
+		again := get[int64](t, b.conn, "SELECT oarlock.rerun($1)", runs[4]) // a repeat of the run counts as a run of this time too
 		b.claim(t, again)
 		b.leave(t, again, "succeeded")
 		const would = "SELECT string_agg(CASE outcome WHEN 'fires' THEN 'fired' ELSE outcome END, ', ') FROM oarlock.backfill_times('nightly', $1, $2, $3, reprocess => $1)"
@@ -164,7 +164,7 @@ func TestBackfill_SaysWhatCameOfItWhenItIsOver(t *testing.T) {
 	b.runAt(t, "s", first, "succeeded")
 	id := b.fill(t, "s", first, 3, "")
 	attend(t, b.conn)
-	b.put(t, strings.Replace(nightlyDAG, `"maximum": 5`, `"required": true`, 1)) // what is to come is refused
+	b.put(t, strings.Replace(nightlyDAG, `"maximum": 5`, `"required": true`, 1)) // the coming times are refused
 	run := get[int64](t, b.conn, "SELECT max(run_id) FROM oarlock.runs WHERE schedule_id = $1", id)
 	b.claim(t, run)
 	b.leave(t, run, "failed")
@@ -181,7 +181,7 @@ func TestBackfill_PausesResumesAndIsCanceled(t *testing.T) {
 	b := api(t)
 	b.put(t, nightlyDAG)
 	first := b.past(t, "s", 6, ", pause_on_failure => 2")
-	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 's')") // of no concern to it
+	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 's')") // which does not concern the backfill
 	id := b.fill(t, "s", first, 6, "")
 	name := fmt.Sprintf("s#%d", id)
 	attend(t, b.conn)
@@ -288,7 +288,7 @@ func TestBackfill_WaitsForWhatIsStillToCome(t *testing.T) {
 	}
 	b.wakeAll(t)
 	attend(t, b.conn)
-	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = $1 WHERE name = 's'", first.Add(time.Hour)) // which skipped it
+	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = $1 WHERE name = 's'", first.Add(time.Hour)) // the schedule has skipped it
 	b.wakeAll(t)
 	attend(t, b.conn)
 	if got := b.decided(t, id); got != "fired, fired" {
@@ -386,7 +386,7 @@ func TestBackfill_BadInputSaysWhatToType(t *testing.T) {
 	must(t, b.conn, "SELECT oarlock.put_schedule('nightly', 'theirs', every => '1s')")
 	must(t, app, "SELECT oarlock.put_schedule('nightly', 's', every => '10s', end_at => '2027-01-01Z')")
 	must(t, app, "SELECT oarlock.put_schedule('nightly', 'rare', cron => '*/10 0 * * *')")
-	must(t, app, "SELECT oarlock.put_schedule('nightly', 'newyear', cron => '* * 1 1 *')") // as if it were every minute, it had too many
+	must(t, app, "SELECT oarlock.put_schedule('nightly', 'newyear', cron => '* * 1 1 *')") // counted as every minute, it would have too many times
 	must(t, app, "SELECT oarlock.put_schedule('nightly', 'once', at => '2020-01-01Z')")
 	fill := get[int64](t, app, "SELECT oarlock.backfill('nightly', 's', '2026-01-01Z', '2026-01-02Z')")
 	for args, code := range map[string]string{
@@ -403,7 +403,7 @@ func TestBackfill_BadInputSaysWhatToType(t *testing.T) {
 		fmt.Sprintf("'nightly', 's#%d', '2026-01-01Z', '2026-01-02Z'", fill):                     "OA013",
 		"'nightly', 's', '2026-01-01Z', timestamptz '2026-01-01Z' + interval '1000001 s'":        "OA012",
 		"'nightly', 's', '2026-01-01Z', timestamptz '2026-01-01Z' + interval '1000000 s'":        "",
-		"'nightly', 's', '2026-12-31Z', '2099-01-01Z'":                                           "", // it has an end
+		"'nightly', 's', '2026-12-31Z', '2099-01-01Z'":                                           "", // the schedule has an end
 		"'nightly', 'newyear', '2026-01-01Z', '2026-04-10Z'":                                     "",
 		"'nightly', 'rare', '2020-01-01Z', '2023-01-01Z'":                                        "",
 		"'nightly', 'once', '2019-01-01Z', '2030-01-01Z'":                                        "",

@@ -86,7 +86,7 @@ func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 	}
 }
 
-// One row wakes one worker: that must be one which may serve it.
+// One row wakes one worker, and that worker must be able to serve the row.
 func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -243,7 +243,7 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, attempt = 0, epoch = 2, seq = 9 WHERE step = 0")
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, step = 7, epoch = 2, seq = 9 WHERE step = 0")
 	wantCode(t, worker, "", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, epoch = 2, seq = 1 WHERE step = 0")
-	// one flush ends a run and the last of its tasks; nothing does later
+	// one flush ends a run and its last task; no later statement changes either
 	wantCode(t, worker, "", `WITH ended AS (UPDATE oarlock.runs SET state = 'succeeded', finished_at = now() RETURNING run_id)
 		UPDATE oarlock.tasks t SET state = 'succeeded', generation = 2, attempt = 2, epoch = 2, seq = 2 FROM ended WHERE t.run_id = ended.run_id AND t.step = 2`)
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'succeeded', generation = 2, epoch = 2, seq = 3 WHERE step = 3")
@@ -303,7 +303,7 @@ func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
 	}
 }
 
-// What opens a generation is the one change of a finished run that is not refused: it must not carry another one with it.
+// Opening a generation is the only change of a finished run that is not refused, and it must not carry another change with it.
 func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)

@@ -99,7 +99,7 @@ func TestEnqueueMany_FindsTheRunsOfItsKeys(t *testing.T) {
 	wantCode(t, b.conn, "", `SELECT oarlock.enqueue_many('report', '{}')`)
 }
 
-// A repeat finds keys only, which is less than to take them: how much less does not depend on how many there are.
+// A repeat only finds keys, which costs less than taking them, by a factor that does not depend on how many keys there are.
 func TestEnqueueMany_ARepeatTakesNoLongerThanTheFirst(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A client that passes the last number it saw gets what comes after it: each piece once.
+// A client that passes the last number it saw gets the pieces after it, each once.
 func TestReadLog_GoesOnAfterTheLastNumberSeen(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -83,7 +83,7 @@ func goodCalls() map[string]string {
 }
 
 // A null is as if the argument were left out, or it is refused in words: by a code of ours, or as a value that may not be
-// null or not be what it is. It never fails somewhere inside.
+// null or not have that form. It never fails somewhere inside.
 func TestAPI_ANullIsTheDefaultOrRefused(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
@@ -125,7 +125,7 @@ func (b bundle) codeOf(t *testing.T, name string, args []string) string {
 	return ""
 }
 
-// A null is no bound, where there must be one.
+// A null is refused if it would leave a call without a bound.
 func TestAPI_ANullIsNotWithoutABound(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The problem is what the message says after the param's name; "" is fine.
+// problem is the text of the message after the name of the param; "": the param is accepted.
 var params = []struct{ def, given, problem string }{
 	{`"type": "string"`, `"x"`, ""},
 	{`"type": "string"`, `""`, ""},

@@ -12,7 +12,7 @@ type may struct{ submit, read, approve, worker, admin string }
 
 const no = "42501"
 
-// roleCalls is what each role may do. Run 1 is the administrator's, run 2 the submitter's.
+// roleCalls has the calls with their result for each role. Run 1 belongs to the administrator, run 2 to the submitter.
 var roleCalls = map[string]may{
 	`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                     {"", no, no, "", ""},
 	`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                              {"", no, no, "", ""},

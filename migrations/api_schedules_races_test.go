@@ -52,7 +52,7 @@ func TestAttend_CancelsWhatAnApplicationHoldsLater(t *testing.T) {
 	}
 }
 
-// A schedule that an application holds is looked at again after as long as it was due, from 100 ms to 5 s.
+// A worker looks at a schedule that an application holds again after a pause: as long as the schedule is due, from 100 ms to 5 s.
 func TestAttend_LooksLessOftenAtWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	b := api(t)

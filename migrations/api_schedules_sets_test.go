@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// written names the version of each row of schedules and of the agenda: a row that is written has another one.
+// written returns the row versions of schedules and of the agenda. Each write of a row changes its version.
 func (b bundle) written(t *testing.T) string {
 	t.Helper()
 	return strings.Join(b.list(t, `SELECT concat_ws(' ', 'schedule', s.schedule_id, s.xmin, s.ctid) FROM oarlock.schedules s
@@ -120,7 +120,7 @@ func TestSchedules_RefuseWhatIsNoSet(t *testing.T) {
 		`put_schedules('[{"name": "x", "dag": "no", "every": "1h"}]')`:            "OA001",
 		`put_schedules('[{"name": "x", "every": "60"}]', 'nightly')`:              "OA013", // seconds, or minutes?
 		`put_schedules('[{"name": "x", "every": "1h", "jitter": 5}]', 'nightly')`: "OA013",
-		// what a file may not say either
+		// values that a file may not have either
 		"put_schedule('nightly', 'x', every => '1h', overlap_policy => 'allow', at_once => 2)":                 "OA013",
 		"put_schedule('nightly', 'x', every => '1h', timezone => 'Europe/Paris')":                              "OA013",
 		"put_schedule('nightly', 'x', at => '2099-01-01Z', timezone => 'Europe/Paris')":                        "OA013",
@@ -191,7 +191,7 @@ func TestSchedules_TheLastOneIsNotToCome(t *testing.T) {
 	}
 }
 
-// checkHours wants each of so many hours recorded once, those that were triggered with their run, and right counts.
+// checkHours requires that each hour is recorded once, with its run if it was triggered, and that counts are right.
 func (b bundle) checkHours(t *testing.T, what string, id int64, first time.Time, hours int, runs map[int]int64) {
 	t.Helper()
 	const times = `SELECT concat_ws(' ', n, count(f), max(f.run_id)) FROM generate_series(0, $3::int - 1) n
@@ -231,7 +231,7 @@ func TestSchedules_TriggeredTimesLeaveTheOthers(t *testing.T) {
 					runs[hour] = b.runAt(t, what, first.Add(time.Duration(hour)*time.Hour), "")
 				}
 			}
-			if name == "skip" && !before { // then what was triggered holds the others back
+			if name == "skip" && !before { // then the triggered run holds the others back
 				must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", b.unfinished(t, id))
 			}
 			if name == "pause" {
@@ -255,7 +255,7 @@ func TestSchedules_TriggeredTimesLeaveTheOthers(t *testing.T) {
 	}
 }
 
-// A run may be triggered for a moment that is no time of the schedule, or for one that is only since an edit.
+// A run may be triggered for a moment that is no time of the schedule, or became one by an edit.
 func TestSchedules_TriggeredAmongOthersChangeNothingElse(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -15,7 +15,8 @@ func (b bundle) fired(t *testing.T) int {
 	return get[int](t, b.conn, "SELECT count(*) FROM oarlock.runs")
 }
 
-// Nothing fires by applying a file, by putting a schedule or by resuming one, however long ago it begins and whatever it makes up for.
+// Applying a file, putting a schedule or resuming one fires nothing, however long ago the schedule begins and whatever its
+// catchup is.
 func TestSchedules_NothingFiresByPuttingThem(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -56,7 +57,7 @@ func TestSchedules_ResumedToCatchUpFollowTheirOwnRules(t *testing.T) {
 	}
 }
 
-// Only other times move what comes next; the same file again, and any other edit, move nothing.
+// Only a change of the times moves the next time. The same file again, and any other edit, leave it.
 func TestSchedules_EditsMoveNothingButTheTimesThatTheyChange(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -114,7 +115,7 @@ func TestSchedules_OfAFileFollowIt(t *testing.T) {
 	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE at > now()"); n != 2 {
 		t.Errorf("%d items on the agenda of a DAG that is back as another version", n)
 	}
-	must(t, b.conn, "SELECT oarlock.drop_schedule('filed', 'x')") // one's own goes before the file's
+	must(t, b.conn, "SELECT oarlock.drop_schedule('filed', 'x')") // the schedule of the user comes before that in the file
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.drop_schedule('filed', 'x')")
 	file("")
 	if got := names(); got != "" {

@@ -26,7 +26,7 @@ func api(tb testing.TB) bundle {
 
 func apiOf(tb testing.TB, db *pgtest.DB) bundle {
 	tb.Helper()
-	if t, ok := tb.(*testing.T); ok { // a benchmark would pay for it
+	if t, ok := tb.(*testing.T); ok { // not in a benchmark, where counting costs time
 		countCalls(t, db.URL)
 	}
 	b := bundleOf(tb, db)
@@ -114,7 +114,7 @@ func (b bundle) claim(t *testing.T, run int64) {
 		started_at = coalesce(started_at, clock_timestamp()), queue_deadline = NULL WHERE run_id = $1`, run)
 }
 
-// leave ends the drive of a run: it is parked, queued again, or over.
+// leave ends the drive of a run and sets its state: parked, queued again, or over.
 func (b bundle) leave(t *testing.T, run int64, state string) {
 	t.Helper()
 	must(t, b.conn, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, stage = 1,

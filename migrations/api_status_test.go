@@ -164,13 +164,13 @@ func TestRunStatus_CountsWhatGoesBefore(t *testing.T) {
 	enqueue(t, b.conn)
 	run := enqueue(t, b.conn)
 	for _, c := range []struct{ change, want string }{
-		{"SELECT", "3rd in line in queue default; 0 of 16 slots taken"}, // behind one of its own and one that is to be held
+		{"SELECT", "3rd in line in queue default; 0 of 16 slots taken"}, // behind a run of dag capped and a run of dag held
 		{"SELECT oarlock.set_dag('held', paused => true)", "2nd in line in queue default; 0 of 16 slots taken"},
 		{"SELECT oarlock.set_dag('held', paused => false)", "3rd in line in queue default; 0 of 16 slots taken"},
 		{"UPDATE oarlock.dags SET max_active_runs = 3 WHERE name = 'capped'", "5th in line in queue default; 0 of 16 slots taken"},
 		{"SELECT oarlock.set_dag('capped', paused => true)", "3rd in line in queue default; 0 of 16 slots taken"},
 		{`UPDATE oarlock.workers SET labels = '{"gpu": "1"}', queues = '{other}' WHERE name = 'w2'`, "3rd in line in queue default; 0 of 8 slots taken"},
-		{"UPDATE oarlock.workers SET queues = '{}'", "5th in line in queue default; 0 of 16 slots taken"}, // a worker serves it and the picky ones
+		{"UPDATE oarlock.workers SET queues = '{}'", "5th in line in queue default; 0 of 16 slots taken"}, // one worker serves it and the runs of dag picky
 	} {
 		must(t, b.conn, c.change)
 		if got := get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", run); got != c.want {
@@ -205,7 +205,7 @@ func TestQuietSince_FollowsFromTheLease(t *testing.T) {
 	}
 }
 
-// Lists ask it of each worker and each run: as a part of their queries it costs nothing, as a function that is called it is most of them.
+// Lists use these functions for each worker and each run. Inlined they cost nothing; as calls they would be most of the query.
 func TestQuietSince_IsWrittenOutInQueries(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -278,7 +278,7 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 			t.Errorf("queue %v: %s, want %s", queue, got, want)
 		}
 	}
-	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'this host cannot start tasks'") // the slots in use are all that it has
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'this host cannot start tasks'") // only its slots in use count
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 5 5 2 10 t" {
 		t.Errorf("with a worker that claims nothing: %s", got)
 	}
@@ -286,13 +286,13 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 10 t" {
 		t.Errorf("with a worker that gives no sign of life: %s", got)
 	}
-	must(t, b.conn, "UPDATE oarlock.workers SET only_run = (SELECT min(run_id) FROM oarlock.runs)") // it serves one run
+	must(t, b.conn, "UPDATE oarlock.workers SET only_run = (SELECT min(run_id) FROM oarlock.runs)") // it serves a single run
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 3 t" {
 		t.Errorf("with a worker of one run: %s", got)
 	}
 }
 
-// The age of the oldest run tells of too few workers, and so not of what a pause holds.
+// The age of the oldest run shows that there are too few workers, so runs that a pause holds do not count.
 func TestScaleHint_AgesWhatNoPauseHolds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -320,7 +320,7 @@ func TestScaleHint_AgesWhatNoPauseHolds(t *testing.T) {
 	}
 }
 
-// Each case begins with one run that a worker of 8 slots holds, one that has begun and was given back, and three that are new.
+// Each case begins with a run that a worker of 8 slots holds, a run that has begun and was given back, and three new runs.
 func TestScaleHint_WantsNoSlotsForWhatMoreWorkersCannotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ statement, want string }{

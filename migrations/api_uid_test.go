@@ -25,7 +25,7 @@ func TestUID_IsNewInEveryWayOfAsking(t *testing.T) {
 		`SELECT oarlock.enqueue_child(1, 0, '', 0, n, 1, 'plain', detached => true) FROM generate_series(3, 4) n`,
 		`SELECT oarlock.cancel(1), oarlock.rerun(1), oarlock.rerun(1)`,
 	}
-	before := time.Now().Add(-time.Minute) // the server's clock may be another one
+	before := time.Now().Add(-time.Minute) // the clock of the server may differ
 	for _, way := range ways {
 		must(t, b.conn, way)
 	}

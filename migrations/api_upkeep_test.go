@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// finish ends a run some days ago, with a row in every table that knows it.
+// finish ends a run some days ago, with a row in every table that refers to runs.
 func (b bundle) finish(t *testing.T, run int64, days int) {
 	t.Helper()
 	b.claim(t, run)

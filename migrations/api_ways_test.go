@@ -58,7 +58,7 @@ func (b bundle) way(t *testing.T, args string) string {
 	return row
 }
 
-// One CHECK calls a function; each row here breaks one rule of it.
+// The CHECK of runs calls a function. Each case breaks one of its rules.
 func TestRuns_AreSound(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -38,7 +38,7 @@ func (b bundle) at(t *testing.T, ahead time.Duration) {
 	}
 }
 
-// checkOnce wants the record of a schedule to have each time that it has decided once, and a run for each that fired.
+// checkOnce requires that the record of a schedule has each decided time once, and a run for each time that fired.
 func (b bundle) checkOnce(t *testing.T, id int64) {
 	t.Helper()
 	const recorded = `SELECT concat_ws(' ', sum(f.count), count(DISTINCT f.run_id)) FROM oarlock.fires f WHERE f.schedule_id = $1`
@@ -61,7 +61,7 @@ func TestAttend_AClockThatSteps(t *testing.T) {
 	const day = 24 * time.Hour
 	type moment struct {
 		ahead time.Duration
-		want  string // what was decided up to then
+		want  string // the decisions up to then
 	}
 	back := func(ahead time.Duration, first, then string) []moment { // there, back, and there again; then the next time comes
 		return []moment{{ahead, first}, {0, first}, {31 * time.Minute, first}, {ahead, first}, {ahead + time.Hour, then}, {0, then}}
@@ -85,7 +85,7 @@ func TestAttend_AClockThatSteps(t *testing.T) {
 		}
 		b.at(t, 0)
 		id := b.hourly(t, name, 1, settings)
-		must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE id = $1", id) // so that it is not too late
+		must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE id = $1", id) // so that the time is not too late
 		attend(t, b.conn)
 		for i, m := range test.moments {
 			b.at(t, m.ahead)

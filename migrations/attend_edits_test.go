@@ -21,7 +21,7 @@ func TestAttend_EditsAndPausesWhileDue(t *testing.T) {
 	for n := range ids {
 		ids[n] = b.hourly(t, fmt.Sprint("s", n), due, ", catchup => true, overlap_policy => 'allow'")
 	}
-	work := map[string]string{ // each for one schedule, which its last argument names
+	work := map[string]string{ // each changes one schedule, which its last argument names
 		"attend": "SELECT count(*) FROM oarlock.attend('-infinity', 4) WHERE $1 <> ''",
 		"pause":  "SELECT oarlock.pause_schedule('nightly', $1)",
 		"resume": "SELECT oarlock.resume_schedule('nightly', $1, catch_up => true)",
@@ -58,7 +58,7 @@ func TestAttend_EditsAndPausesWhileDue(t *testing.T) {
 	}
 }
 
-// eachOf does these in turn for each schedule.
+// eachOf runs the statements in turn for each schedule.
 func eachOf(ctx context.Context, conn *pgx.Conn, work map[string]string, schedules int, verbs ...string) error {
 	for n := range schedules {
 		for _, verb := range verbs {

@@ -11,7 +11,7 @@ import (
 
 // Each benchmark has a bare twin: the same rows with the same keys into equal tables, with their indexes and checks, one
 // check of the params, one round trip, in plain SQL. function_alone is the bare insert in a function of the kind that the API
-// must have: what that costs by itself. Read the ratios; rates drift with the machine.
+// must have, and shows the cost of a function by itself. Read the ratios; rates drift with the machine.
 
 const (
 	bareColumns = `dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id, submitted_by`

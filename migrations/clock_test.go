@@ -50,7 +50,7 @@ func clockRows(t *testing.T, table string) []clockRow {
 
 const makeTiming = "oarlock.make_timing($1::text, $2::text::interval, $3::text::timestamptz, $4::text, $5::text::timestamptz, $6::text::timestamptz, $7::text[])"
 
-// args are those of makeTiming. Postgres reads Go's durations but for these units.
+// args returns the arguments of makeTiming. Postgres reads durations of Go except for these units.
 func (r clockRow) args(more ...any) []any {
 	if r.Every != nil {
 		d, err := time.ParseDuration(*r.Every)
@@ -151,7 +151,7 @@ func TestCronTimes_AreForEverybody(t *testing.T) {
 	}
 }
 
-// clockCalls is how often a search for a fire calls these functions.
+// clockCalls counts the calls of these functions in a search for a fire.
 type clockCalls struct{ days, offsets, leftOut, minutes int64 }
 
 func (b bundle) clockCalls(t *testing.T) clockCalls {
@@ -248,7 +248,7 @@ func (d draws) cron() string {
 	return strings.Join([]string{field(0, 59, 1), hours, field(1, 31, 6), field(1, 12, 6), field(0, 7, 6)}, " ")
 }
 
-// moment is one of 1990 to 2037, every other time within two days of a change of the clock.
+// moment draws a moment from 1990 to 2037, every second one within two days of a change of the clock.
 func (d draws) moment(location *time.Location) time.Time {
 	from := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	at := time.Unix(from+d.Int64N(48*365*86400), 0)

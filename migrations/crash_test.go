@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// steps are the transactions of Up: one for each migration, but River's that has one for each of its versions.
+// steps is the number of transactions of Up: one for each migration, and for River's one for each of its versions.
 const steps = riverDone + int(migrations.MaxVersion) - 2
 
 const riverDone = 1 + 8
@@ -76,7 +76,7 @@ func TestDown_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
 // cutEvery is the distance between commits that lose their reply in one call. The steps between two cuts run as after a single cut.
 const cutEvery = 5
 
-// loseReplies cuts the connection after each COMMIT, of one call or another.
+// loseReplies cuts the connection after each COMMIT, each in one of several calls.
 func loseReplies(t *testing.T, setup func(*testing.T) bundle, do func(ctx context.Context, url string) error, check func(bundle, *testing.T)) {
 	for first := 1; first <= cutEvery; first++ {
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
@@ -84,7 +84,7 @@ func loseReplies(t *testing.T, setup func(*testing.T) bundle, do func(ctx contex
 			b := setup(t)
 			proxy, through := netfault.Through(t, b.url)
 			var cuts []*netfault.Injected
-			for n := first + (steps-first)/cutEvery*cutEvery; n > 0; n -= cutEvery { // the last first, because a fault that fires hides its message from the faults injected after it
+			for n := first + (steps-first)/cutEvery*cutEvery; n > 0; n -= cutEvery { // the last first: a fault that fires hides its message from faults injected after it
 				cuts = append(cuts, proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Nth: n, Do: netfault.Cut}))
 			}
 			if err := do(t.Context(), through); err != nil {

@@ -23,7 +23,7 @@ func TestStatements_FitTheSchemaAndTheRolesOfThoseWhoUseThem(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	worker, admin := b.user(t, "wo", "oarlock_worker"), b.user(t, "ad", "oarlock_admin")
-	_, uncounted := b.conn.Exec(t.Context(), "CREATE EXTENSION IF NOT EXISTS pg_stat_statements") // benchmarks count with it where it is
+	_, uncounted := b.conn.Exec(t.Context(), "CREATE EXTENSION IF NOT EXISTS pg_stat_statements") // some statements of benchmarks need it
 	for _, name := range sql.Names() {
 		if uncounted != nil && strings.Contains(sql.Named(name), "pg_stat_statements") {
 			continue
@@ -54,7 +54,7 @@ func TestStatements_FitTheSchemaAndTheRolesOfThoseWhoUseThem(t *testing.T) {
 	}
 }
 
-// The name that every statement begins with, then what EXPLAIN takes.
+// Matches the name that every statement begins with, then a statement that EXPLAIN takes.
 var explainable = regexp.MustCompile(`^/\*[^*]*\*/\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b`)
 
 func mayExecute(t *testing.T, conn *pgx.Conn, name, statement string, params int) {

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// next is a database that the next program has migrated: this one goes on with it.
+// next is a database that a newer program has migrated, and that this program still works with.
 func next(t *testing.T) bundle {
 	t.Helper()
 	b := migrated(t)
@@ -90,7 +90,7 @@ func TestUp_RefusesToStopWorkers(t *testing.T) {
 	}
 }
 
-// registers announces a worker of the program before this one, and returns how many rows that made: a worker that is refused has none.
+// registers registers a worker of the older program, and returns the number of rows: 0 if it was refused.
 func registers(t *testing.T, conn *pgx.Conn) int64 {
 	t.Helper()
 	tag, err := conn.Exec(t.Context(), sql.Named("queue/register"), pgx.StrictNamedArgs{

@@ -1,7 +1,7 @@
 // Package sql holds every statement Oarlock sends, one per .sql file, embedded and reached by name.
 //
 // A file lives in the folder of the package that sends it: sql/doctor/version.sql is Named("doctor/version").
-// It starts with a header of "-- " lines that says its Purpose, the Index it uses and the Locks it takes in order;
+// It starts with a header of "-- " lines with its Purpose, the Index it uses and the Locks it takes in order;
 // then comes exactly one statement, without a semicolon or with one at the end:
 //
 //	-- Purpose: the newest schema version that is applied

@@ -22,7 +22,7 @@ CREATE TABLE oarlock.lanes (
     needs    text[] NOT NULL, -- sorted
     slots    int    NOT NULL CHECK (slots > 0), -- slots of the widest step
     dag_id   bigint NOT NULL DEFAULT 0, -- a DAG that has this lane to itself, because it limits its runs or was paused once; else 0
-    made_for bigint, -- above 0: a submitter of a run of this DAG asked for it; 0: a version of a DAG, or an operator; null: runs of a DAG that is paused or limited were moved here
+    made_for bigint, -- above 0: a submitter of a run of this DAG asked for it; 0: a version of a DAG, or an operator; null: made for runs that wait while their DAG is paused or limited
     twin     int    NOT NULL DEFAULT 0, -- above 0: made while another transaction made the same lane, and stayed open
     UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
 );

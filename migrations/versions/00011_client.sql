@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What enqueue says about transactions --------------------------------------------------------------------------------
+-- Enqueue and transactions --------------------------------------------------------------------------------------------
 
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.

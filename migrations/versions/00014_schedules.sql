@@ -49,7 +49,7 @@ END $$;
 CREATE TABLE oarlock.schedules (
     schedule_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dag_id           bigint NOT NULL REFERENCES oarlock.dags,
-    name             text   NOT NULL, -- up to 100 bytes; of a backfill that and its number: nightly#12
+    name             text   NOT NULL, -- up to 100 bytes; of a backfill the name of its schedule and a number: nightly#12
     owner            text, -- the login that owns its runs; null: it comes from the file of the DAG
     timing           oarlock.timing NOT NULL,
     params           jsonb  NOT NULL,
@@ -353,7 +353,7 @@ DECLARE
     now    timestamptz := clock_timestamp();
     made   oarlock.decision;
     upto   timestamptz; -- the newest time that is due
-    live_at timestamptz; -- of a backfill: its schedule leaves it the times up to then; later times the schedule decides first
+    live_at timestamptz; -- of a backfill: the time up to which its schedule leaves times to it; null: no backfill
     coming timestamptz;
     keep   record;
     busy   int := 0;

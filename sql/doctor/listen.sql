@@ -1,4 +1,4 @@
--- Purpose: receive the test notification; ends with the connection
+-- Purpose: receives the test notification, until the connection ends
 -- Index: none
--- Locks: none that anybody else waits for
+-- Locks: none that another session waits for
 LISTEN oarlock_doctor

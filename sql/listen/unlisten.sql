@@ -1,4 +1,4 @@
 -- Purpose: stops receiving the notifications of a channel
 -- Index: none
--- Locks: none that anybody else waits for
+-- Locks: none that another session waits for
 UNLISTEN "{channel}"

@@ -1,7 +1,6 @@
--- Purpose: gives back claims of a worker that no driver drives, `some` or `all` of them; this counts as no loss. A run without
---          tasks in this generation is queued as if it had never been claimed, unless an unfinished child, a pause or a cancel
---          tells of its drive. Any other run is queued as one that may need no slot: since the claim, no row tells when
---          something of it is due
+-- Purpose: gives back claims of a worker that no driver drives, `some` or `all` of them; this counts as no loss. A run of which
+--          nothing has happened in this generation is queued as if it had never been claimed. Any other run is queued as one
+--          that may need no slot: since the claim, no row tells when something of it is due
 -- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent
 -- Locks: the runs in the order of their ids, passing over runs that another session holds
 WITH idle AS MATERIALIZED (

@@ -7,7 +7,7 @@ WITH alive AS (
            unfit = @unfit, unfit_since = CASE WHEN @unfit <> '' THEN clock_timestamp() - @unfit_ms::bigint * interval '1 millisecond' END
      WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
     RETURNING coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live') AS desired
-), held AS MATERIALIZED ( -- by key: while a session holds an old snapshot, runs_worker has entries of all runs that the worker ever held. Runs that it does not know of, queue/sweep finds
+), held AS MATERIALIZED ( -- by key: while a session holds an old snapshot, runs_worker has entries of all runs that the worker ever held. queue/sweep finds runs that the worker does not know of
     SELECT r.run_id, r.inbox, r.claim_id FROM unnest(@held::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
      WHERE r.worker_id IS NOT DISTINCT FROM @worker -- keeps the plan off runs_worker
 ), mail AS MATERIALIZED (
