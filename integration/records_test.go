@@ -65,14 +65,20 @@ func (b *bench) endBulky(t *testing.T, run queue.RunID) {
 }
 
 // inTime expects a process to end within a bound, which is promised for a machine with room. Beside other tests, outside
-// nightly runs, it may take twice as long.
+// nightly runs, it may take twice as long. A driver process that is still there then prints what its goroutines wait for.
 func (p *process) inTime(t *testing.T, bound time.Duration) {
 	t.Helper()
-	asked := time.Now()
+	asked, most := time.Now(), bound*time.Duration(times(2, 1))
+	late := time.AfterFunc(most, func() {
+		for _, pid := range children(p.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGQUIT)
+		}
+	})
+	defer late.Stop()
 	p.exit(t)
 	took := time.Since(asked)
 	t.Logf("gone after %v", took.Round(time.Millisecond))
-	if most := bound * time.Duration(times(2, 1)); took > most {
+	if took > most {
 		t.Errorf("it ended after %v, want %v at most", took, most)
 	}
 }

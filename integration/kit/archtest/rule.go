@@ -30,6 +30,7 @@ var Rules = []Rule{
 	{"sqltext", "SQL stands in sql/ and migrations/, not in Go strings", checkSQLText},
 	{"statements", "every file in sql/ has a header and is used", checkStatements},
 	{"documents", "links, paths and make targets in documents exist", checkDocuments},
+	{"comments", "comments name their actors, and few sentences hang on a pronoun", checkComments},
 	{"documented", "what tables, the Makefile and documents name exists: packages, paths, identifiers", checkDocumented},
 }
 
