@@ -208,3 +208,338 @@ func (g *Graph) printCycle(path []int) string {
 	}
 	return b.String() + g.StepName(path[low])
 }
+
+func checkSize(spec Spec) error {
+	depends := 0
+	for i := range spec.Steps {
+		depends += len(spec.Steps[i].Depends)
+	}
+	return errors.Join(
+		unless(len(spec.Steps) > 0, "there are no steps: give at least one"),
+		unless(len(spec.Steps)+len(spec.Handlers) <= MaxTasks, "%d steps are too many: at most %d", len(spec.Steps), MaxTasks),
+		unless(depends <= MaxDepends, "%d dependencies are too many: at most %d", depends, MaxDepends),
+		unless(spec.Timeout >= 0, "the timeout is negative"),
+		unless(spec.MaxActive >= 0, "max_active_steps is negative"),
+	)
+}
+
+func (g *Graph) checkSteps() error {
+	var errs []error
+	listed := make([]int, g.plain) // by parent: 1 + the last step that lists it, 0 = none
+	for i := range g.plain {
+		s := g.Step(i)
+		err := errors.Join(g.checkDepends(i, listed), checkRule(s), checkForeach(s), checkBody(s))
+		if err != nil {
+			errs = append(errs, prefix(fmt.Sprintf("step %q", s.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Graph) checkHandlers() error {
+	var errs []error
+	for i := g.plain; i < g.Len(); i++ {
+		s := g.Step(i)
+		plain := len(s.Depends) == 0 && s.Foreach == nil && s.Rule == AllSuccess && !s.WhenPerItem
+		err := errors.Join(unless(plain, "a handler has no depends, foreach or trigger rule"), checkBody(s))
+		if err != nil {
+			errs = append(errs, prefix(fmt.Sprintf("handler %q", s.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Graph) checkDepends(i int, listed []int) error {
+	var errs []error
+	for _, e := range g.spec.Steps[i].Depends {
+		p, ok := g.index[e.Step]
+		switch {
+		case !ok || p >= g.plain:
+			errs = append(errs, fmt.Errorf("depends on %q, which is no step", e.Step))
+		case listed[p] == i+1:
+			errs = append(errs, fmt.Errorf("depends on %q twice", e.Step))
+		default:
+			listed[p] = i + 1
+		}
+		if e.State > OnStarted {
+			errs = append(errs, fmt.Errorf("depends on %q in state %s", e.Step, e.State))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkRule(s *Step) error {
+	if len(s.Depends) > 0 {
+		return unless(s.Rule <= NoneSkipped, "trigger rule %s", s.Rule)
+	}
+	return unless(s.Rule == AllSuccess || s.Rule == AllDone, "trigger rule %s needs dependencies", s.Rule)
+}
+
+func checkForeach(s *Step) error {
+	if s.Foreach == nil {
+		return unless(!s.WhenPerItem, "a condition per item needs a foreach")
+	}
+	return errors.Join(
+		unless(s.Foreach.Items != nil, "foreach has no items"),
+		unless(s.Foreach.MaxConcurrent >= 0, "foreach.max_concurrent is negative"),
+		unless(s.Foreach.MaxItems >= 0, "foreach.max_items is negative"),
+		unless(s.Result == nil, "foreach and a precomputed result exclude each other"),
+	)
+}
+
+// checkBody checks the fields that steps, handlers and replacements have in common.
+func checkBody(s *Step) error {
+	errs := []error{
+		unless(s.Body <= BodyChild, "body %s", s.Body),
+		unless(s.OnLost <= LostFail, "on_lost %s", s.OnLost),
+		unless(s.Slots >= 0, "slots is negative"),
+		unless(s.Slots == 0 || s.Body == BodyTask, "a %s takes no slots", s.Body),
+		unless(s.Approval == nil || s.Body == BodyApproval, "a %s asks for no approval", s.Body),
+		unless(s.Timeout >= 0 && s.PublishTimeout >= 0, "the timeout is negative"),
+		unless(s.Publish || s.PublishPool == "", "a pool for a publish, but no publish"),
+		unless(s.Result == nil || s.Result.SnoozeUntil == 0, "a precomputed result cannot snooze"),
+		unless(!s.Reserved() || s.Result == nil && s.CacheKey == nil, "an approval that names approvers has neither a precomputed result nor a cache"),
+		checkRetry(s.Retry),
+	}
+	for i := range s.OnError {
+		if err := checkErrorRule(&s.OnError[i]); err != nil {
+			errs = append(errs, prefix(fmt.Sprintf("on_error[%d]", i), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkRetry(p RetryPolicy) error {
+	return errors.Join(
+		unless(p.Limit >= 0, "retry_policy.limit is negative"),
+		unless(p.Interval >= 0 && p.MaxInterval >= 0, "retry_policy has a negative interval"),
+		unless(p.Backoff >= 0 && p.Backoff <= 1000, "retry_policy.backoff must be from 0 to 1000"),
+		unless(p.Jitter >= 0 && p.Jitter <= 1, "retry_policy.jitter must be from 0 to 1"),
+	)
+}
+
+func checkErrorRule(rule *ErrorRule) error {
+	errs := []error{
+		unless(rule.Do <= DoReplace, "do %s", rule.Do),
+		unless(rule.Do == DoReplace || len(rule.With) == 0, "only do: replace takes replacements"),
+		unless(rule.Do != DoReplace || len(rule.With) > 0, "do: replace needs a replacement"),
+		unless(len(rule.With) <= MaxReplacements, "at most %d replacements", MaxReplacements),
+	}
+	for i := range rule.With {
+		if err := checkBody(&rule.With[i]); err != nil {
+			errs = append(errs, prefix(fmt.Sprintf("with[%d]", i), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unless returns an error if holds is false, and nil otherwise.
+func unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// prefix puts a location in front of each of the joined errors.
+func prefix(where string, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	errs := slices.Clone(joined.Unwrap())
+	for i := range errs {
+		errs[i] = prefix(where, errs[i])
+	}
+	return errors.Join(errs...)
+}
+
+const fewNames = 8 // longest list that some prints in full
+
+// some joins the names of a list. It shortens a long list to its first names and the number of the others.
+func some(names []string) string {
+	if len(names) <= fewNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
+}
+
+// anyOf joins names as alternatives: "a, b or c".
+func anyOf(names []string) string {
+	last := len(names) - 1
+	switch {
+	case last >= fewNames:
+		return fmt.Sprintf("%s or one of %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
+	case last > 0:
+		return strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	return names[0]
+}
+
+// An approval that names approvers guards the steps behind it. A mark or a retry by any other user opens no way past the
+// approval. The core refuses such a request where it could let a step behind the approval start.
+//
+// Usually each step behind the approval waits for the success of all its parents. Nothing starts there before the approval
+// is given, so the core refuses marks and retries of those steps alone. A step may also start without that success, for
+// instance because of its trigger rule. In that case a mark or retry of a step that leads to it could start it too, so the
+// core refuses those as well.
+
+// Reserved reports whether a step is an approval that only its approvers may decide: see Control.Decides.
+func (s *Step) Reserved() bool {
+	return s.Body == BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
+}
+
+// guards reports whether a step is reserved, or a reserved step may replace it.
+func (s *Step) guards() bool {
+	return s.Reserved() || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
+		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.guards() })
+	})
+}
+
+// plainApproval reports whether an approval is the only way for a step to succeed.
+func (s *Step) plainApproval() bool {
+	c := s.ContinueOn
+	return s.Reserved() && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
+}
+
+// loose reports whether a step may start, or count as a success, although one of its parents did not succeed.
+func (s *Step) loose() bool {
+	return s.Rule != AllSuccess || s.ContinueOn.Skipped || slices.ContainsFunc(s.Depends, func(e Edge) bool { return e.State == OnStarted })
+}
+
+// findGuards lists the approvals that guard other steps. A guard is passable if it may succeed without an approval, or if a
+// step behind it need not wait for its success.
+func (g *Graph) findGuards() {
+	for i := range g.Len() {
+		if g.Step(i).guards() {
+			g.guards = append(g.guards, int32(i))
+		}
+	}
+	if len(g.guards) == 0 {
+		return
+	}
+	ahead := make([]bool, g.Len()) // by step: a loose step is further down the graph
+	for _, i := range slices.Backward(g.order) {
+		for _, l := range g.Children(int(i)) {
+			ahead[i] = ahead[i] || ahead[l.Step] || g.Step(l.Step).loose()
+		}
+	}
+	g.passable = make([]bool, g.Len())
+	for _, i := range g.guards {
+		g.passable[i] = ahead[i] || !g.Step(int(i)).plainApproval()
+	}
+}
+
+// Guards returns the names of the steps that only their approvers may mark: see Control.Decides.
+func (g *Graph) Guards() []string {
+	names := make([]string, len(g.guards))
+	for i, guard := range g.guards {
+		names[i] = g.StepName(int(guard))
+	}
+	return names
+}
+
+// barrier holds the approvals that keep the sender of a control from marking or retrying steps. Its numbers are 1 + the step of
+// the approval that is in the way, and 0 for none.
+type barrier struct {
+	closed []bool  // by step: the step is an approval that is not given, and the sender may not decide it
+	behind []int32 // by step: a closed approval in front of the step
+	near   []int32 // by step: a closed and passable approval, either the step itself or one in front of it
+}
+
+// barrier finds the approvals that are in the way of a control. It returns nil if there are none.
+func (r *Run) barrier(c *Control) *barrier {
+	decides := make(map[string]bool, len(c.Decides))
+	for _, name := range c.Decides {
+		decides[name] = true
+	}
+	var b *barrier
+	for _, i := range r.graph.guards {
+		if decides[r.graph.StepName(int(i))] || r.given(&r.nodes[i]) {
+			continue
+		}
+		if b == nil {
+			n := r.graph.Len()
+			b = &barrier{closed: make([]bool, n), behind: make([]int32, n), near: make([]int32, n)}
+		}
+		b.put(r.graph, i)
+	}
+	if b != nil {
+		b.spread(r.graph)
+	}
+	return b
+}
+
+// spread puts each step behind the approvals that its parents stand behind.
+func (b *barrier) spread(g *Graph) {
+	for _, i := range g.order {
+		for _, l := range g.Parents(int(i)) {
+			b.behind[i] = max(b.behind[i], b.behind[l.Step])
+			b.near[i] = max(b.near[i], b.near[l.Step])
+			if b.closed[l.Step] {
+				b.behind[i] = max(b.behind[i], int32(l.Step)+1)
+			}
+		}
+	}
+}
+
+// put adds a closed approval. An approval that is the init handler stands in front of all steps.
+func (b *barrier) put(g *Graph, guard int32) {
+	b.closed[guard] = true
+	if g.passable[guard] {
+		b.near[guard] = guard + 1
+	}
+	if guard != g.handlers[handlerInit] {
+		return
+	}
+	for i := range g.plain {
+		b.behind[i] = guard + 1
+		if g.passable[guard] {
+			b.near[i] = guard + 1
+		}
+	}
+}
+
+// given reports whether an approval has succeeded. A skipped init counts as well, since the steps start after it.
+func (r *Run) given(n *node) bool {
+	return n.class == classS || n.class == classK && n == r.handler(handlerInit)
+}
+
+// whyNotPass returns the reason why the sender of a control may not mark or retry a step. It returns "" if the sender may.
+func (r *Run) whyNotPass(step int, c *Control) string {
+	b := r.barrier(c)
+	switch {
+	case b == nil:
+		return ""
+	case b.behind[step] != 0:
+		return "it stands behind approval " + r.graph.StepName(int(b.behind[step])-1) + ", which nobody has given: ask one of its approvers"
+	case c.Verb == VerbMark && b.closed[step]:
+		return "only its approvers may decide it: ask one of them"
+	}
+	if guard := r.leadsNear(b, step); guard != 0 {
+		return "that could start what stands behind approval " + r.graph.StepName(int(guard)-1) + ", which nobody has given: ask one of its approvers"
+	}
+	return ""
+}
+
+// leadsNear finds a passable approval such that some step depends both on the approval and on the given step. All steps
+// depend on init.
+func (r *Run) leadsNear(b *barrier, step int) int32 {
+	if int32(step) == r.graph.handlers[handlerInit] {
+		return max(b.near[step], slices.Max(b.near[:r.graph.plain]))
+	}
+	seen := make([]bool, r.graph.Len())
+	reach := []int{step}
+	for k := 0; k < len(reach); k++ {
+		if guard := b.near[reach[k]]; guard != 0 {
+			return guard
+		}
+		for _, l := range r.graph.Children(reach[k]) {
+			if !seen[l.Step] {
+				seen[l.Step] = true
+				reach = append(reach, l.Step)
+			}
+		}
+	}
+	return 0
+}

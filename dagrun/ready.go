@@ -1,5 +1,104 @@
 package dagrun
 
+import (
+	"slices"
+)
+
+// EventKind is the kind of an Event.
+type EventKind uint8
+
+// The kinds of events. Each comment lists the fields of Event that the kind uses besides At. EvQueued is for two kinds of
+// tasks. For a task with a Want of a body, Text is the reason why the Want waits. For a task of Held, Text is the text of
+// the task Ahead of it, or "" if there is none.
+const (
+	EvBegin      EventKind = iota // the drive starts: attempts recorded as running are lost, tasks that may start are offered
+	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
+	EvGranted                     // Task: the gate granted a Want of the task
+	EvStarted                     // Task, Attempt: the body is under way, its timeout counts from At
+	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended at At
+	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = the reason
+	EvProbed                      // Task, Result: the cache's answer; nil = miss
+	EvLost                        // Task, Attempt, Text: this driver gave the attempt up (drain, self-fence)
+	EvSettled                     // Task, Attempt, Result: before EvBegin only: a former driver's result, settled, not recorded
+	EvDriveLimit                  // Text: before EvBegin only: too many drives were lost, end the run by the rules
+	EvRefuse                      // Text: end the run as failed at once (invalid params, a record the store cannot take)
+	EvDrain                       // start nothing more; when nothing runs, leave
+	EvControl                     // Control
+	EvQueued                      // Task, Text: a ready task has waited for a while, and its row should show why
+)
+
+// Event is one thing that happened, at a database time. At is the time when it happened, even if the caller learned of it
+// later and has stepped events with a later At before. At decides whether a body ended in time.
+type Event struct {
+	Kind    EventKind
+	At      Time
+	Task    TaskID
+	Attempt int
+	Result  *Result
+	Until   Time
+	Ref     string
+	Text    string
+	Control *Control
+}
+
+// Result is the end of a body. The zero value is success without outputs. After an Unstarted result the caller drains, or
+// grants nothing more.
+type Result struct {
+	Kind        FailureKind // KindNone: the body succeeded
+	ExitCode    int         // valid if HasExit; 128+n for signal n
+	HasExit     bool
+	Signal      int
+	Outputs     JSON   // an object, "" for none; dropped unless the attempt succeeds
+	Reason      string // for people; derived from the kind when empty
+	Permanent   bool   // on_error and retry_policy may not retry the body
+	Settled     bool   // the outputs and the body's effects are durable already: limits and requests come too late
+	SnoozeUntil Time   // the body has not ended for good: the next attempt starts at this time, outside the retry budget
+	Unstarted   bool   // with KindLost: the host could not start the body, so on_lost does not apply
+}
+
+// Verb is the kind of a Control.
+type Verb uint8
+
+// The verbs of controls. A nil Task addresses the run.
+const (
+	VerbCancel     Verb = iota // run (Now skips handlers; so does a second cancel) or task
+	VerbPause                  // run or task
+	VerbResume                 // run or task
+	VerbRetry                  // run: opens Generation; Mode, and Task.Step for RetryFrom and RetryStep (Task.Item narrows to one item)
+	VerbApprove                // task, Outputs
+	VerbReject                 // task, Text
+	VerbMark                   // task, As (TaskSucceeded, TaskFailed or TaskSkipped), Outputs
+	VerbChildEnded             // task, Ref, Result: the child run ended
+)
+
+// RetryMode selects the tasks that a retry of a finished run resets.
+type RetryMode uint8
+
+// Retry modes.
+const (
+	RetryFailed RetryMode = iota // failed, upstream_failed and canceled tasks and all tasks that depend on them
+	RetryFrom                    // a step and all steps that depend on it
+	RetryStep                    // one step alone
+	RetryAll
+)
+
+// Control is a request to the run from outside. Each is decided exactly once, by a Decision with the same ID.
+type Control struct {
+	ID         int64
+	Verb       Verb
+	By         string
+	Task       *TaskID
+	Now        bool
+	Mode       RetryMode
+	Generation int // VerbRetry: the generation that the retry opened
+	As         State
+	Outputs    JSON
+	Ref        string
+	Result     *Result // VerbChildEnded
+	Text       string
+	Decides    []string // steps: the reserved approvals that By may decide
+}
+
 // Ready is the work that the caller must do now; the package comment gives the order. The caller takes back Drops before it
 // looks at Wants, because a task may be in both.
 type Ready struct {
@@ -202,4 +301,151 @@ type Options struct {
 	Generation  int               // 0 counts as 1
 	ParkAfter   Duration          // shortest wait for which the run gives its claim back; 0 counts as 30 s
 	TimeText    func(Time) string // formats a time in reasons; nil: as the span since 1970
+}
+
+// batch collects the records and actions that the caller has not acknowledged yet, and remembers what Ready showed last.
+type batch struct {
+	seq       int64
+	changes   []change
+	attempts  []AttemptRecord
+	decisions []Decision
+	notes     []Note
+	actions   []action
+	wants     []*task
+	drops     []TaskID
+	leave     *Leave
+	verdict   *Verdict
+
+	out      Ready // its buffers are reused
+	shown    bool  // Ready was called, and no event was stepped since then
+	shownRun RunRecord
+	saved    RunRecord // the run's row as last acknowledged
+}
+
+// change is one change of a task. Ready shows only the latest change of each task.
+type change struct {
+	task *task
+	seq  int64
+}
+
+// action is an Action with its task, so that Ready can leave out actions that have become pointless.
+type action struct {
+	Action
+	task *task
+}
+
+// Ready shows what the caller must do now, and reports whether there is anything to do. It changes nothing. WakeAt is filled
+// in either case. WakeAt is the present time when expressions were so costly that some tasks are not judged yet: the next
+// event of any kind continues with them.
+func (r *Run) Ready() (Ready, bool) {
+	if r.over {
+		return Ready{}, false
+	}
+	out := &r.out
+	r.shown, r.spent = true, 0
+	r.showRecords(&out.Records)
+	r.showActions()
+	r.showWants()
+	out.Drops = r.drops
+	out.Leave, out.Result, out.WakeAt = r.leave, r.verdict, 0
+	if r.leave == nil && r.verdict == nil {
+		out.WakeAt = r.wakeAt()
+	}
+	rec := &out.Records
+	something := len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(out.Actions)+len(out.Wants)+len(out.Drops) > 0 ||
+		rec.Run != nil || out.Leave != nil || out.Result != nil
+	return *out, something
+}
+
+// showRecords lists each changed task once, with its latest change.
+func (r *Run) showRecords(rec *Records) {
+	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
+	for _, c := range r.changes {
+		if c.task.Seq == c.seq {
+			row := c.task.TaskRecord
+			row.Asks = c.task.question()
+			rec.Tasks = append(rec.Tasks, row)
+		}
+	}
+	rec.Tasks = r.leaveOut(rec.Tasks)
+	rec.Attempts, rec.Controls, rec.Notes, rec.Run = r.attempts, r.decisions, r.notes, nil
+	r.shownRun = r.record()
+	if !sameRun(r.shownRun, r.saved) {
+		rec.Run = &r.shownRun
+	}
+}
+
+// sameRun compares two rows without their counters: a change of counters alone is not worth a write.
+func sameRun(a, b RunRecord) bool {
+	a.Counts, a.Tolerated = b.Counts, b.Tolerated
+	return a == b
+}
+
+// showActions shows the actions that are still useful to their tasks.
+func (r *Run) showActions() {
+	r.out.Actions = slices.Grow(r.out.Actions[:0], len(r.actions))
+	for _, a := range r.actions {
+		if r.useful(&a) {
+			r.out.Actions = append(r.out.Actions, a.Action)
+		}
+	}
+}
+
+func (r *Run) useful(a *action) bool {
+	t := a.task
+	if a.Kind == ActProbe {
+		return t.place == probing
+	}
+	if t.Attempt != a.Attempt {
+		return false
+	}
+	switch a.Kind {
+	case ActStart:
+		return a.Publish && t.place == landing || !a.Publish && t.place == flying
+	case ActOpen:
+		return t.place == opening
+	default: // ActKill, ActCancelChild: a refused run does not wait for the task to end
+		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused && t.State == TaskCanceled
+	}
+}
+
+func (r *Run) showWants() {
+	r.out.Wants = slices.Grow(r.out.Wants[:0], len(r.wants))
+	slices.SortFunc(r.wants, byUrgency)
+	for _, t := range r.wants {
+		if t.place == offered || t.place == wanting {
+			r.out.Wants = append(r.out.Wants, t.want())
+		}
+	}
+}
+
+func (t *task) want() Want {
+	w := Want{Task: t.ID, Priority: t.priority, Since: t.since}
+	if t.place == wanting {
+		w.Publish, w.Pool = true, t.step.PublishPool
+		return w
+	}
+	w.Slots, w.Pool = max(t.step.Slots, 1), t.step.Pool
+	return w
+}
+
+// Advance acknowledges that everything the last Ready showed is durable and performed. It does nothing if an event was
+// stepped after that Ready, because the consequences of the event were not shown.
+func (r *Run) Advance() {
+	if !r.shown {
+		return
+	}
+	r.shown = false
+	for _, t := range r.wants {
+		t.listed = false
+		t.told = t.place == offered || t.place == wanting
+	}
+	if r.out.Records.Run != nil {
+		r.saved = r.shownRun
+	}
+	r.over = r.leave != nil || r.verdict != nil
+	clear(r.changes)
+	r.changes, r.attempts, r.decisions, r.notes = r.changes[:0], r.attempts[:0], r.decisions[:0], r.notes[:0]
+	clear(r.actions)
+	r.actions, r.wants, r.drops = r.actions[:0], r.wants[:0], r.drops[:0]
 }

@@ -1,5 +1,9 @@
 package dagrun
 
+import (
+	"errors"
+)
+
 // Run is one drive of one generation of a run.
 type Run struct {
 	graph *Graph
@@ -186,4 +190,167 @@ func (r *Run) judgeAll() (some bool) {
 	clear(r.work[rest:])
 	r.work = r.work[:rest]
 	return i > 0
+}
+
+var (
+	// ErrStale rejects an event that comes too late or twice. Nothing changed, and the caller goes on.
+	ErrStale = errors.New("stale event")
+	// ErrOver rejects every event after the end of the drive.
+	ErrOver = errors.New("the drive is over")
+	// ErrEvent rejects an event that makes no sense at this point, which is a mistake of the caller. Nothing changed.
+	ErrEvent = errors.New("event out of place")
+)
+
+// to moves a task to a state. The caller has set the other fields that the state needs before.
+func (r *Run) to(t *task, s State) {
+	was := t.State
+	t.State = s
+	r.recount(t, was)
+	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
+		r.move(t, nowhere)
+	}
+	if s.Terminal() {
+		t.Generation = r.rec.Generation
+		if s != TaskSucceeded {
+			r.put(t, "")
+		}
+		t.finish(r.now)
+	}
+	if s == TaskPending && t.shown {
+		t.Reason, was = "", TaskReady+1
+	}
+	if s > TaskReady || was > TaskReady {
+		t.shown = t.shown && s <= TaskReady
+		r.changed(t)
+	}
+	r.setAlarm(t)
+	if s == TaskFailed && !t.Tolerated {
+		r.failFast(t)
+	}
+	r.spread(t)
+}
+
+// finish clears the fields of a row that its final state does not use.
+func (t *task) finish(now Time) {
+	t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
+	t.NextAt, t.Deadline, t.FinishedAt = 0, 0, now
+	if t.State == TaskSucceeded && t.StartedAt == 0 {
+		t.StartedAt = now // a task without a body never started
+	}
+	if t.State != TaskFailed && t.State != TaskReplaced {
+		t.Kind = KindNone
+	}
+}
+
+// changed adds a task's row to the next records, behind all earlier changes.
+func (r *Run) changed(t *task) {
+	r.effort++
+	r.seq++
+	t.Seq = r.seq
+	r.changes = append(r.changes, change{t, r.seq})
+}
+
+func (r *Run) act(t *task, a Action) {
+	a.Task = t.ID
+	r.actions = append(r.actions, action{a, t})
+}
+
+func (r *Run) note(t *task, kind, text string) {
+	n := Note{At: r.now, Kind: kind, Text: text}
+	if t != nil {
+		id := t.ID
+		n.Task = &id
+	}
+	r.notes = append(r.notes, n)
+}
+
+// of returns the counter for a state.
+func (c *Counts) of(s State) *int {
+	switch s {
+	case TaskSucceeded:
+		return &c.Succeeded
+	case TaskFailed:
+		return &c.Failed
+	case TaskSkipped:
+		return &c.Skipped
+	case TaskUpstreamFailed:
+		return &c.UpstreamFailed
+	case TaskCanceled:
+		return &c.Canceled
+	case TaskReplaced:
+		return &c.Replaced
+	default:
+		return &c.Open
+	}
+}
+
+// know adds a task to the run's counters.
+func (r *Run) know(t *task) {
+	t.known = true
+	r.counts.Total++
+	*r.counts.of(t.State)++
+}
+
+// recount updates the counters after a task changed from one state to another.
+func (r *Run) recount(t *task, was State) {
+	s := t.State
+	switch {
+	case t.known:
+		*r.counts.of(was)--
+		*r.counts.of(s)++
+	case s > TaskReady:
+		r.know(t)
+	}
+	if !t.node.handler {
+		r.open += opens(s) - opens(was)
+	}
+	if s == TaskFailed {
+		r.countFailure(t)
+	}
+}
+
+// recountAll counts all tasks of a restored or reset run from scratch.
+func (r *Run) recountAll() {
+	r.counts, r.total, r.open, r.bytes, r.failures, r.rec.Tolerated = Counts{}, 0, 0, 0, nil, 0
+	for i := range r.nodes {
+		r.nodes[i].tasks(r.count)
+	}
+}
+
+// count adds a task with its present state to all counters.
+func (r *Run) count(t *task) {
+	r.total++
+	r.bytes += t.weight()
+	if t.known = !t.node.handler || t.State > TaskReady || t.StartedAt != 0; t.known {
+		r.know(t)
+	}
+	if !t.node.handler {
+		r.open += opens(t.State)
+	}
+	if t.State == TaskFailed {
+		r.countFailure(t)
+	}
+}
+
+func opens(s State) int {
+	if s.Terminal() {
+		return 0
+	}
+	return 1
+}
+
+// countFailure adds a failed task to the failures that the run's reason and the handlers report. It leaves out tolerated
+// failures, and a foreach node that failed only because its items did.
+func (r *Run) countFailure(t *task) {
+	switch {
+	case t.Tolerated:
+		r.rec.Tolerated++
+	case t.node.each == nil || !t.grows():
+		r.failures = append(r.failures, t)
+	}
+}
+
+// failed reports whether a task failed without being tolerated.
+func (r *Run) failed() bool {
+	return r.counts.Failed+r.counts.UpstreamFailed > r.rec.Tolerated
 }

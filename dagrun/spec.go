@@ -1,5 +1,12 @@
 package dagrun
 
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
 // Time is database time in milliseconds since the Unix epoch. It is a separate type so that no local clock is mixed in.
 type Time int64
 
@@ -240,4 +247,255 @@ type Failure struct {
 	ExitCode int
 	Signal   int
 	Attempt  int
+}
+
+// TaskID names a task: a step (its index in the graph, handlers after the steps), the key of its item ("" for the step
+// itself), and 0 or the number of the replacement.
+type TaskID struct {
+	Step int
+	Item string
+	Alt  int
+}
+
+// State is the state of a task. docs/language.md explains each state to users.
+type State uint8
+
+// Task states. TaskPending and TaskReady are computed from other tasks. They are stored only if the task comes from a stored
+// state, or has been ready for a while (EvQueued).
+const (
+	TaskPending   State = iota // parents not settled
+	TaskReady                  // waits for a slot, a pool, a limit of its run, or the answer of a cache
+	TaskRunning                // body under way; of a foreach node: items under way
+	TaskFinishing              // body succeeded, publish not ended yet
+	TaskRetrying               // between attempts, until NextAt
+	TaskWaiting                // approval, child run, timer
+	TaskPaused                 // held by a task-level pause
+	TaskSucceeded
+	TaskFailed
+	TaskSkipped
+	TaskUpstreamFailed
+	TaskCanceled
+	TaskReplaced
+)
+
+// Terminal reports whether the state is final within a generation.
+func (s State) Terminal() bool { return s >= TaskSucceeded }
+
+// RunState is the state of a run.
+type RunState uint8
+
+// Run states.
+const (
+	RunQueued RunState = iota
+	RunRunning
+	RunWaiting // parked: nothing runs, and the wait is long or of unknown length
+	RunPaused  // the pause is in force: the run parks as soon as nothing runs
+	RunSucceeded
+	RunFailed
+	RunCanceled
+)
+
+// Terminal reports whether the state is final within a generation.
+func (s RunState) Terminal() bool { return s >= RunSucceeded }
+
+// FailureKind is the cause of a failure.
+type FailureKind string
+
+// Failure kinds. KindNone is success.
+const (
+	KindNone     FailureKind = ""
+	KindExit     FailureKind = "exit"
+	KindSignal   FailureKind = "signal"
+	KindTimeout  FailureKind = "timeout"
+	KindSpawn    FailureKind = "spawn"
+	KindLost     FailureKind = "lost"
+	KindOutput   FailureKind = "output"
+	KindConfig   FailureKind = "config"
+	KindPublish  FailureKind = "publish"
+	KindHTTP     FailureKind = "http"
+	KindSQL      FailureKind = "sql"
+	KindPanic    FailureKind = "panic"
+	KindRejected FailureKind = "rejected" // a person rejected an approval
+	KindChild    FailureKind = "child"    // a child run did not succeed
+)
+
+// Request is a request to end a task that is under way. It is durable, so that the next driver honours it too.
+type Request uint8
+
+// Requests to a task under way.
+const (
+	RequestNone Request = iota
+	RequestPause
+	RequestCancel  // by a person, by fail_fast, or by the end of the run: the task's Reason names which
+	RequestTimeout // its own timeout, or the run's
+	RequestMark    // Marked is the requested state
+)
+
+// Ending is the cause that ends a run before all its steps have settled by themselves.
+type Ending uint8
+
+// Endings, weakest first. A stronger ending replaces a weaker one, never the reverse.
+const (
+	EndingNone     Ending = iota
+	EndingFailFast        // a failure under fail_fast
+	EndingInit            // the init handler failed
+	EndingTimeout         // the run's own timeout
+	EndingDrives          // too many lost drives
+	EndingCancel          // a person's cancel: abort and exit handlers still run
+	EndingNow             // cancel --now, or a second cancel: no handlers
+	EndingRefused         // EvRefuse: nothing runs, no handlers, the verdict is failed
+)
+
+// Names of constants. Each table is in the order of its constants.
+var (
+	stateNames = []string{
+		"pending", "ready", "running", "finishing", "retrying", "waiting", "paused",
+		"succeeded", "failed", "skipped", "upstream_failed", "canceled", "replaced",
+	}
+	runStateNames = []string{"queued", "running", "waiting", "paused", "succeeded", "failed", "canceled"}
+	ruleNames     = []string{
+		"all_success", "all_done", "all_failed", "one_success", "one_failed", "one_done",
+		"none_failed", "none_failed_min_one_success", "none_skipped",
+	}
+	edgeStateNames = []string{"succeeded", "finished", "started"}
+	bodyNames      = []string{"task", "noop", "wait", "approval", "child"}
+	onLostNames    = []string{"retry", "fail"}
+	doNames        = []string{"retry", "fail", "skip", "continue", "replace"}
+	requestNames   = []string{"none", "pause", "cancel", "timeout", "mark"}
+	endingNames    = []string{"none", "fail_fast", "init", "timeout", "drives", "cancel", "now", "refused"}
+	eventNames     = []string{
+		"begin", "tick", "granted", "started", "finished", "waits", "probed", "lost",
+		"settled", "drive_limit", "refuse", "drain", "control", "queued",
+	}
+	verbNames      = []string{"cancel", "pause", "resume", "retry", "approve", "reject", "mark", "child_ended"}
+	retryModeNames = []string{"failed", "from", "step", "all"}
+	actionNames    = []string{"start", "open", "kill", "cancel_child", "probe"}
+)
+
+func (s State) String() string      { return word(stateNames, s) }
+func (s RunState) String() string   { return word(runStateNames, s) }
+func (rule Rule) String() string    { return word(ruleNames, rule) }
+func (s EdgeState) String() string  { return word(edgeStateNames, s) }
+func (b Body) String() string       { return word(bodyNames, b) }
+func (o OnLost) String() string     { return word(onLostNames, o) }
+func (d Do) String() string         { return word(doNames, d) }
+func (r Request) String() string    { return word(requestNames, r) }
+func (e Ending) String() string     { return word(endingNames, e) }
+func (k EventKind) String() string  { return word(eventNames, k) }
+func (v Verb) String() string       { return word(verbNames, v) }
+func (m RetryMode) String() string  { return word(retryModeNames, m) }
+func (k ActionKind) String() string { return word(actionNames, k) }
+
+// ParseState parses the output of State.String.
+func ParseState(s string) (State, error) { return parse[State]("task state", stateNames, s) }
+
+// ParseRunState parses the output of RunState.String.
+func ParseRunState(s string) (RunState, error) { return parse[RunState]("run state", runStateNames, s) }
+
+// ParseEdgeState parses the output of EdgeState.String.
+func ParseEdgeState(s string) (EdgeState, error) {
+	return parse[EdgeState]("edge state", edgeStateNames, s)
+}
+
+// ParseBody parses the output of Body.String.
+func ParseBody(s string) (Body, error) { return parse[Body]("body", bodyNames, s) }
+
+// ParseOnLost parses the output of OnLost.String.
+func ParseOnLost(s string) (OnLost, error) { return parse[OnLost]("on_lost", onLostNames, s) }
+
+// ParseDo parses the output of Do.String.
+func ParseDo(s string) (Do, error) { return parse[Do]("do", doNames, s) }
+
+// ParseRequest parses the output of Request.String.
+func ParseRequest(s string) (Request, error) { return parse[Request]("request", requestNames, s) }
+
+// ParseEnding parses the output of Ending.String.
+func ParseEnding(s string) (Ending, error) { return parse[Ending]("ending", endingNames, s) }
+
+// ParseEventKind parses the output of EventKind.String.
+func ParseEventKind(s string) (EventKind, error) { return parse[EventKind]("event", eventNames, s) }
+
+// ParseVerb parses the output of Verb.String.
+func ParseVerb(s string) (Verb, error) { return parse[Verb]("verb", verbNames, s) }
+
+// ParseRetryMode parses the output of RetryMode.String.
+func ParseRetryMode(s string) (RetryMode, error) {
+	return parse[RetryMode]("retry mode", retryModeNames, s)
+}
+
+// ParseActionKind parses the output of ActionKind.String.
+func ParseActionKind(s string) (ActionKind, error) {
+	return parse[ActionKind]("action", actionNames, s)
+}
+
+// ParseRule parses the output of Rule.String, and always, which is another name of all_done.
+func ParseRule(s string) (Rule, error) {
+	if s == "always" {
+		return AllDone, nil
+	}
+	return parse[Rule]("trigger rule", ruleNames, s)
+}
+
+func word[T ~uint8](words []string, v T) string {
+	if int(v) < len(words) {
+		return words[v]
+	}
+	return fmt.Sprintf("unknown(%d)", uint8(v))
+}
+
+func parse[T ~uint8](what string, words []string, s string) (T, error) {
+	i := slices.Index(words, s)
+	if i < 0 {
+		return 0, fmt.Errorf("%s %q is unknown: use one of %s", what, s, strings.Join(words, ", "))
+	}
+	return T(i), nil
+}
+
+// TaskName formats a task for people: step, step/item, step~1, step/item~2. ParseTask reads it back.
+func (g *Graph) TaskName(id TaskID) string {
+	if id.Step < 0 || id.Step >= g.Len() {
+		return fmt.Sprintf("unknown(%d)", id.Step)
+	}
+	name := g.StepName(id.Step)
+	if id.Item != "" {
+		name += "/" + id.Item
+	}
+	if id.Alt != 0 || endsLikeAlt(id.Item) {
+		name += "~" + strconv.Itoa(id.Alt)
+	}
+	return name
+}
+
+// ParseTask reads what TaskName prints. It checks that the graph has the step, not that a run has the item or replacement.
+func (g *Graph) ParseTask(name string) (TaskID, error) {
+	rest, alt := cutAlt(name)
+	step, item, hasItem := strings.Cut(rest, "/")
+	i, ok := g.index[step]
+	if !ok {
+		return TaskID{}, fmt.Errorf("task %q: no step is named %q", name, step)
+	}
+	if hasItem && item == "" {
+		return TaskID{}, fmt.Errorf("task %q: the item after the slash is empty", name)
+	}
+	return TaskID{Step: i, Item: item, Alt: alt}, nil
+}
+
+// endsLikeAlt reports whether TaskName must write ~0 after an item's key. Without it, the end of the key would be read as
+// the number of a replacement.
+func endsLikeAlt(key string) bool {
+	rest, _ := cutAlt(key)
+	return rest != key
+}
+
+// cutAlt splits a trailing ~n off. It returns 0 if there is none.
+func cutAlt(s string) (rest string, alt int) {
+	i := strings.LastIndexByte(s, '~')
+	if i < 0 {
+		return s, 0
+	}
+	n, err := strconv.ParseUint(s[i+1:], 10, 31)
+	if err != nil {
+		return s, 0
+	}
+	return s[:i], int(n)
 }

@@ -1,5 +1,10 @@
 package dagrun
 
+import (
+	"cmp"
+	"fmt"
+)
+
 // enter makes a pending task ready, or ends the task if its own condition does not hold.
 func (r *Run) enter(t *task) {
 	if r.halted() {
@@ -203,4 +208,271 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 		r.setAlarm(t)
 	}
 	return nil
+}
+
+// judge decides whether a task can go on now: start, open its wait, or publish.
+func (r *Run) judge(t *task) {
+	r.effort++
+	switch {
+	case t.State == TaskFinishing && t.place == nowhere:
+		r.land(t)
+	case t.State == TaskWaiting && t.place == nowhere:
+		r.ask(t)
+	case t.State <= TaskReady:
+		r.judgeStart(t)
+	}
+}
+
+func (r *Run) judgeStart(t *task) {
+	switch {
+	case r.stopping(t):
+		r.cancel(t, r.endingReason())
+	case !r.hasTurn(t):
+		r.move(t, blocked)
+	default:
+		r.judgeEdges(t)
+	}
+}
+
+func (r *Run) judgeEdges(t *task) {
+	switch r.edges(t) {
+	case undecided:
+		r.unready(t)
+	case no:
+		r.ruledOut(t)
+	case yes:
+		if t.State == TaskPending {
+			r.enter(t)
+		}
+	}
+}
+
+// hasTurn reports whether it is the turn of a task: first init, then the steps, then the other handlers one by one.
+func (r *Run) hasTurn(t *task) bool {
+	if t.node.handler {
+		return t.node == r.turn
+	}
+	init := r.handler(handlerInit)
+	return init == nil || init.class == classS || init.class == classK
+}
+
+// edges returns the answer of the task's trigger rule. Items and replacements have no edges of their own and may always
+// start.
+func (r *Run) edges(t *task) answer {
+	if t != t.node.main {
+		return yes
+	}
+	return t.step.Rule.judge(t.node.tally)
+}
+
+// unready sends a task that was about to start back to pending.
+func (r *Run) unready(t *task) {
+	if t.State == TaskReady {
+		r.to(t, TaskPending)
+	}
+	if t.State == TaskPending {
+		r.move(t, nowhere)
+	}
+}
+
+// ruledOut ends a task that its trigger rule does not let start.
+func (r *Run) ruledOut(t *task) {
+	if t.node.tally[classF] > 0 {
+		r.end(t, TaskUpstreamFailed, "upstream failed: "+some(r.parentsOf(t, classF)))
+		return
+	}
+	others := append(r.parentsOf(t, classK), r.parentsOf(t, classC)...)
+	if len(others) == 0 {
+		r.end(t, TaskSkipped, t.step.Rule.String()+": no parent failed")
+		return
+	}
+	r.end(t, TaskSkipped, fmt.Sprintf("%s: skipped or canceled: %s", t.step.Rule, some(others)))
+}
+
+// parentsOf returns the names of the parents that count as a class.
+func (r *Run) parentsOf(t *task, c class) []string {
+	var names []string
+	for _, l := range r.graph.parents.of(t.ID.Step) {
+		if r.nodes[l.Step].gives[l.State] == c {
+			names = append(names, r.graph.StepName(l.Step))
+		}
+	}
+	return names
+}
+
+// class is the result of a task or group as its dependants count it. The letters are from the language reference.
+type class uint8
+
+const (
+	classOpen class = iota // not settled
+	classS                 // succeeded, or tolerated
+	classF                 // failed or upstream_failed
+	classK                 // skipped
+	classC                 // canceled
+	classes
+)
+
+// classOf returns the class of a task by itself. A replaced task is open: its replacements decide.
+func classOf(t *task) class {
+	switch t.State {
+	case TaskSucceeded:
+		return classS
+	case TaskFailed:
+		if t.Tolerated {
+			return classS
+		}
+		return classF
+	case TaskUpstreamFailed:
+		return classF
+	case TaskSkipped:
+		if t.step.ContinueOn.Skipped {
+			return classS
+		}
+		return classK
+	case TaskCanceled:
+		return classC
+	default:
+		return classOpen
+	}
+}
+
+// tally counts parents by class.
+type tally [classes]int32
+
+// answer is the result of a trigger rule.
+type answer uint8
+
+const (
+	undecided answer = iota
+	yes
+	no
+)
+
+// judge applies a rule to the classes of the parents. The order in which the parents settled does not matter.
+func (rule Rule) judge(n tally) answer {
+	total := n[classOpen] + n[classS] + n[classF] + n[classK] + n[classC]
+	if total == 0 || rule.early(n) {
+		return yes
+	}
+	if n[classOpen] > 0 {
+		return undecided
+	}
+	if rule.holds(n, total) {
+		return yes
+	}
+	return no
+}
+
+// early reports whether the parents that have settled satisfy a rule, regardless of the others.
+func (rule Rule) early(n tally) bool {
+	switch rule {
+	case OneSuccess:
+		return n[classS] > 0
+	case OneFailed:
+		return n[classF] > 0
+	case OneDone:
+		return n[classS]+n[classF] > 0
+	default:
+		return false
+	}
+}
+
+// holds applies a rule that did not hold early, after every parent has settled.
+func (rule Rule) holds(n tally, total int32) bool {
+	switch rule {
+	case AllSuccess:
+		return n[classS] == total
+	case AllDone:
+		return true
+	case AllFailed:
+		return n[classF] == total
+	case NoneFailed:
+		return n[classF]+n[classC] == 0
+	case NoneFailedMinOneSuccess:
+		return n[classF]+n[classC] == 0 && n[classS] > 0
+	case NoneSkipped:
+		return n[classK] == 0
+	default:
+		return false
+	}
+}
+
+// hopeless reports whether one failed parent means that a rule can never hold.
+func (rule Rule) hopeless() bool {
+	return rule == AllSuccess || rule == NoneFailed || rule == NoneFailedMinOneSuccess
+}
+
+// waits reports whether an attempt of the task waits. A task that snoozes has no attempt under way.
+func (t *task) waits() bool { return t.State == TaskWaiting && t.AttemptAt != 0 }
+
+// wait begins an attempt that waits outside of this worker instead of running a body.
+func (r *Run) wait(t *task) {
+	r.attempt(t)
+	if t.step.Timeout > 0 {
+		t.Deadline = after(r.now, t.step.Timeout)
+	}
+	r.to(t, TaskWaiting)
+	r.ask(t)
+}
+
+// ask has the caller open the task's wait or child run, or blocks the task if nothing may start.
+func (r *Run) ask(t *task) {
+	if r.halted() {
+		r.move(t, blocked)
+		return
+	}
+	r.move(t, opening)
+	r.act(t, Action{Kind: ActOpen, Attempt: t.Attempt, Ref: t.Ref})
+}
+
+// waits applies EvWaits, the answer to an ActOpen.
+func (r *Run) waits(t *task, e *Event) error {
+	if t.place != opening || t.Attempt != e.Attempt {
+		return ErrStale
+	}
+	r.rest(t)
+	t.NextAt, t.Ref = e.Until, cmp.Or(e.Ref, t.Ref)
+	if t.Request == RequestNone {
+		t.Reason = cmp.Or(e.Text, t.Reason)
+	}
+	r.changed(t)
+	r.setAlarm(t)
+	if t.Request != RequestNone {
+		r.halt(t, r.rec.Ending == EndingNow)
+	}
+	return nil
+}
+
+// rest moves an opened task to the place where it waits.
+func (r *Run) rest(t *task) {
+	if t.step.Body == BodyChild {
+		r.move(t, away)
+	} else {
+		r.move(t, nowhere)
+	}
+}
+
+// wake handles the alarm of a waiting task.
+func (r *Run) wake(t *task) {
+	switch {
+	case t.Deadline != 0 && (t.NextAt == 0 || t.Deadline <= t.NextAt):
+		r.expire(t)
+	case !t.waits():
+		r.again(t)
+	default:
+		t.NextAt = 0
+		r.changed(t)
+		r.setAlarm(t)
+		r.ask(t)
+	}
+}
+
+// expire ends a wait after its timeout. A child run has to be stopped first.
+func (r *Run) expire(t *task) {
+	reason := "timed out after " + t.step.Timeout.String()
+	if t.step.Body == BodyChild {
+		r.request(t, RequestTimeout, "", reason, false)
+		return
+	}
+	r.weigh(t, timedOut(reason))
 }

@@ -1,8 +1,16 @@
 package dagspec
 
 import (
+	"errors"
 	"math/bits"
+	"reflect"
+	"regexp/syntax"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 )
 
 // cost charges the meter for an operation, before the operation runs. The operands may be of any type: the operation itself
@@ -213,4 +221,361 @@ func distinct(m *meter, p []any) error {
 		return nil
 	}
 	return m.see(p[0], 20*many)
+}
+
+// exprUnits limits the cost of one evaluation to about 100 ms of one core. A unit is about 5 ns of work. The meter counts
+// work and not time, so that every worker decides alike, regardless of its load.
+const exprUnits = 20_000_000
+
+const (
+	evalUnits  = 300  // cost of every evaluation
+	deepestSee = 1000 // depth of nested lists and maps that an evaluation may reach
+)
+
+// errCost means that an evaluation exceeds its limit.
+var errCost = errors.New("costs more than 100 ms of one core: compute it in a step")
+
+// meter counts the cost of one evaluation. It belongs to one goroutine.
+type meter struct{ limit, spent int }
+
+func newMeter(limit int) *meter { return &meter{limit: limit} }
+
+// spend charges for work before it is done. It returns errCost if the work exceeds the limit.
+func (m *meter) spend(units int) error {
+	if units < 0 || units > m.limit-m.spent {
+		m.spent = m.limit
+		return errCost
+	}
+	m.spent += units
+	return nil
+}
+
+// see charges units for every part of a value. It stops at the limit.
+func (m *meter) see(v any, times int) error { return look{m, times, times / 4}.at(v, 0) }
+
+// look charges for the parts of a value: times units for each part, and slope units more for each level of depth.
+type look struct {
+	*meter
+	times, slope int
+}
+
+func (l look) at(v any, level int) error {
+	if level > deepestSee {
+		l.spent = l.limit
+		return errCost
+	}
+	switch x := v.(type) {
+	case string:
+		return l.part(len(x), level)
+	case []any:
+		return l.list(len(x), func(i int) any { return x[i] }, level)
+	case []string:
+		return l.list(len(x), func(i int) any { return x[i] }, level)
+	case map[string]any:
+		for k, item := range x {
+			if err := l.part(len(k), level); err != nil {
+				return err
+			}
+			if err := l.at(item, level+1); err != nil {
+				return err
+			}
+		}
+		return l.part(0, level)
+	}
+	return l.other(reflect.ValueOf(v), level)
+}
+
+// part charges for one part and the bytes of its text.
+func (l look) part(bytes, level int) error {
+	return l.spend(l.times + l.slope*level + l.times*(bytes/8))
+}
+
+func (l look) list(n int, item func(int) any, level int) error {
+	for i := range n {
+		if err := l.at(item(i), level+1); err != nil {
+			return err
+		}
+	}
+	return l.part(0, level)
+}
+
+// other charges for values that functions of the library return, such as lists of numbers and groups.
+func (l look) other(v reflect.Value, level int) error {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		return l.list(v.Len(), func(i int) any { return v.Index(i).Interface() }, level)
+	case reflect.Map:
+		for each := v.MapRange(); each.Next(); {
+			for _, part := range []any{each.Key().Interface(), each.Value().Interface()} {
+				if err := l.at(part, level+1); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return l.part(0, level)
+}
+
+// size returns the length of a text in bytes, or the number of elements of a list or map, and 0 for anything else.
+func size(v any) int {
+	switch x := v.(type) {
+	case nil:
+		return 0
+	case string:
+		return len(x)
+	case []any:
+		return len(x)
+	case map[string]any:
+		return len(x)
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return r.Len()
+	}
+	return 0
+}
+
+func isText(v any) bool { _, ok := v.(string); return ok }
+
+// isMany reports whether a value has parts.
+func isMany(v any) bool {
+	switch reflect.ValueOf(v).Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return true
+	}
+	return false
+}
+
+// Names that metered adds to an expression to count its cost. No expression can contain them: they are not valid
+// identifiers.
+const (
+	meterName = "§meter" // the meter of the evaluation, a variable
+	tickName  = "§tick"
+	costName  = "§cost"
+)
+
+// counters are the functions that metered adds to expressions.
+var counters = []expr.Option{
+	expr.Function(tickName, func(p ...any) (any, error) {
+		return true, p[0].(*meter).spend(p[1].(int)) //nolint:forcetypeassert // the visitor puts them there
+	}, new(func(any, int) bool)),
+	expr.Function(costName, func(p ...any) (any, error) {
+		m := p[0].(*meter) //nolint:forcetypeassert // the visitor puts it there
+		if err := m.spend(costOfCall); err != nil {
+			return true, err
+		}
+		return true, costs[p[1].(string)](m, p[2:]) //nolint:forcetypeassert // the visitor names it
+	}, new(func(any, string, ...any) bool)),
+}
+
+const (
+	costOfCall  = 15 // of the counting itself
+	costOfRound = 15 // of one round of a predicate, without its nodes
+	costOfNode  = 4  // of each node of the predicate
+)
+
+// metered changes an expression so that work is charged before it is done, if its cost grows with the operands: each round
+// of a predicate, and each operator and function on texts, lists and maps. It runs after guards.
+type metered struct{ variables int }
+
+// Visit implements ast.Visitor. It gets children before their parents.
+func (v *metered) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.PredicateNode:
+		round := &nodeCount{}
+		ast.Walk(&n.Node, round)
+		n.Node = &ast.SequenceNode{Nodes: []ast.Node{call(tickName, &ast.IntegerNode{Value: costOfRound + costOfNode*round.nodes}), n.Node}}
+	case *ast.BinaryNode:
+		v.binary(node, n)
+	case *ast.MemberNode:
+		if !isShort(n.Property) {
+			n.Property = v.counted("hash", n.Property)
+		}
+	case *ast.PairNode:
+		if !isShort(n.Key) {
+			n.Key = v.counted("hash", n.Key)
+		}
+	case *ast.BuiltinNode:
+		v.builtin(node, n)
+	case *ast.CallNode:
+		v.call(node, n)
+	}
+}
+
+type nodeCount struct{ nodes int }
+
+// Visit implements ast.Visitor.
+func (c *nodeCount) Visit(*ast.Node) { c.nodes++ }
+
+func (v *metered) binary(node *ast.Node, n *ast.BinaryNode) {
+	op := n.Operator
+	switch op {
+	case "==", "!=", "<", ">", "<=", ">=":
+		if isShort(n.Left) || isShort(n.Right) {
+			return
+		}
+	case "+":
+		if isNumber(n.Left) || isNumber(n.Right) {
+			return
+		}
+	case "in":
+		if list, ok := n.Right.(*ast.ArrayNode); ok && allShort(list.Nodes) {
+			n.Left = v.counted("hash", n.Left)
+			return
+		}
+	case "matches":
+		if pattern, ok := n.Right.(*ast.StringNode); ok {
+			v.bound(node, "matches", []*ast.Node{&n.Left}, &ast.IntegerNode{Value: programSize(pattern.Value)})
+			return
+		}
+		op = "matches any"
+	}
+	if _, ok := costs[op]; ok {
+		v.bound(node, op, []*ast.Node{&n.Left, &n.Right})
+	}
+}
+
+func (v *metered) builtin(node *ast.Node, n *ast.BuiltinNode) {
+	switch n.Name {
+	case "groupBy", "sortBy":
+		if key, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+			key.Node = v.counted(n.Name, key.Node)
+		}
+	}
+	if _, ok := costs[n.Name]; !ok {
+		return
+	}
+	for _, arg := range n.Arguments {
+		if _, ok := arg.(*ast.PredicateNode); ok {
+			return // the rounds are charged instead
+		}
+	}
+	v.bound(node, n.Name, pointers(n.Arguments))
+}
+
+func (v *metered) call(node *ast.Node, n *ast.CallNode) {
+	f, ok := n.Callee.(*ast.IdentifierNode)
+	switch {
+	case !ok:
+		v.bound(node, "method", pointers(n.Arguments))
+	case costs[f.Value] != nil:
+		v.bound(node, f.Value, pointers(n.Arguments))
+	}
+}
+
+// counted returns a node that computes a value, charges for it, and returns it.
+func (v *metered) counted(op string, value ast.Node) ast.Node {
+	name := v.variable()
+	count := call(costName, &ast.StringNode{Value: op}, &ast.IdentifierNode{Value: name})
+	let := &ast.VariableDeclaratorNode{
+		Name: name, Value: value,
+		Expr: &ast.SequenceNode{Nodes: []ast.Node{count, &ast.IdentifierNode{Value: name}}},
+	}
+	let.SetLocation(value.Location())
+	return let
+}
+
+// bound replaces a node by three steps: compute the operands into variables, charge for the operation, and run it. The
+// further arguments of the charge are in more.
+func (v *metered) bound(node *ast.Node, op string, operands []*ast.Node, more ...ast.Node) {
+	args := []ast.Node{&ast.StringNode{Value: op}}
+	var names []string
+	var values []ast.Node
+	for _, operand := range operands {
+		if isConstant(*operand) {
+			args = append(args, *operand)
+			continue
+		}
+		name := v.variable()
+		names, values = append(names, name), append(values, *operand)
+		args = append(args, &ast.IdentifierNode{Value: name})
+		*operand = &ast.IdentifierNode{Value: name}
+	}
+	inner := *node
+	var whole ast.Node = &ast.SequenceNode{Nodes: []ast.Node{call(costName, append(args, more...)...), inner}}
+	whole.SetLocation(inner.Location())
+	for i, name := range slices.Backward(names) {
+		let := &ast.VariableDeclaratorNode{Name: name, Value: values[i], Expr: whole}
+		let.SetLocation(inner.Location())
+		whole = let
+	}
+	*node = whole
+}
+
+func (v *metered) variable() string {
+	v.variables++
+	return "§" + strconv.Itoa(v.variables)
+}
+
+// call returns a call of one of the counters.
+func call(name string, args ...ast.Node) ast.Node {
+	return &ast.CallNode{
+		Callee:    &ast.IdentifierNode{Value: name},
+		Arguments: append([]ast.Node{&ast.IdentifierNode{Value: meterName}}, args...),
+	}
+}
+
+func pointers(nodes []ast.Node) []*ast.Node {
+	list := make([]*ast.Node, len(nodes))
+	for i := range nodes {
+		list[i] = &nodes[i]
+	}
+	return list
+}
+
+func isConstant(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode:
+		return true
+	}
+	return false
+}
+
+// isShort reports whether a value costs next to nothing to compare or to look up.
+func isShort(n ast.Node) bool {
+	return isConstant(n) || isNumber(n) || n.Type().Kind() == reflect.Bool
+}
+
+func allShort(nodes []ast.Node) bool {
+	for _, n := range nodes {
+		if !isConstant(n) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNumber(n ast.Node) bool {
+	switch n.Type().Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return true
+	}
+	return false
+}
+
+// programSize returns about how many instructions a pattern compiles to, and 1 for a pattern that does not compile. It
+// estimates the number from the syntax tree, because a pattern may repeat a large part so often that compiling it would take
+// too long.
+func programSize(pattern string) int {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1
+	}
+	return min(instructions(tree), exprUnits)
+}
+
+func instructions(re *syntax.Regexp) int {
+	n := 2
+	for _, sub := range re.Sub {
+		n = min(n+instructions(sub), exprUnits)
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		n += len(re.Rune)
+	case syntax.OpCharClass:
+		n += len(re.Rune) / 8
+	case syntax.OpRepeat:
+		n *= max(re.Max, re.Min+1, 1)
+	}
+	return n
 }

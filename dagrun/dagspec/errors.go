@@ -3,6 +3,7 @@ package dagspec
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -207,3 +208,246 @@ func (r *report) err() error {
 }
 
 func (r *report) failed() bool { return len(r.list) > 0 }
+
+// elsewhere maps keys of other tools to the keys here.
+var elsewhere = map[string]string{
+	"needs": "depends", "need": "depends", "requires": "depends", "depends_on": "depends", "dependencies": "depends", "after": "depends",
+	"if": "when", "condition": "when", "precondition": "when", "preconditions": "when", "unless": "when",
+	"tasks": "steps", "jobs": "steps", "nodes": "steps", "stages": "steps",
+	"script": "run", "sh": "run", "bash": "run", "exec": "command", "cmd": "command", "arguments": "args",
+	"uses": "action", "executor": "action", "type": "action", "config": "with",
+	"retries": "retry_policy.limit", "max_attempts": "retry_policy.limit", "retry": "retry_policy", "attempts": "retry_policy.limit",
+	"retry_delay": "retry_policy.interval", "delay": "interval", "interval_sec": "interval", "max_retries": "retry_policy.limit",
+	"environment": "env", "variables": "env", "vars": "env", "parameters": "params", "inputs": "params", "arg": "args",
+	"cwd": "working_dir", "dir": "working_dir", "workdir": "working_dir", "working_directory": "working_dir",
+	"timeout_sec": "timeout", "timeout_seconds": "timeout", "execution_timeout": "timeout", "timeout_minutes": "timeout",
+	"matrix": "foreach", "parallel": "foreach", "loop": "foreach", "with_items": "foreach", "map": "foreach", "for_each": "foreach",
+	"concurrency": "max_concurrent", "max_parallel": "max_concurrent", "parallelism": "max_concurrent",
+	"cron": "schedule", "on": "schedule", "schedule_interval": "schedule", "timetable": "schedule", "start_date": "start", "end_date": "end",
+	"interval": "every", "tz": "timezone", "concurrency_policy": "overlap_policy", "max_active_runs": "at_once", "exclude": "except",
+	"handlers": "handler_on", "on_failure": "handler_on.failure or on_error",
+	"on_success": "handler_on.success", "on_exit": "handler_on.exit", "on_cancel": "handler_on.abort", "cancel": "abort",
+	"allow_failure": "continue_on", "continue_on_error": "continue_on", "ignore_errors": "continue_on",
+	"tags": "labels", "trigger": "trigger_rule", "approval": "action: approval", "output": "outputs", "secret": "secrets",
+	"grace_period": "grace", "failed": "failure", "succeeded": "success", "finally": "exit", "always": "exit", "before": "init", "codes": "exit_code", "exit_codes": "exit_code", "max_active_tasks": "max_active_steps", "title": "name",
+}
+
+var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_steps", "steps", "defaults", "fail_fast", "queue"}
+
+// unknownKeyHint looks for the key among, in this order, keys of other tools, other spellings, keys of other places, and
+// similar keys.
+func unknownKeyHint(name string, known []string) string {
+	if name == "secret" && slices.Contains(known, "default") {
+		return "params are stored with the run: use secrets: for what must not be"
+	}
+	snake := snakeCase(name)
+	if slices.Contains(known, snake) {
+		return "write " + snake
+	}
+	if hint := foreignHint(snake, known); hint != "" {
+		return hint
+	}
+	here, _, _ := strings.Cut(elsewhere[snake], ".")
+	here, _, _ = strings.Cut(here, ":")
+	if slices.Contains(known, here) {
+		return "here this is called " + elsewhere[snake]
+	}
+	if hint, ok := nearest(name, known); ok {
+		return hint
+	}
+	switch {
+	case slices.Contains([]string{"on", "off", "yes", "no", "y", "n"}, name):
+		return "some YAML readers take this word for a boolean; no key is called so here"
+	case slices.Contains(known, "depends") && slices.Contains(atTop, snake):
+		return snake + " belongs to the DAG, not to a step"
+	case slices.Contains([]string{"id", "depends", "trigger_rule", "foreach", "precomputable"}, snake) && slices.Contains(known, "run"):
+		return "only steps have " + snake
+	case slices.Contains(known, "steps") && slices.Contains([]string{"timeout", "retry_policy", "pool", "kill"}, snake):
+		return "put it into defaults: or into a step"
+	}
+	if len(known) > 13 {
+		return "oarlock dag schema lists the keys"
+	}
+	return "known here: " + strings.Join(known, ", ")
+}
+
+func snakeCase(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		if r == '-' {
+			r = '_'
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// DidYouMean returns a hint with the name most similar to word, or "".
+func DidYouMean(word string, known []string) string {
+	hint, _ := nearest(word, known)
+	return hint
+}
+
+// nearest returns a hint with the name most similar to word, and reports whether there is a similar name.
+func nearest(word string, known []string) (string, bool) {
+	best, name := 1+max(1, len(word)/3), ""
+	for _, k := range known {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < min(best, max(len(word), len(k))) {
+			best, name = d, k
+		}
+	}
+	if name == "" || word == "" {
+		return "", false
+	}
+	return "did you mean " + name + "?", true
+}
+
+// distance returns the number of insertions, deletions, replacements and swaps of neighbours between two words.
+func distance(a, b string) int {
+	if abs(len(a)-len(b)) > 20 {
+		return abs(len(a) - len(b))
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+func abs(n int) int { return max(n, -n) }
+
+var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+func mismatchHint(n *node, key, title string, want []string) string {
+	scalar := n.kind != kindList && n.kind != kindMap
+	span, spelled := spelledOut(n.text())
+	switch {
+	case key == "schedule":
+		return `write schedule: "0 2 * * *"`
+	case key == "start" && n.kind == kindList:
+		return startIsNoCron
+	case strings.Contains(title, "duration") && n.kind == kindInt:
+		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
+	case strings.Contains(title, "duration") && spelled:
+		return "write " + span
+	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":
+		return "write " + yaml11[strings.ToLower(n.text())] + ": only true and false are booleans"
+	case slices.Contains(want, "array") && scalar && key != "steps":
+		return fmt.Sprintf("write %s: %s", key, flowList([]string{fmt.Sprint(n.value)}))
+	case slices.Equal(want, []string{"array"}) && n.kind == kindMap:
+		return "begin each entry with a dash"
+	case slices.Contains(want, "string") && (n.kind == kindBool || n.kind == kindFloat || n.kind == kindInt):
+		return fmt.Sprintf("quote it: %q", fmt.Sprint(n.written()))
+	case n.kind == kindString && slices.Contains(want, "integer") && strings.Trim(n.text(), "0123456789") == "":
+		return "remove the quotes"
+	case key == "working_dir":
+		return "write a path"
+	}
+	return ""
+}
+
+func missingHint(name, title string) string {
+	switch {
+	case name == "steps":
+		return "add steps:, a list with at least one step"
+	case strings.Contains(title, ": {"):
+		_, form, _ := strings.Cut(title, ": ")
+		return "write " + form
+	}
+	return "add " + name + ":"
+}
+
+func emptyHint(title string) string {
+	if title == "" || title == "empty" {
+		return "remove it"
+	}
+	return "give it " + title + ", or remove it"
+}
+
+func subject(key string) string {
+	if key == "" {
+		return "the DAG"
+	}
+	return key
+}
+
+func words(values []any) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = fmt.Sprint(v)
+	}
+	return list
+}
+
+// oneOf joins words as alternatives: "a, b or c".
+func oneOf(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " or " + words[n-1]
+	}
+	return strings.Join(words, "")
+}
+
+func noun(types []string) string {
+	names := map[string]string{
+		"array": "a list", "object": "a map", "string": "a text", "integer": "a whole number",
+		"number": "a number", "boolean": "true or false", "null": "nothing",
+	}
+	list := make([]string, len(types))
+	for i, t := range types {
+		list[i] = names[t]
+	}
+	return oneOf(list)
+}
+
+// show formats the node for an error message.
+func (n *node) show() string {
+	switch n.kind {
+	case kindNull:
+		return "nothing"
+	case kindList:
+		return "a list"
+	case kindMap:
+		return "a map"
+	case kindString:
+		text := []rune(n.text())
+		if len(text) > 40 {
+			return fmt.Sprintf("%q…", string(text[:40]))
+		}
+		return fmt.Sprintf("%q", n.text())
+	}
+	return fmt.Sprint(n.written())
+}
+
+// written returns a scalar as it is written in the file.
+func (n *node) written() any {
+	if n.raw != "" {
+		return n.raw
+	}
+	return n.value
+}
+
+func unescape(token string) string {
+	if plain, err := url.PathUnescape(token); err == nil {
+		return plain
+	}
+	return token
+}

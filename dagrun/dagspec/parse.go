@@ -5,9 +5,20 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"reflect"
+	"regexp"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Parse reads and checks a DAG file. It detects YAML or JSON by the content. The error is an Errors with all problems found.
@@ -97,4 +108,453 @@ func (s *Spec) Hash() string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// readYAML parses a file into a tree. It returns nil if the file has no usable document.
+func readYAML(r *report, src []byte) *node {
+	file := parseYAML(r, strings.TrimPrefix(string(src), bom))
+	if file == nil {
+		return nil
+	}
+	b := &builder{report: r, anchors: map[string]*node{}}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
+		case body != nil:
+			r.add(tokenPos(doc.Body.GetToken()), "one DAG per file: move this one to its own", "a second document")
+			return b.root(body)
+		default:
+			body = doc.Body
+		}
+	}
+	if body == nil {
+		r.add(pos{1, 1}, "a DAG has at least a name and one step", "the file is empty")
+		return nil
+	}
+	return b.root(body)
+}
+
+// root returns the whole tree, or nil if a limit was exceeded.
+func (b *builder) root(body ast.Node) *node {
+	root := b.tree(body, 0)
+	if b.stopped {
+		return nil
+	}
+	return root
+}
+
+// parseYAML wraps the YAML library: it rewrites the library's errors, and turns a panic on odd input into an error.
+func parseYAML(r *report, text string) (file *ast.File) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.add(pos{1, 1}, "simplify it: quote what is unusual", "this cannot be read as YAML")
+			file = nil
+		}
+	}()
+	tokens := lexer.Tokenize(text)
+	if !checkTabs(r, text, tokens) || !checkTokens(r, tokens) {
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err == nil {
+		return file
+	}
+	var syntax *yaml.SyntaxError
+	if !errors.As(err, &syntax) {
+		r.add(pos{1, 1}, "", "this cannot be read as YAML: %v", err)
+		return nil
+	}
+	at, hint := tokenPos(syntax.Token), syntaxHint(syntax.Message)
+	if cron := unquotedCron.FindStringSubmatch(r.lines[min(max(at.line, 1), len(r.lines))-1]); cron != nil {
+		hint = fmt.Sprintf("quote it: %q", cron[1])
+	}
+	r.add(at, hint, "not valid YAML: %s", syntax.Message)
+	return nil
+}
+
+// unquotedCron matches a cron expression that begins with a star. YAML reads the star as an alias.
+var unquotedCron = regexp.MustCompile(`[:[-] +(\*(?:/[0-9]+)?(?: +[0-9A-Za-z*/,-]+){4})`)
+
+// checkTabs reports the most common syntax error: tabs as indentation.
+func checkTabs(r *report, text string, tokens token.Tokens) bool {
+	if tokens.InvalidToken() == nil || !strings.Contains(text, "\t") {
+		return true
+	}
+	for i, line := range r.lines {
+		rest := strings.TrimLeft(line, " ")
+		if strings.HasPrefix(rest, "\t") && strings.TrimSpace(rest) != "" && i+1 >= tokens.InvalidToken().Position.Line-1 {
+			r.add(pos{i + 1, len(line) - len(rest) + 1}, "use spaces", "a tab in the indentation")
+			return false
+		}
+	}
+	return true
+}
+
+func syntaxHint(msg string) string {
+	switch {
+	case strings.Contains(msg, "mapping value is not allowed"):
+		return "quote the text if it contains a colon, and check the indentation"
+	case strings.Contains(msg, "reserved character"):
+		return "quote the text"
+	case strings.Contains(msg, "could not find end character"):
+		return "close the quote"
+	case strings.Contains(msg, "non-map value"), strings.Contains(msg, "unexpected key name"):
+		return "check the indentation: is a colon missing after a key?"
+	}
+	return "check the indentation and the quotes"
+}
+
+// builder converts the library's nodes into nodes of this package, with aliases resolved.
+type builder struct {
+	*report
+	anchors         map[string]*node
+	aliases, copied int
+	stopped         bool // a limit was exceeded: no further errors are reported
+}
+
+func (b *builder) tree(n ast.Node, depth int) *node {
+	switch {
+	case b.stopped || n == nil:
+		return &node{bad: b.stopped, size: 1}
+	case depth > MaxDepth:
+		return b.stop(n, "flatten it", "nested more than %d levels deep", MaxDepth)
+	}
+	switch v := n.(type) {
+	case *ast.MappingNode:
+		return b.mapping(n, v.Values, depth)
+	case *ast.MappingValueNode:
+		return b.mapping(n, []*ast.MappingValueNode{v}, depth)
+	case *ast.SequenceNode:
+		list := &node{kind: kindList, at: tokenPos(v.GetToken())}
+		for _, item := range v.Values {
+			list.items = append(list.items, b.tree(item, depth+1))
+		}
+		return list.measure()
+	case *ast.AnchorNode:
+		target := b.tree(v.Value, depth)
+		b.anchors[v.Name.GetToken().Value] = target
+		return target
+	case *ast.AliasNode:
+		return b.alias(v)
+	case *ast.TagNode:
+		return b.tag(v, depth)
+	}
+	return b.scalar(n)
+}
+
+// stop reports an exceeded limit once, and ends the conversion.
+func (b *builder) stop(n ast.Node, hint, format string, args ...any) *node {
+	b.stopped = true
+	b.add(tokenPos(n.GetToken()), hint, format, args...)
+	return &node{bad: true, size: 1}
+}
+
+func (b *builder) refuse(n ast.Node, hint, format string, args ...any) *node {
+	b.add(tokenPos(n.GetToken()), hint, format, args...)
+	return &node{bad: true, at: tokenPos(n.GetToken()), size: 1}
+}
+
+func (b *builder) alias(v *ast.AliasNode) *node {
+	name := v.Value.GetToken().Value
+	target, ok := b.anchors[name]
+	if !ok {
+		return b.refuse(v, "define it before it is used: &"+name, "no anchor &%s", name)
+	}
+	b.aliases++
+	b.copied += target.size
+	if b.aliases > MaxAliases || b.copied > MaxAliased {
+		return b.stop(v, "write it out, or generate the file and send it as JSON",
+			"too many aliases: at most %d, adding at most %d values", MaxAliases, MaxAliased)
+	}
+	return target
+}
+
+// tag applies !!str, and accepts a tag that matches the type of its scalar.
+func (b *builder) tag(v *ast.TagNode, depth int) *node {
+	name := v.GetToken().Value
+	n := b.tree(v.Value, depth)
+	switch {
+	case n.bad:
+	case name == "!!str" && n.raw != "":
+		return &node{kind: kindString, at: n.at, value: n.raw, size: 1}
+	case name == "!!str" && n.kind == kindString, name == "!!map" && n.kind == kindMap, name == "!!seq" && n.kind == kindList,
+		name == "!!int" && n.kind == kindInt, name == "!!float" && n.kind == kindFloat, name == "!!bool" && n.kind == kindBool:
+	default:
+		return b.refuse(v, "remove it", "the tag %s is not used here", name)
+	}
+	return n
+}
+
+func (b *builder) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *node {
+	m := &node{kind: kindMap, at: tokenPos(n.GetToken())}
+	if len(values) > 0 {
+		m.at = earlier(tokenPos(values[0].Key.GetToken()), m.at)
+	}
+	seen := make(map[string]pos, len(values))
+	var merged []*node
+	for _, v := range values {
+		if v.Key.IsMergeKey() {
+			merged = append(merged, b.tree(v.Value, depth+1))
+			continue
+		}
+		key := b.key(v.Key)
+		if key == nil {
+			continue
+		}
+		if first, twice := seen[key.text()]; twice {
+			b.add(key.at, "merge the two", "the key %q is given twice, first on line %d", key.text(), first.line)
+			continue
+		}
+		seen[key.text()] = key.at
+		m.keys, m.items = append(m.keys, key), append(m.items, b.tree(v.Value, depth+1))
+		if last := m.items[len(m.items)-1]; last.at == (pos{}) {
+			last.at = key.at
+		}
+	}
+	for _, source := range merged {
+		b.merge(m, source, seen)
+	}
+	return m.measure()
+}
+
+func earlier(a, b pos) pos {
+	if b.line > 0 && (b.line < a.line || b.line == a.line && b.col < a.col) {
+		return b
+	}
+	return a
+}
+
+// merge applies `<<: *base` and `<<: [*a, *b]`: keys that the map has already win.
+func (b *builder) merge(m, source *node, seen map[string]pos) {
+	if source.kind == kindList {
+		for item := range source.list() {
+			b.merge(m, item, seen)
+		}
+		return
+	}
+	if source.kind != kindMap && !source.bad {
+		b.add(source.at, "give it a map: <<: *base", "<< merges maps only")
+	}
+	for k, v := range source.fields() {
+		if _, there := seen[k.text()]; !there {
+			seen[k.text()] = k.at
+			m.keys, m.items = append(m.keys, k), append(m.items, v)
+		}
+	}
+}
+
+// key reads a key. Keys are strings here: any other scalar becomes its text in the file.
+func (b *builder) key(n ast.MapKeyNode) *node {
+	t := n.GetToken()
+	if mk, ok := n.(*ast.MappingKeyNode); ok {
+		b.refuse(mk, "write key: value", "keys with ? are not used here")
+		return nil
+	}
+	switch n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		b.refuse(n, "write the key out", "a key cannot be an anchor, alias or tag")
+		return nil
+	}
+	if strings.ContainsRune(t.Value, 0) {
+		b.refuse(n, "remove it", "a NUL character")
+		return nil
+	}
+	return &node{kind: kindString, at: tokenPos(t), value: t.Value, size: 1}
+}
+
+var ambiguousOctal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
+func (b *builder) scalar(n ast.Node) *node {
+	out := &node{at: tokenPos(n.GetToken()), size: 1}
+	switch v := n.(type) {
+	case *ast.NullNode:
+	case *ast.BoolNode:
+		out.kind, out.value = kindBool, v.Value
+	case *ast.StringNode:
+		out.kind, out.value = kindString, v.Value
+		if t := v.GetToken(); t.Type == token.StringType && bigNumber.MatchString(v.Value) {
+			return b.refuse(n, "quote it", "%s is too large for a number", v.Value)
+		}
+	case *ast.LiteralNode:
+		out.kind, out.value, out.block = kindString, v.Value.Value, true
+	case *ast.IntegerNode:
+		return b.integer(n, v, out)
+	case *ast.FloatNode:
+		if out.raw = v.GetToken().Value; math.IsInf(v.Value, 0) {
+			return b.refuse(n, "quote it", "%s is too large for a number", out.raw)
+		}
+		out.setFloat(v.Value)
+	case *ast.InfinityNode, *ast.NanNode:
+		return b.refuse(n, "quote it if it is a text", "%s is no number JSON can hold", n.GetToken().Value)
+	default:
+		return b.refuse(n, "quote it if it is a text", "this cannot be used as a value")
+	}
+	if s, ok := out.value.(string); ok && strings.ContainsRune(s, 0) {
+		return b.refuse(n, "remove it", "a NUL character")
+	}
+	return out
+}
+
+var bigNumber = regexp.MustCompile(`^[-+]?[0-9]{19,}$`)
+
+func (b *builder) integer(n ast.Node, v *ast.IntegerNode, out *node) *node {
+	out.kind, out.raw = kindInt, v.GetToken().Value
+	switch i := v.Value.(type) {
+	case int64:
+		out.value = i
+	case uint64:
+		if i > math.MaxInt64 {
+			return b.refuse(n, "quote it", "%s is too large for a number", out.raw)
+		}
+		out.value = int64(i)
+	default:
+		return b.refuse(n, "quote it", "%s is too large for a number", out.raw)
+	}
+	if ambiguousOctal.MatchString(out.raw) {
+		return b.refuse(n, `quote it if it is a text ("`+out.raw+`"), or write the number without the 0`,
+			"%s is octal to some YAML readers and decimal to others", out.raw)
+	}
+	return out
+}
+
+// readJSON parses a JSON text into a tree.
+func readJSON(r *report, src []byte) *node {
+	src = bytes.TrimPrefix(src, []byte(bom))
+	j := &jsonReader{report: r, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, col: 1}
+	j.dec.UseNumber()
+	root, err := j.value(0)
+	if err == nil && !r.failed() {
+		if _, more := j.dec.Token(); more != io.EOF {
+			r.add(j.here(), "one DAG per file", "something follows the end of the JSON text")
+		}
+	}
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		r.add(offsetPos(src, int(min(syntax.Offset, int64(len(src))))), "check the commas and the quotes", "not valid JSON: %s", syntax)
+	case err != nil && !errors.Is(err, errStop):
+		r.add(offsetPos(src, len(src)), "close what was opened", "not valid JSON: %v", err)
+	}
+	if err != nil {
+		return nil
+	}
+	return root
+}
+
+var errStop = errors.New("stop")
+
+// jsonReader reads tokens and tracks the position as it goes, so that it walks through a large file only once.
+type jsonReader struct {
+	*report
+	src       []byte
+	dec       *json.Decoder
+	offset    int // the offset of line and col
+	line, col int
+}
+
+// here returns the position of the next token.
+func (j *jsonReader) here() pos {
+	to := int(j.dec.InputOffset())
+	for to < len(j.src) && strings.IndexByte(" \t\r\n,:", j.src[to]) >= 0 {
+		to++
+	}
+	for j.offset < to {
+		_, n := utf8.DecodeRune(j.src[j.offset:])
+		if j.src[j.offset] == '\n' {
+			j.line, j.col = j.line+1, 0
+		}
+		j.offset, j.col = j.offset+n, j.col+1
+	}
+	return pos{j.line, j.col}
+}
+
+func (j *jsonReader) value(depth int) (*node, error) {
+	n := &node{at: j.here(), size: 1}
+	if depth > MaxDepth {
+		j.add(n.at, "flatten it", "nested more than %d levels deep", MaxDepth)
+		return nil, errStop
+	}
+	t, err := j.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := t.(type) {
+	case json.Delim:
+		if v == '{' {
+			return j.object(n, depth)
+		}
+		return j.array(n, depth)
+	case bool:
+		n.kind, n.value = kindBool, v
+	case string:
+		n.kind, n.value = kindString, v
+		j.refuseNUL(n)
+	case json.Number:
+		j.number(n, v)
+	}
+	return n, nil
+}
+
+func (j *jsonReader) refuseNUL(n *node) {
+	if strings.ContainsRune(n.text(), 0) {
+		j.add(n.at, "remove it", "a NUL character")
+		n.bad = true
+	}
+}
+
+// number stores a number. Integers stay exact.
+func (j *jsonReader) number(n *node, v json.Number) {
+	n.raw = v.String()
+	if i, err := v.Int64(); err == nil {
+		n.kind, n.value = kindInt, i
+		return
+	}
+	f, err := v.Float64()
+	if err != nil || strings.Trim(n.raw, "-0123456789") == "" {
+		j.add(n.at, "quote it", "%s is too large for a number", n.raw)
+		n.bad = true
+		return
+	}
+	n.setFloat(f)
+}
+
+func (j *jsonReader) object(n *node, depth int) (*node, error) {
+	n.kind = kindMap
+	seen := map[string]pos{}
+	for j.dec.More() {
+		key := &node{kind: kindString, at: j.here(), size: 1}
+		t, err := j.dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := t.(string) // the key of an object is always a string
+		key.value = name
+		j.refuseNUL(key)
+		v, err := j.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		if first, twice := seen[name]; twice {
+			j.add(key.at, "merge the two", "the key %q is given twice, first on line %d", t, first.line)
+			continue
+		}
+		seen[name] = key.at
+		n.keys, n.items = append(n.keys, key), append(n.items, v)
+	}
+	_, err := j.dec.Token()
+	return n.measure(), err
+}
+
+func (j *jsonReader) array(n *node, depth int) (*node, error) {
+	n.kind = kindList
+	for j.dec.More() {
+		v, err := j.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		n.items = append(n.items, v)
+	}
+	_, err := j.dec.Token()
+	return n.measure(), err
 }

@@ -1,5 +1,22 @@
 package dagspec
 
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
 // Spec is a DAG as its file describes it: defaults filled in, `defaults:` merged into the steps.
 type Spec struct {
 	Name           string            `json:"name"`
@@ -237,3 +254,282 @@ type Cache struct {
 
 // Shared reports whether runs of other submitters may use the outputs too.
 func (c *Cache) Shared() bool { return c.Scope == "dag" }
+
+// Duration is a span in milliseconds, written as in Go, and with d for 24 hours: 90s, 10m, 1d12h.
+type Duration int64
+
+// Units in milliseconds.
+const (
+	second = Duration(1000)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+
+	maxDuration = 36500 * day
+)
+
+var (
+	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d))+$`)
+	durationPart = regexp.MustCompile(`([0-9.]+)(ns|us|µs|ms|s|m|h|d)`)
+	spelledSpan  = regexp.MustCompile(`^(?:([0-9]{1,9}) ?)?(s|sec|second|m|min|minute|h|hr|hour|d|day|w|week)s?$`)
+	milliseconds = map[string]float64{
+		"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1,
+		"s": float64(second), "m": float64(minute), "h": float64(hour), "d": float64(day),
+	}
+)
+
+// ParseDuration reads a duration. It refuses numbers without a unit, 0 included.
+func ParseDuration(s string) (Duration, error) {
+	if !durationText.MatchString(s) {
+		return 0, fmt.Errorf("%q is not a duration: write a number and a unit, such as 90s, 10m or 1d12h", s)
+	}
+	total := 0.0
+	for _, part := range durationPart.FindAllStringSubmatch(s, -1) {
+		n, err := strconv.ParseFloat(part[1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration: %w", s, err)
+		}
+		total += n * milliseconds[part[2]]
+	}
+	if total > float64(maxDuration) {
+		return 0, fmt.Errorf("%q is too long: at most 36500d", s)
+	}
+	if total > 0 && total < 1 {
+		return 0, errors.New("durations count in milliseconds: at least 1ms, or 0s for none")
+	}
+	return Duration(math.Round(total)), nil
+}
+
+// spelledOut reads a span in a form that people write, such as 5 minutes, minute or 1w. It returns the span in the form of
+// this package.
+func spelledOut(text string) (duration string, ok bool) {
+	parts := spelledSpan.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text)))
+	if parts == nil {
+		return "", false
+	}
+	n, unit := cmp.Or(parts[1], "1"), parts[2][:1]
+	if unit == "w" {
+		weeks, _ := strconv.Atoi(n)
+		n, unit = strconv.Itoa(7*weeks), "d"
+	}
+	return n + unit, true
+}
+
+// String returns the shortest exact form, such as 1d12h or 1m30s.
+func (d Duration) String() string {
+	if d == 0 {
+		return "0s"
+	}
+	var b strings.Builder
+	for _, u := range []struct {
+		name string
+		size Duration
+	}{{"d", day}, {"h", hour}, {"m", minute}, {"s", second}, {"ms", 1}} {
+		if n := d / u.size; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, u.name)
+			d -= n * u.size
+		}
+	}
+	return b.String()
+}
+
+// MarshalText implements encoding.TextMarshaler with String.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler with ParseDuration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := ParseDuration(string(text))
+	*d = parsed
+	return err
+}
+
+// Std converts the duration for package time.
+func (d Duration) Std() time.Duration { return time.Duration(d) * time.Millisecond }
+
+func (d Duration) core() dagrun.Duration { return dagrun.Duration(d) }
+
+func (p *RetryPolicy) core() dagrun.RetryPolicy {
+	if p == nil {
+		return dagrun.RetryPolicy{}
+	}
+	out := dagrun.RetryPolicy{
+		Limit: p.Limit, Interval: p.Interval.core(), Backoff: p.Backoff, MaxInterval: p.MaxInterval.core(), Jitter: p.Jitter,
+		ExitCodes: p.ExitCode,
+	}
+	for _, k := range p.Kinds {
+		out.Kinds = append(out.Kinds, dagrun.FailureKind(k))
+	}
+	return out
+}
+
+func (c ContinueOn) core() dagrun.ContinueOn {
+	return dagrun.ContinueOn{Failed: c.Failure, Skipped: c.Skipped, ExitCodes: c.ExitCode, MarkSuccess: c.MarkSuccess}
+}
+
+func (r *Result) core() (*dagrun.Result, error) {
+	out := &dagrun.Result{ExitCode: r.ExitCode, HasExit: true}
+	if r.ExitCode != 0 {
+		out.Kind = dagrun.KindExit
+	}
+	if len(r.Outputs) == 0 {
+		return out, nil
+	}
+	outputs, err := compactJSON(r.Outputs)
+	out.Outputs = outputs
+	return out, err
+}
+
+// builtin describes an action that Oarlock has itself. The schema describes its `with`, under with.NAME.
+type builtin struct {
+	body     dagrun.Body
+	required []string          // keys of with that the action needs
+	outputs  map[string]string // outputs that the action always has, by name, with their types
+}
+
+var builtins = map[string]*builtin{
+	"noop":     {body: dagrun.BodyNoop},
+	"wait":     {body: dagrun.BodyWait, required: []string{"duration", "until", "http"}},
+	"approval": {body: dagrun.BodyApproval},
+	"dag.run":  {body: dagrun.BodyChild, required: []string{"dag"}, outputs: map[string]string{"run_id": "number"}},
+	"dag.enqueue": {
+		required: []string{"dag"},
+		outputs:  map[string]string{"run_id": "number"},
+	},
+	"river.job": {
+		required: []string{"kind"},
+		outputs:  map[string]string{"job_id": "number"},
+	},
+	"http.request": {
+		required: []string{"url"},
+		outputs:  map[string]string{"status": "number", "headers": "json", "body": "string"},
+	},
+	"postgres.query": {
+		required: []string{"sql"},
+		outputs:  map[string]string{"rows": "json", "row_count": "number", "first": "json"},
+	},
+}
+
+// takesSecrets reports whether a part of a step's `with` may hold secrets: text that is sent, but neither stored nor shown.
+func (s *Step) takesSecrets(key string) bool {
+	return s.Action == "http.request" && (key == "url" || key == "headers" || key == "body")
+}
+
+// reserved are the first parts of action names that only Oarlock may use.
+var reserved = []string{"http", "postgres", "dag", "river"}
+
+// body returns the kind of work that a step is for its worker.
+func (s *Step) body() dagrun.Body {
+	if b := builtins[s.Action]; b != nil {
+		return b.body
+	}
+	return dagrun.BodyTask
+}
+
+// kind returns the name of the field that holds the body, or "" if the step has no body.
+func (s *Step) kind() string {
+	switch {
+	case s.Run != "":
+		return "run"
+	case s.Command != "":
+		return "command"
+	case s.Action != "":
+		return "action"
+	case s.Result != nil:
+		return "result"
+	}
+	return ""
+}
+
+// Actions returns the names of the actions that Oarlock has itself. Every other action belongs to a program that embeds a
+// worker.
+func Actions() []string { return sortedKeys(builtins) }
+
+// Approval returns the question that an approval step asks, with the references of its prompt as they are written. It
+// returns nil for any other step.
+func (s *Step) Approval() *Approval {
+	if s.Action != "approval" {
+		return nil
+	}
+	a := &Approval{Approvers: stringList(s.With["approvers"])}
+	a.Prompt, _ = s.With["prompt"].(string)
+	required := stringList(s.With["required"])
+	for _, name := range stringList(s.With["inputs"]) {
+		a.Inputs = append(a.Inputs, dagrun.Input{Name: name, Required: slices.Contains(required, name)})
+	}
+	return a
+}
+
+// Approval is the question that an approval step asks of people.
+type Approval struct {
+	Prompt    string
+	Inputs    []dagrun.Input
+	Approvers []string // empty: every user with the right to control the run
+}
+
+// approval compiles the question of an approval step. It returns nil for any other step.
+func (s *Step) approval(n *names) *dagrun.Approval {
+	a := s.Approval()
+	if a == nil {
+		return nil
+	}
+	out := &dagrun.Approval{Inputs: a.Inputs, Approvers: a.Approvers}
+	if a.Prompt != "" {
+		out.Prompt = &prompt{text: a.Prompt, names: n}
+	}
+	return out
+}
+
+// prompt is a text with references, which are filled in when the approval begins to wait.
+type prompt struct {
+	text  string
+	names *names
+}
+
+// Text returns the prompt with its references filled in.
+func (p *prompt) Text(scope dagrun.Scope) (string, error) {
+	v, err := newView(scope, p.names)
+	if err != nil {
+		return "", err
+	}
+	return v.text("with.prompt", p.text)
+}
+
+// cacheKey is the key of a step's cached results: the key that the file gives, after a digest of the step's body. Because of
+// the digest, a step that was edited does not find the outputs of its former version.
+type cacheKey struct {
+	*expression
+	body string
+}
+
+func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
+	key, err := k.expression.Text(scope)
+	if err != nil {
+		return "", err
+	}
+	return k.body + " " + key, nil
+}
+
+// digest returns a hash of the step's body, with everything that the body inherits. It leaves out when the step runs, how
+// often it is tried and how long it may take.
+func (s *Step) digest(env map[string]string) string {
+	text, err := json.Marshal(struct { //nolint:musttag // for a digest: no program reads it back
+		Run, Command, Action string
+		Args, Shell          []string
+		With                 map[string]any
+		Stdin                *Stdin
+		Secrets              *StepSecrets
+		Env                  map[string]string
+		WorkingDir           string
+		Outputs              []Output
+		Publish              *Step
+		Foreach              *Foreach
+		SkipExit             []int
+	}{
+		s.Run, s.Command, s.Action, s.Args, s.Shell, s.With, s.Stdin, s.Secrets, merged(env, s.Env), s.WorkingDir, s.Outputs, s.Publish, s.Foreach, s.SkipExitCode,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("dagspec: a step that cannot be written as JSON: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

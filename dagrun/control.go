@@ -1,0 +1,632 @@
+package dagrun
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// control decides a request from outside. It returns ErrStale for a control that it has decided before.
+func (r *Run) control(c *Control) error {
+	if c == nil {
+		return ErrEvent
+	}
+	if r.decided[c.ID] {
+		return ErrStale
+	}
+	r.decided[c.ID] = true
+	d := r.decide(c)
+	d.ID = c.ID
+	r.decisions = append(r.decisions, d)
+	r.noteControl(c, d)
+	return nil
+}
+
+func (r *Run) decide(c *Control) Decision {
+	switch {
+	case c.Verb > VerbChildEnded:
+		return r.refused("this version does not know what is asked for")
+	case c.Verb == VerbRetry:
+		return r.retryRun(c)
+	case c.Task == nil:
+		return r.decideRun(c)
+	}
+	t := r.find(*c.Task)
+	if t == nil {
+		return r.refused("the run has no such task")
+	}
+	return r.decideTask(t, c)
+}
+
+func (r *Run) decideRun(c *Control) Decision {
+	if r.rec.Ending == EndingRefused {
+		return r.refused("the run has failed")
+	}
+	switch c.Verb {
+	case VerbCancel:
+		return r.cancelRun(c)
+	case VerbPause:
+		return r.pauseRun(c)
+	case VerbResume:
+		return r.resumeRun()
+	default:
+		return r.refused("say which task")
+	}
+}
+
+// cancelRun ends the run; a second cancel does so without handlers.
+func (r *Run) cancelRun(c *Control) Decision {
+	ending, by := EndingCancel, c.By
+	if c.Now {
+		ending = EndingNow
+	}
+	if r.canceled() {
+		ending, by = EndingNow, r.rec.EndingBy
+	}
+	r.endRun(ending, by, c.Text)
+	return r.decision(Accepted)
+}
+
+func (r *Run) pauseRun(c *Control) Decision {
+	if r.rec.Ending != EndingNone || r.verdict != nil {
+		return r.refused("the run is ending")
+	}
+	paused := Decision{Outcome: Applied, State: RunPaused.String()} // a run that has not begun takes this state when it begins
+	if r.rec.PausedBy != "" {
+		return paused
+	}
+	r.rec.PausedBy = cmp.Or(c.By, "somebody") // PausedBy must not be empty: it marks the run as paused
+	if r.begun {
+		r.rec.State = RunPaused
+	}
+	r.hold()
+	return paused
+}
+
+// resumeRun lifts the pause. Tasks that the pause held back are judged again, and timers that came due meanwhile fire.
+func (r *Run) resumeRun() Decision {
+	if r.rec.PausedBy == "" {
+		return r.refused("the run is not paused")
+	}
+	r.unpause()
+	return Decision{Outcome: Applied, State: RunRunning.String()} // if the run has not begun, it takes this state when it begins
+}
+
+func (r *Run) unpause() {
+	r.rec.PausedBy = ""
+	if r.begun {
+		r.rec.State = RunRunning
+	}
+	r.release()
+}
+
+// decision returns the answer to a control of the run.
+func (r *Run) decision(o Outcome) Decision {
+	return Decision{Outcome: o, State: r.rec.State.String()}
+}
+
+func (r *Run) refused(why string) Decision {
+	d := r.decision(Refused)
+	d.Message = why
+	return d
+}
+
+// noteControl adds a note about the decision of a control. It adds none for the end of a child run, because the task that
+// waited for the child run records that.
+func (r *Run) noteControl(c *Control, d Decision) {
+	if c.Verb == VerbChildEnded && d.Outcome == Applied {
+		return
+	}
+	text := fmt.Sprintf("%s: %s", byWhom(c.Verb.String(), c.By), d.Outcome)
+	if d.Message != "" {
+		text += ": " + d.Message
+	}
+	var t *task
+	if c.Task != nil {
+		t = r.find(*c.Task)
+	}
+	r.note(t, "control", text)
+}
+
+func (r *Run) decideTask(t *task, c *Control) Decision {
+	switch c.Verb {
+	case VerbCancel:
+		return r.cancelTask(t, c)
+	case VerbPause:
+		return r.pauseTask(t, c)
+	case VerbResume:
+		return r.resumeTask(t)
+	case VerbApprove, VerbReject:
+		return r.answerApproval(t, c)
+	case VerbMark:
+		return r.markTask(t, c)
+	default:
+		return r.endChild(t, c)
+	}
+}
+
+// taskDecision returns the answer to a control of a task.
+func taskDecision(t *task, o Outcome) Decision { return Decision{Outcome: o, State: t.State.String()} }
+
+func taskRefused(t *task, why string) Decision {
+	d := taskDecision(t, Refused)
+	d.Message = why
+	return d
+}
+
+// settledBy returns the answer to a control that ends a task: applied, or accepted while the body or child run still has to
+// end.
+func settledBy(t *task) Decision {
+	if t.Request != RequestNone {
+		return taskDecision(t, Accepted)
+	}
+	return taskDecision(t, Applied)
+}
+
+// cancelTask cancels a task and all its dependants that have not started. The dependants' records come before the control's:
+// if a crash stores only part of the batch, the control is still undecided and the next driver decides it again.
+func (r *Run) cancelTask(t *task, c *Control) Decision {
+	if why := r.whyNotCancel(t); why != "" {
+		return taskRefused(t, why)
+	}
+	reason := canceledBy(c.By)
+	r.cancelDependants(t.node, reason)
+	if t.grown() {
+		return r.cancelItems(t, c.By, reason, c.Now)
+	}
+	r.stop(t, c.By, reason, c.Now)
+	return settledBy(t)
+}
+
+func (r *Run) whyNotCancel(t *task) string {
+	switch {
+	case t.State.Terminal():
+		return "it is " + t.State.String()
+	case !r.hasCome(t):
+		return "its turn has not come"
+	default:
+		return ""
+	}
+}
+
+// hasCome reports whether the turn of a handler has come. For other tasks it is always true.
+func (r *Run) hasCome(t *task) bool { return !t.node.handler || t.known || t.node == r.turn }
+
+func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
+	t.node.tasks(func(item *task) {
+		if item != t {
+			r.stop(item, by, reason, now)
+		}
+	})
+	if t.node.each.open > 0 {
+		return taskDecision(t, Accepted)
+	}
+	r.closeForeach(t.node) // needed if a former driver was lost before it closed the node
+	return taskDecision(t, Applied)
+}
+
+// cancelDependants cancels the direct and indirect dependants of a step that have not started.
+func (r *Run) cancelDependants(n *node, reason string) {
+	seen := make(map[int]bool)
+	reach := []int{n.index}
+	for k := 0; k < len(reach); k++ {
+		for _, l := range r.graph.children.of(reach[k]) {
+			if !seen[l.Step] {
+				seen[l.Step] = true
+				reach = append(reach, l.Step)
+			}
+		}
+	}
+	for _, i := range reach[1:] {
+		t := r.nodes[i].main
+		if !t.State.Terminal() && t.StartedAt == 0 && !t.grown() {
+			r.cancel(t, reason)
+		}
+	}
+}
+
+// pauseTask holds a task that has not begun, and stops a task that has.
+func (r *Run) pauseTask(t *task, c *Control) Decision {
+	if t.grown() {
+		return r.pauseItems(t, c.By)
+	}
+	if why := r.whyNotPause(t); why != "" {
+		return taskRefused(t, why)
+	}
+	r.pause(t, c.By)
+	return settledBy(t)
+}
+
+func (r *Run) whyNotPause(t *task) string {
+	switch {
+	case t.node.handler:
+		return "handlers cannot be paused: pause the run"
+	case r.stopping(t):
+		return "the run is ending"
+	case t.State == TaskPaused:
+		return "it is paused already"
+	case t.State == TaskWaiting || t.State == TaskFinishing || t.State.Terminal():
+		return "it is " + t.State.String()
+	case t.Request != RequestNone:
+		return "it is being stopped already"
+	default:
+		return ""
+	}
+}
+
+func (r *Run) pause(t *task, by string) {
+	reason := byWhom("paused", by)
+	if t.State == TaskRunning {
+		r.request(t, RequestPause, by, reason, false)
+		return
+	}
+	t.Reason = reason
+	r.to(t, TaskPaused)
+}
+
+// pauseItems pauses all items of a foreach node that can be paused.
+func (r *Run) pauseItems(t *task, by string) Decision {
+	paused, stopping := 0, 0
+	t.node.tasks(func(item *task) {
+		if item == t || r.whyNotPause(item) != "" {
+			return
+		}
+		r.pause(item, by)
+		if item.State == TaskPaused {
+			paused++
+		} else {
+			stopping++
+		}
+	})
+	switch {
+	case stopping > 0:
+		return taskDecision(t, Accepted)
+	case paused > 0:
+		return taskDecision(t, Applied)
+	default:
+		return taskRefused(t, "none of its items can be paused")
+	}
+}
+
+func (r *Run) resumeTask(t *task) Decision {
+	if t.grown() {
+		return r.resumeItems(t)
+	}
+	switch {
+	case t.State == TaskPaused:
+		r.resume(t)
+		return taskDecision(t, Applied)
+	case t.Request == RequestPause:
+		return taskRefused(t, "it is still stopping: try again when it is paused")
+	default:
+		return taskRefused(t, "it is not paused but "+t.State.String())
+	}
+}
+
+func (r *Run) resumeItems(t *task) Decision {
+	d := taskRefused(t, "none of its items is paused")
+	t.node.tasks(func(item *task) {
+		if item.State == TaskPaused {
+			r.resume(item)
+			d = taskDecision(t, Applied)
+		}
+	})
+	return d
+}
+
+// resume continues a paused task: it waits for the rest of its backoff, or is judged again.
+func (r *Run) resume(t *task) {
+	t.Reason = ""
+	if t.NextAt != 0 {
+		r.to(t, TaskRetrying)
+		return
+	}
+	r.again(t)
+}
+
+// markTask sets the state of a task that a user asks for, after its body or child run has ended.
+func (r *Run) markTask(t *task, c *Control) Decision {
+	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
+		return taskRefused(t, why)
+	}
+	reason := byWhom("marked", c.By)
+	r.put(t, c.Outputs)
+	if t.engaged() {
+		t.Marked = c.As
+		r.request(t, RequestMark, c.By, reason, false)
+	} else {
+		r.mark(t, c.As, reason)
+	}
+	return settledBy(t)
+}
+
+func (r *Run) mark(t *task, as State, reason string) {
+	outputs := t.Outputs
+	r.clearResult(t)
+	r.put(t, outputs)
+	t.CacheKey = "" // a user's claim is not a result that other runs may take from the cache
+	r.end(t, as, reason)
+}
+
+func markable(as State) bool { return as == TaskSucceeded || as == TaskFailed || as == TaskSkipped }
+
+func (r *Run) whyNotMark(t *task, as State) string {
+	switch {
+	case !markable(as):
+		return "a task can be marked succeeded, failed or skipped"
+	case t.State.Terminal():
+		return "it is " + t.State.String() + ": retry the run instead"
+	case t.grown():
+		return "it has items: mark those"
+	case !r.hasCome(t):
+		return "its turn has not come"
+	case t.Request != RequestNone && t.Request != RequestPause:
+		return "it is being stopped already"
+	default:
+		return ""
+	}
+}
+
+// endChild ends the attempt of a task that waits for a child run, with the child run's result.
+func (r *Run) endChild(t *task, c *Control) Decision {
+	if !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
+		return taskRefused(t, "it does not wait for this child run")
+	}
+	if c.Result == nil {
+		return taskRefused(t, "the control does not say how the child run ended")
+	}
+	t.Ref = c.Ref
+	r.bodyEnded(t, *c.Result)
+	return taskDecision(t, Applied)
+}
+
+// request stores a request to end a task that is under way, here or in a child run, and has the caller end the task.
+func (r *Run) request(t *task, q Request, by, reason string, now bool) {
+	t.Request, t.RequestBy, t.Reason = q, by, reason
+	r.changed(t)
+	r.setAlarm(t)
+	r.halt(t, now)
+}
+
+// halt adds the action that ends the body or child run of a task. If the Ref of a child run is not known yet, the child run
+// is cancelled after EvWaits names it.
+func (r *Run) halt(t *task, now bool) {
+	switch {
+	case t.underWay():
+		r.act(t, Action{Kind: ActKill, Attempt: t.Attempt, Cause: t.Request, Now: now})
+	case t.childRuns() && t.Ref != "" && (r.begun || r.rec.Ending == EndingRefused):
+		r.act(t, Action{Kind: ActCancelChild, Attempt: t.Attempt, Ref: t.Ref, Now: now})
+	}
+}
+
+// childRuns reports whether the task waits for a child run, which ends by a VerbChildEnded control.
+func (t *task) childRuns() bool { return t.waits() && t.step.Body == BodyChild }
+
+// engaged reports whether a body, a publish or a child run must end before the task can. Before EvBegin this includes a task
+// recorded as running, because EvBegin closes its attempt.
+func (t *task) engaged() bool {
+	return t.underWay() || t.childRuns() || t.runs()
+}
+
+// cancel ends a task that has nothing under way as canceled.
+func (r *Run) cancel(t *task, reason string) { r.end(t, TaskCanceled, reason) }
+
+// stop cancels a task: at once, or after its body, publish or child run has ended.
+func (r *Run) stop(t *task, by, reason string, now bool) {
+	switch {
+	case t.State.Terminal() || t.grown():
+	case !t.engaged():
+		r.cancel(t, reason)
+	case t.Request != RequestCancel:
+		r.request(t, RequestCancel, by, reason, now)
+	case now:
+		r.halt(t, true)
+	}
+}
+
+// askPeople begins an attempt that waits for people to decide.
+func (r *Run) askPeople(t *task) {
+	asks, err := r.asks(t)
+	if err != nil {
+		r.misconfigured(t, err.Error())
+		return
+	}
+	r.attempt(t)
+	if t.step.Timeout > 0 {
+		t.Deadline = after(r.now, t.step.Timeout)
+	}
+	t.asks, t.Reason = asks, t.step.waitsForApproval()
+	r.to(t, TaskWaiting)
+}
+
+// asks describes the question of an approval step, with its prompt filled in.
+func (r *Run) asks(t *task) (*Asks, error) {
+	a, asks := t.step.Approval, &Asks{Open: true}
+	if a == nil {
+		return asks, nil
+	}
+	asks.Inputs, asks.Approvers = a.Inputs, a.Approvers
+	if a.Prompt == nil {
+		return asks, nil
+	}
+	prompt, err := a.Prompt.Text(r.scope(t))
+	asks.Prompt = storedPrompt(prompt)
+	return asks, err
+}
+
+// cutMark ends a prompt that was cut.
+const cutMark = "…"
+
+// storedPrompt returns a prompt in a form that every store accepts: valid text without NUL, at most MaxPromptBytes long.
+func storedPrompt(prompt string) string {
+	const replacement = "\ufffd"
+	prompt = strings.ToValidUTF8(strings.ReplaceAll(prompt, "\x00", replacement), replacement)
+	if len(prompt) <= MaxPromptBytes {
+		return prompt
+	}
+	return strings.ToValidUTF8(prompt[:MaxPromptBytes-len(cutMark)], "") + cutMark
+}
+
+// waitsForApproval returns the reason of a waiting approval, with the names of its approvers if it has any.
+func (s *Step) waitsForApproval() string {
+	if !s.Reserved() {
+		return "waits for approval"
+	}
+	return "waits for approval by " + anyOf(s.Approval.Approvers)
+}
+
+// question returns the Asks for the next record of a task: open while an approval waits, closed once it waits no more. It
+// returns nil, which leaves the stored question as it is, for other tasks and for an approval that waits since an earlier
+// drive.
+func (t *task) question() *Asks {
+	switch {
+	case t.step.Body != BodyApproval || t.grows():
+		return nil
+	case t.waits():
+		return t.asks
+	default:
+		return &Asks{}
+	}
+}
+
+// answerApproval applies an approve or reject control to a waiting approval. It refuses the control for any other task.
+func (r *Run) answerApproval(t *task, c *Control) Decision {
+	if !t.waits() || t.step.Body != BodyApproval {
+		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
+	}
+	if c.Verb == VerbApprove {
+		r.weigh(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
+	} else {
+		reason := byWhom("rejected", c.By)
+		if c.Text != "" {
+			reason += ": " + c.Text
+		}
+		r.weigh(t, Result{Kind: KindRejected, Reason: reason})
+	}
+	return taskDecision(t, Applied)
+}
+
+// endRun sets the run's ending, and ends its open steps and handlers accordingly. It does nothing if the run has a stronger
+// ending already.
+func (r *Run) endRun(e Ending, by, text string) {
+	if e < r.rec.Ending {
+		return
+	}
+	r.rec.Ending, r.rec.EndingBy, r.rec.EndingText = e, by, text
+	if e >= EndingCancel && r.rec.PausedBy != "" {
+		r.unpause()
+	}
+	r.endSteps()
+	r.endHandlers()
+}
+
+// endSteps ends every open task of a step as the run's ending demands.
+func (r *Run) endSteps() {
+	reason := r.endingReason()
+	for i := range r.graph.plain {
+		r.nodes[i].tasks(func(t *task) { r.endTask(t, reason) })
+	}
+}
+
+// endTask ends one task as the run's ending demands.
+func (r *Run) endTask(t *task, reason string) {
+	switch r.rec.Ending {
+	case EndingRefused:
+		r.drop(t, reason)
+	case EndingTimeout:
+		r.timeOut(t, reason)
+	default:
+		r.stop(t, r.rec.EndingBy, reason, r.rec.Ending == EndingNow)
+	}
+}
+
+// timeOut fails a task that is under way or waits when the run's time is up. It cancels any other open task.
+func (r *Run) timeOut(t *task, reason string) {
+	switch {
+	case !t.runs() && t.State != TaskFinishing && t.State != TaskWaiting:
+		r.stop(t, "", reason, false)
+	case t.Request != RequestNone && t.Request != RequestPause:
+	case t.engaged():
+		r.request(t, RequestTimeout, "", reason, false)
+	case t.State == TaskFinishing:
+		t.take(timedOut(reason))
+		r.fail(t)
+	default:
+		r.weigh(t, timedOut(reason))
+	}
+}
+
+// drop cancels a task at once, without waiting for its body or its child run to end.
+func (r *Run) drop(t *task, reason string) {
+	if t.runs() && t.settled != nil {
+		r.bodyEnded(t, *t.settled)
+	}
+	if t.State.Terminal() || t.grown() {
+		return
+	}
+	if t.engaged() {
+		t.Request = RequestCancel
+		r.halt(t, true)
+	}
+	r.cancel(t, reason)
+}
+
+// refuse ends the run as failed, at once and without handlers.
+func (r *Run) refuse(text string) error {
+	if r.rec.Ending == EndingRefused {
+		return ErrStale
+	}
+	r.endRun(EndingRefused, "", text)
+	return nil
+}
+
+// stopping reports whether the run's ending keeps a task from starting. It never does for a handler.
+func (r *Run) stopping(t *task) bool { return r.rec.Ending != EndingNone && !t.node.handler }
+
+// endingReason returns the reason for tasks that the run's ending cancels.
+func (r *Run) endingReason() string {
+	switch r.rec.Ending {
+	case EndingFailFast:
+		return "fail fast: step " + r.rec.EndingText + " failed"
+	case EndingInit:
+		return "init failed"
+	case EndingTimeout:
+		return "run timed out after " + r.graph.spec.Timeout.String()
+	case EndingDrives:
+		return gaveUp(r.rec.EndingText)
+	case EndingRefused:
+		return r.rec.EndingText
+	default:
+		return canceledBy(r.rec.EndingBy)
+	}
+}
+
+func gaveUp(text string) string { return cmp.Or(text, "gave up after too many lost drives") }
+
+func canceledBy(by string) string { return byWhom("canceled", by) }
+
+func byWhom(done, by string) string {
+	if by == "" {
+		return done
+	}
+	return fmt.Sprintf("%s by %s", done, by)
+}
+
+// failFast reacts to a failure that was not tolerated: under fail_fast it stops the other items of the foreach node, or ends
+// the run.
+func (r *Run) failFast(t *task) {
+	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
+		r.stopItems(t.node, "fail fast: step "+r.graph.TaskName(t.ID)+" failed")
+	}
+	if r.graph.spec.FailFast && r.rec.Ending == EndingNone && !t.node.handler {
+		r.endRun(EndingFailFast, "", r.graph.TaskName(t.ID))
+	}
+}
+
+func (r *Run) stopItems(n *node, reason string) {
+	n.tasks(func(t *task) {
+		if t != n.main {
+			r.stop(t, "", reason, false)
+		}
+	})
+}
