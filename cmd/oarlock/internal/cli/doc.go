@@ -4,7 +4,7 @@
 // streams, the environment, the working folder, the properties of the terminal. So a test runs the whole program
 // in its own process.
 //
-// Each command has its own file with newXCommand, which declares it, and runX, which does it. Data goes to standard
+// Commands stand in cmd_*.go, related ones together: newXCommand declares a command, and runX does its work. Data goes to standard
 // output, everything else to standard error. A command returns an error; one place (diagnose) turns it into a code, a
 // line, a hint and an exit status.
 //

@@ -2,11 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -190,4 +196,246 @@ func (r *ring[T]) all() iter.Seq[T] {
 			}
 		}
 	}
+}
+
+const (
+	maxLogLine    = 64 << 10 // bytes of one line; a longer line is folded
+	maxNameColumn = 24       // columns; a longer name shifts its own line to the right
+)
+
+// lineSink prints logs line by line. It keeps the unfinished line of each running task.
+type lineSink struct {
+	env     *env
+	options *logsOptions
+	reader  *queue.LogReader
+
+	out      bytes.Buffer // output of the current chunk
+	partial  map[lineKey]*partialLine
+	attempts map[dagrun.TaskID]int // latest attempt of each task of which something was printed
+	kept     *ring[string]         // the last lines, to be printed later; nil: lines are printed at once
+	named    bool                  // each line begins with the name of its task
+	column   int                   // width of the names of tasks known so far
+	started  bool
+}
+
+type lineKey struct {
+	task    dagrun.TaskID
+	attempt int
+	stream  queue.Stream
+}
+
+// partialLine is a line that has not ended yet.
+type partialLine struct {
+	text  []byte
+	step  string    // the step that writes it
+	at    time.Time // of its first byte
+	shown bool      // a part of it has been printed
+}
+
+func newLineSink(e *env, o *logsOptions, reader *queue.LogReader) *lineSink {
+	s := &lineSink{env: e, options: o, reader: reader, partial: map[lineKey]*partialLine{}, attempts: map[dagrun.TaskID]int{}}
+	if o.tail >= 0 {
+		s.kept = newRing[string](o.tail)
+	}
+	return s
+}
+
+func (s *lineSink) add(c *queue.Chunk) error {
+	s.begin(c)
+	if c.Dropped > 0 {
+		s.foldAll(c)
+		s.note(c, fmt.Sprintf("%s are missing here", runview.Count(int(c.Dropped), "byte")))
+	}
+	switch {
+	case c.Stream == queue.StreamOarlock:
+		if text := strings.TrimSpace(runview.Printable(string(c.Data))); text != "" {
+			s.note(c, text)
+		}
+	case s.options.stream == 0 || s.options.stream == c.Stream:
+		s.take(c)
+	}
+	if c.Final {
+		s.foldAll(c)
+		if c.Reason == "lost" {
+			s.note(c, fmt.Sprintf("attempt %d was lost with its worker: what it wrote last may be missing", c.Attempt))
+		}
+	}
+	return s.write()
+}
+
+// begin sets up the sink at the first chunk, and notes when a task is at another attempt.
+func (s *lineSink) begin(c *queue.Chunk) {
+	if !s.started {
+		s.started = true
+		s.column = s.firstColumn()
+		s.named = s.options.query.Item == "" && s.options.follow && s.options.query.Step == "" && len(s.reader.Steps()) > 1 && !s.reader.Over()
+	}
+	s.named = s.named || s.reader.Tasks() > 1
+	last, known := s.attempts[c.Task]
+	if !known {
+		s.column = max(s.column, min(width(runview.InlineText(runview.TaskName(c.Step, c.Task.Item))), maxNameColumn))
+	}
+	s.attempts[c.Task] = c.Attempt
+	if known && last != c.Attempt {
+		s.note(c, fmt.Sprintf("attempt %d", c.Attempt))
+	}
+}
+
+// firstColumn returns the width of the widest name among tasks that have a log already and steps that may get one.
+func (s *lineSink) firstColumn() (column int) {
+	if s.options.query.Step == "" {
+		for _, step := range s.reader.Steps() {
+			column = max(column, min(width(step), maxNameColumn))
+		}
+	}
+	for step, item := range s.reader.Known() {
+		column = max(column, min(width(runview.InlineText(runview.TaskName(step, item))), maxNameColumn))
+	}
+	return column
+}
+
+// take splits a chunk into lines.
+func (s *lineSink) take(c *queue.Chunk) {
+	key := lineKey{c.Task, c.Attempt, c.Stream}
+	p := s.partial[key]
+	for rest := c.Data; len(rest) > 0; {
+		line, after, ends := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		if p == nil {
+			p = &partialLine{step: c.Step, at: c.At}
+		}
+		for room := maxLogLine - len(p.text); len(line) > room; room = maxLogLine {
+			p.text = append(p.text, line[:room]...)
+			line = line[room:]
+			s.line(c, p, s.named)
+			p = &partialLine{step: c.Step, at: c.At, shown: !s.named}
+		}
+		p.text = append(p.text, line...)
+		if ends {
+			s.line(c, p, true)
+			p = nil
+		}
+	}
+	if p == nil {
+		delete(s.partial, key)
+	} else {
+		s.partial[key] = p
+	}
+}
+
+// foldAll ends the unfinished lines of an attempt, because bytes are missing behind them or because the attempt is over.
+func (s *lineSink) foldAll(c *queue.Chunk) {
+	for _, stream := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
+		key := lineKey{c.Task, c.Attempt, stream}
+		if p := s.partial[key]; p != nil {
+			s.line(c, p, s.named || s.env.StdoutTTY)
+			delete(s.partial, key)
+		}
+	}
+}
+
+// line prints a line, or keeps it for the tail.
+func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
+	if s.options.grep != nil && !s.options.grep.Match(bytes.TrimSuffix(p.text, []byte("\r"))) {
+		return
+	}
+	text := s.render(c, p)
+	if ends {
+		text += "\n"
+	}
+	if s.kept != nil {
+		s.kept.add(text)
+		return
+	}
+	s.out.WriteString(text)
+}
+
+func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
+	text := string(p.text)
+	if s.env.StdoutTTY {
+		text = harmless(text, bool(s.env.stdoutPaint()))
+	}
+	if p.shown {
+		return text
+	}
+	if s.options.timestamps {
+		text = s.env.stdoutPaint().dim(p.at.UTC().Format("2006-01-02T15:04:05.000Z")) + " " + text
+	}
+	if s.named {
+		text = s.prefix(s.env.stdoutPaint(), c) + text
+	}
+	return text
+}
+
+// palette has the colours of names: colours that can be told apart on dark and on light backgrounds.
+var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
+
+// prefix returns the name of a task as a column. A step has the same colour in every run.
+func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
+	name := runview.InlineText(runview.TaskName(c.Step, c.Task.Item))
+	gap := strings.Repeat(" ", max(0, s.column-width(name)))
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(runview.StepOf(c.Step)))
+	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
+}
+
+// note prints a remark that is not part of the log, between the lines of the log.
+func (s *lineSink) note(c *queue.Chunk, text string) {
+	paint := s.env.stderrPaint()
+	name := runview.Printable(runview.TaskName(c.Step, c.Task.Item))
+	if name == "" {
+		name = runview.Printable(runview.TaskName(s.options.query.Step, s.options.query.Item))
+	}
+	if s.kept == nil {
+		_ = s.write() // keeps the order of the output; add returns the error if writing fails
+	}
+	fmt.Fprintln(s.env.Stderr, paint.dim(fmt.Sprintf("[%s: %s]", name, text)))
+}
+
+func (s *lineSink) write() error {
+	if s.out.Len() == 0 {
+		return nil
+	}
+	text := s.out.String()
+	s.out.Reset()
+	return s.env.print(text)
+}
+
+func (s *lineSink) live() error {
+	if s.kept == nil {
+		return nil
+	}
+	for line := range s.kept.all() {
+		s.out.WriteString(line)
+	}
+	s.kept = nil
+	return s.write()
+}
+
+// idle prints unfinished lines, for example a question, if they cannot be mistaken for another task's line.
+func (s *lineSink) idle() error {
+	if s.named || s.options.grep != nil || s.options.timestamps {
+		return nil
+	}
+	for _, p := range s.partial {
+		if len(p.text) > 0 {
+			s.out.WriteString(s.render(&queue.Chunk{}, p))
+			p.text, p.shown = nil, true
+		}
+	}
+	return s.write()
+}
+
+func (s *lineSink) end() error {
+	keys := slices.SortedFunc(maps.Keys(s.partial), func(a, b lineKey) int {
+		return cmp.Or(s.partial[a].at.Compare(s.partial[b].at), cmp.Compare(a.task.Step, b.task.Step), cmp.Compare(a.task.Item, b.task.Item))
+	})
+	for _, key := range keys {
+		p := s.partial[key]
+		if !p.shown || len(p.text) > 0 || s.env.StdoutTTY {
+			s.line(&queue.Chunk{Task: key.task, Step: p.step}, p, s.named || s.env.StdoutTTY)
+		}
+	}
+	clear(s.partial)
+	return s.write()
 }

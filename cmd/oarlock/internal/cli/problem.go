@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // usageError reports an invalid command line.
@@ -266,4 +269,242 @@ func oneLine(s string) string {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	return strings.Join(lines, "; ")
+}
+
+// advice is the kind and the hint with which the command line reports an SQLSTATE.
+type advice struct {
+	kind kind
+	hint string
+}
+
+const primaryHint = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+
+var adviceFor = map[string]advice{
+	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
+	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
+	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
+	"53300": {kind: unreachable}, // fromDatabase sets the hint pglink.CrowdedHint
+	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
+	"25006": {readOnly, primaryHint},
+	"55000": {kind: conflict}, // object not in the required state: the hint is the server's
+	"55006": {kind: conflict}, // object in use
+	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
+}
+
+// missingDatabase returns the name of the database that the server does not have; ok reports whether the error is about
+// that.
+func missingDatabase(server *pgconn.PgError) (name string, ok bool) {
+	if server.Code != "3D000" {
+		return "", false
+	}
+	_, rest, found := strings.Cut(server.Message, "\"") // the name is quoted in every language of the server
+	name, _, ok = strings.Cut(rest, "\"")
+	return name, found && ok && name != ""
+}
+
+// fromDatabase recognises errors of Postgres and of the connection to it.
+func (p *problem) fromDatabase(err error) bool {
+	server, _ := errors.AsType[*pgconn.PgError](err)
+	connect, _ := errors.AsType[*pgconn.ConnectError](err)
+	if server != nil {
+		if a, ok := adviceFor[server.Code]; ok {
+			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+		}
+		if name, ok := missingDatabase(server); ok {
+			p.hint = "create it with `createdb " + runview.ShellWord(name) + "`, or check the name in the URL"
+		}
+		if server.Code == "53300" {
+			p.hint = pglink.CrowdedHint(server)
+		}
+		p.fromPooler(err)
+	}
+	if connect != nil {
+		p.connect(connect)
+		return true
+	}
+	if class := pglink.Classify(err); class == pglink.NotExecuted || class == pglink.SessionLost {
+		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
+	}
+	return server != nil || p.kind != general
+}
+
+// fromPooler recognises the refusals of PgBouncer.
+func (p *problem) fromPooler(err error) {
+	refusal := pglink.RefusalOf(err)
+	switch {
+	case refusal == nil:
+		return
+	case refusal.Param != "":
+		p.kind = invalid
+	case refusal.Login:
+		p.kind = authFailed
+	default:
+		p.kind = unreachable
+	}
+	p.hint = refusal.Hint
+}
+
+// connect describes the error of a connection that could not be made.
+func (p *problem) connect(err *pgconn.ConnectError) {
+	if p.kind == general {
+		p.kind = unreachable
+	}
+	if pglink.Classify(err) == pglink.WrongNode {
+		p.kind, p.hint = readOnly, primaryHint
+	}
+	if _, answered := errors.AsType[*pgconn.PgError](err); !answered {
+		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	}
+	p.message = doctor.Explain(err)
+}
+
+// outcomeUnknown has a code of its own, since it is neither success nor failure.
+var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
+
+const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
+
+const poolerHint = "set pool_mode = session for this database in the pooler's file, or direct_url of the worker to a URL that leads past " +
+	"the pooler; see PgBouncer in docs/operations.md"
+
+// queueAdvice has the kind of error for SQLSTATEs: Oarlock's own, and the ones with which Postgres reports a missing schema or
+// an invalid value. Without a hint here, the server's hint is shown.
+var queueAdvice = map[string]advice{
+	"OA001":        {notFound, "`oarlock dag list` shows what is there, `oarlock dag apply FILE` registers a DAG"},
+	dagRemovedCode: {kind: notFound},
+	"OA003":        {kind: invalid},
+	"OA004":        {kind: conflict},
+	"OA005":        {kind: invalid},
+	"OA006":        {conflict, "try again later, start workers, or raise its limit: `oarlock queues set QUEUE --max-queued N`"},
+	"OA007":        {kind: notFound},
+	"OA008":        {kind: denied},
+	"OA009":        {kind: invalid},
+	"OA010":        {kind: conflict},
+	"OA012":        {kind: invalid},
+	"OA013":        {kind: invalid},
+	"OA014":        {conflict, "wait for its end, or cancel it"},
+	"OA015":        {kind: invalid},
+	"OA016":        {notFound, "`oarlock schedules` lists those that you may see"},
+	"22P05":        {kind: invalid},
+	"22021":        {kind: invalid},
+	"42501":        {kind: denied},
+	"3F000":        {schemaVersion, migrateHint},
+	"42P01":        {schemaVersion, migrateHint},
+	"42703":        {schemaVersion, migrateHint},
+	"42883":        {schemaVersion, migrateHint},
+}
+
+// fromQueue recognises the errors of package queue.
+func (p *problem) fromQueue(err error) bool {
+	if refusal, ok := errors.AsType[*queue.Error](err); ok {
+		return p.refused(refusal)
+	}
+	short, isShort := errors.AsType[*queue.ShortError](err)
+	switch {
+	case errors.Is(err, queue.ErrPooled):
+		p.kind, p.message, p.hint = invalid, queue.ErrPooled.Error(), poolerHint
+	case isShort && short.Direct:
+		p.kind, p.message, p.hint = unreachable, short.Error(), pglink.CrowdedHint(short.Refused)
+	case isShort:
+		p.kind, p.message, p.hint = invalid, short.Error(), pglink.WorkerPoolHint(short.Size)
+		if refusal := pglink.RefusalOf(short.Refused); refusal != nil {
+			p.hint = refusal.Hint
+		}
+	case errors.Is(err, queue.ErrWaiting):
+		p.kind, p.message, p.hint = unreachable, "the pooler has no connection free", pglink.WaitHint()
+	case errors.Is(err, queue.ErrNotFound):
+		p.kind, p.message, p.hint = notFound, said(err, queue.ErrNotFound), cmp.Or(p.hint, runHint)
+	case errors.Is(err, queue.ErrConflict):
+		p.kind, p.message = conflict, said(err, queue.ErrConflict)
+	case errors.Is(err, queue.ErrUnknown):
+		p.kind, p.message = outcomeUnknown, "the connection broke: nobody knows whether it was done"
+		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
+			p.hint = lost.Hint
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// refused describes an error of the database. It returns false for an SQLSTATE that is not in queueAdvice, so that
+// fromDatabase explains it.
+func (p *problem) refused(refusal *queue.Error) bool {
+	p.message, p.hint = refusal.Message, refusal.Hint
+	a, ok := queueAdvice[refusal.Code]
+	if !ok {
+		return false
+	}
+	p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+	switch {
+	case a.kind == schemaVersion:
+		p.message = "the database has no Oarlock schema, or one of another version"
+	case strings.HasPrefix(p.message, noRun): // the server's hint is about SQL
+		p.hint = runHint
+	case strings.HasPrefix(p.message, "there is no queue "):
+		p.hint = "`oarlock queues` lists them, an administrator makes one: `oarlock queues set NAME`"
+	}
+	return true
+}
+
+// noRun begins the database's message about a run that does not exist, or that belongs to another user.
+const noRun = "there is no run "
+
+// said returns the text that err adds to a sentinel, without the names of operations before it and the sentinel behind it.
+func said(err, sentinel error) string {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if errors.Unwrap(e) == sentinel { //nolint:errorlint // which link of the chain wraps it directly is the question
+			return strings.TrimSuffix(e.Error(), ": "+sentinel.Error())
+		}
+	}
+	return err.Error()
+}
+
+const (
+	toSubmit  = "oarlock_submit"
+	toRead    = "oarlock_read"
+	toWork    = "oarlock_worker"
+	toApprove = "oarlock_approve"
+	toAdmin   = "oarlock_admin"
+)
+
+// commandRoles is the role with which a login may use all of a command. Commands that are missing here need no role, or
+// name the role they need themselves: migrate, worker, run, exec and dev.
+var commandRoles = map[string]string{
+	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
+	"retry": toSubmit, "mark": toSubmit, "web": toSubmit,
+	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
+	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
+	"backfill": toSubmit, "backfill list": toSubmit, "backfill pause": toSubmit, "backfill resume": toSubmit, "backfill cancel": toSubmit,
+
+	"approvals": toApprove, "approve": toApprove, "reject": toApprove,
+
+	"logs": toRead, "events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
+	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,
+
+	"dag apply": toAdmin, "dag pause": toAdmin, "dag resume": toAdmin, "dag rm": toAdmin, "dag retire": toAdmin, "queues pause": toAdmin,
+	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
+}
+
+// steers are the commands that control a run. A user with toSubmit may control its own runs, a user with toAdmin any run.
+var steers = map[string]bool{
+	"cancel": true, "pause": true, "resume": true, "retry": true, "mark": true,
+}
+
+// dryPrune is `oarlock prune --dry-run`, which only counts.
+const dryPrune = "prune --dry-run"
+
+func grantHint(role string) string { return "have an administrator grant " + role + " to this user" }
+
+// needRole sets the hint of a problem that is about missing privileges: the role that the command needs.
+func (p *problem) needRole(command string, err error) {
+	name := strings.TrimPrefix(command, program+" ")
+	role, known := commandRoles[name]
+	server, said := errors.AsType[*pgconn.PgError](err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	if known && said && !connecting && !errors.Is(err, queue.ErrNoGrants) && server.Code == "42501" {
+		p.hint = grantHint(role)
+		if steers[name] {
+			p.hint += " for its own runs, or " + toAdmin + " for any"
+		}
+	}
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
@@ -193,4 +195,183 @@ func (w *watcher) tellJSON(page *runPage) error {
 	}
 	w.seen[""] = line
 	return w.env.print(line + "\n")
+}
+
+// Bounds for a step with more items than a page shows: lines about its progress, and failed items that are named.
+const (
+	toldParts = 10
+	toldItems = 3
+)
+
+// tell writes to standard error what changed since the last call, one line for each change.
+func (w *watcher) tell(page *runPage) error {
+	plain := *page
+	plain.painter = false
+	t := teller{watcher: w, page: &plain}
+	run := page.run
+	if !run.Over() {
+		text := fmt.Sprintf("run %d %s", run.ID, run.State)
+		if reason := page.reason(); reason != "" && !page.starting() {
+			text += ": " + runview.Printable(reason)
+		}
+		t.line("", text, text)
+	}
+	for i := 0; i < len(page.tasks) && !w.brief; {
+		node := &page.tasks[i]
+		t.task(node)
+		i++
+		items := page.tasks[i : i+page.itemsFrom(i)]
+		if progress := runview.CountItems(node, items); progress.Total > maxItemsShown {
+			t.items(node, items, progress)
+			i += len(items)
+		}
+	}
+	if _, err := fmt.Fprint(w.env.Stderr, t.text.String()); err != nil {
+		return fmt.Errorf("write to standard error: %w", err)
+	}
+	return nil
+}
+
+// teller collects the lines of one call of tell.
+type teller struct {
+	*watcher
+
+	page *runPage
+	text strings.Builder
+}
+
+// line adds a line, unless the last line with this key was about the same state.
+func (t *teller) line(key, state, text string) {
+	if t.seen[key] != state {
+		t.seen[key] = state
+		fmt.Fprintf(&t.text, "%s  %s\n", t.page.now.Format(time.TimeOnly), text)
+	}
+}
+
+func (t *teller) task(task *queue.Task) {
+	if task.State == "pending" {
+		return
+	}
+	parts := []string{runview.Printable(runview.TaskName(task.Step, task.Item)), task.State}
+	if !task.FinishedAt.IsZero() && !task.StartedAt.IsZero() {
+		parts = append(parts, "after "+runview.TaskTime(task, t.page.now))
+	}
+	if note := t.page.taskNote(task); note != "" {
+		parts = append(parts, "("+note+")")
+	}
+	t.line(runview.TaskName(task.Step, task.Item), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
+}
+
+// items describes the progress of a step with many items, and names the first items that failed.
+func (t *teller) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
+	failed := 0
+	for i := range items {
+		if task := &items[i]; task.State == "failed" {
+			if failed++; failed <= toldItems {
+				t.task(task)
+			}
+		}
+	}
+	text := fmt.Sprintf("%s: %d of %s ended", runview.Printable(node.Step), progress.Ended, runview.Count(progress.Total, "item"))
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	t.line(node.Step+"/", fmt.Sprint(progress.Ended*toldParts/progress.Total, failed > toldItems), text)
+}
+
+// toDecide returns the lines that show what an approval asks, and how to approve it.
+func (p *runPage) toDecide(t *queue.Task) []string {
+	if t.Approval == nil {
+		return nil
+	}
+	const mark = "            │ " // indented to stand below the text about the task
+	var lines []string
+	for _, line := range runview.QuestionLines(t.Approval) {
+		lines = append(lines, mark+line)
+	}
+	if t.Approval.MayDecide {
+		lines = append(lines, mark+runview.ApproveCommand(p.run.ID, runview.TaskName(t.Step, t.Item), t.Approval))
+	}
+	return lines
+}
+
+const (
+	usualRows = 24 // of a terminal of unknown height
+	leastRows = 3  // tasks that are shown on the lowest terminal
+)
+
+// refresh draws the last page again, because durations and lines of tasks change.
+func (w *watcher) refresh() error {
+	if w.last == nil || w.progress != progressLive {
+		return nil
+	}
+	page := *w.last
+	page.now, page.watched = time.Now(), true
+	return w.redraw(&page)
+}
+
+// redraw draws the page over the one before. It sums up the tasks that do not fit on the terminal; the page at the end
+// shows all.
+func (w *watcher) redraw(page *runPage) error {
+	columns, rows := w.env.window()
+	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()
+	lines := splitLines(page.String())
+	if excess := len(lines) - (rows - 1); excess > 0 {
+		page.rows = max(len(splitLines(page.taskLines()))-excess, leastRows)
+		lines = splitLines(page.String())
+	}
+	if hidden := len(lines) - (rows - 1); hidden > 0 {
+		lines = append(lines[:max(rows-2, 1)], page.dim(fmt.Sprintf("… %s more, shown at the end", runview.Count(hidden+1, "line"))))
+	}
+	if columns > 0 {
+		for i := range lines {
+			lines[i] = cut(lines[i], columns-1)
+		}
+	}
+	text := w.over(w.lines.take() + strings.Join(lines, "\n") + "\n")
+	for _, line := range lines {
+		w.drawn = append(w.drawn, width(line))
+	}
+	return w.env.print(text)
+}
+
+// over returns text with the control codes that draw it over the page before. The cursor goes up and each line is
+// overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
+func (w *watcher) over(text string) string {
+	if len(w.drawn) == 0 {
+		return text
+	}
+	columns, _ := w.env.window()
+	up := len(w.drawn)
+	for _, n := range w.drawn {
+		if columns > 0 && n > columns {
+			up += (n - 1) / columns
+		}
+	}
+	w.drawn = nil
+	return fmt.Sprintf("\x1b[%dA\r", up) + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
+}
+
+func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+
+// pageColumns returns how many columns a page may fill; 0: no limit. It leaves out the last column: on a full line the code
+// that clears the rest would clear the last character.
+func (e *env) pageColumns() int {
+	if !e.StdoutTTY {
+		return 0
+	}
+	columns, _ := e.window()
+	return max(columns-1, 0)
+}
+
+// window returns the current size of the terminal.
+func (e *env) window() (columns, rows int) {
+	columns, rows = e.Columns, e.Rows
+	if e.Size != nil {
+		columns, rows = e.Size()
+	}
+	if rows == 0 {
+		rows = usualRows
+	}
+	return columns, rows
 }

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const stepUsage = "RUN… STEP[/ITEM]"
+
+func newApproveCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "approve",
+		Usage:     "approve a step that waits for it",
+		ArgsUsage: stepUsage,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be given again"},
+			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the output comment"},
+			withinFlag(),
+		},
+		Description: manual{
+			about: `The step succeeds, and what was given as inputs is its outputs. "oarlock approvals" lists what waits for you, and
+which inputs each step asks for. Where a step names approvers, they decide, and nobody else. With several runs, there
+is one line for each, and the highest exit status counts.`,
+			examples: []string{
+				"oarlock approve 41 confirm",
+				"oarlock approve 41 confirm -i amount=700 --comment 'as agreed'",
+			},
+			exits: askExits,
+		}.String(),
+		Action: func(c *cli.Context) error {
+			inputs, err := pairs("--input", c.StringSlice("input"))
+			if err != nil {
+				return err
+			}
+			if comment := c.String("comment"); comment != "" {
+				if _, twice := inputs["comment"]; twice {
+					return &usageError{msg: "--comment and --input comment=… are the same", hint: "give one of them"}
+				}
+				if inputs == nil {
+					inputs = map[string]string{}
+				}
+				inputs["comment"] = comment
+			}
+			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbApprove, Outputs: orNothing(inputs)})
+		},
+	}
+}
+
+func newRejectCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "reject",
+		Usage:     "reject a step that waits for approval",
+		ArgsUsage: stepUsage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the reason"},
+			withinFlag(),
+		},
+		Description: manual{
+			about:    `The step fails, of kind rejected. Who may is as for "oarlock approve".`,
+			examples: []string{"oarlock reject 41 confirm --comment 'wrong day'"},
+			exits:    askExits,
+		}.String(),
+		Action: func(c *cli.Context) error {
+			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbReject, Reason: c.String("comment")})
+		},
+	}
+}
+
+// orNothing returns nil for an empty map: an approval without inputs has no outputs.
+func orNothing(m map[string]string) any {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// runAskStep asks for a control that needs a step, such as approve or mark.
+func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
+	a, err := newAsking(c, e, ask.Verb, nil)
+	if err != nil {
+		return err
+	}
+	if a.target.step == "" {
+		return &usageError{msg: ask.Verb.String() + " needs a step", hint: "like `" + program + " " + ask.Verb.String() + " 41 confirm`"}
+	}
+	ask.Step, ask.Item = a.target.step, a.target.item
+	a.send = sending(ask)
+	return a.run(c.Context)
+}
+
+const approvalsDefault = 20
+
+func newApprovalsCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "approvals",
+		Usage: "list the approvals that wait for you, and what each asks",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that others decide, as far as you may see them"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` approvals", Value: approvalsDefault},
+		},
+		Description: manual{
+			about: `Shows the approvals that you may decide, the oldest first: what each asks, which inputs it takes, who decides, since
+when it waits, and the command that approves it. An approval that names approvers waits for them, whoever submitted the
+run. One that names none waits for whoever may control the run. --all adds those of your own runs that others decide;
+readers and administrators see all of them. -o id prints RUN STEP, as "oarlock approve" takes them.`,
+			examples: []string{
+				"oarlock approvals",
+				"oarlock approvals --all -o json | jq -r '.[] | [.run, .step, .prompt] | @tsv'",
+				"oarlock approvals -n 1 -o id",
+			},
+			exits: []exitNote{
+				{exitOK, "the list was read; it may be empty"},
+				deniedNote, usageNote, unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return &usageError{msg: "approvals takes no arguments", hint: "`oarlock status RUN` shows what one run waits for"}
+			}
+			return runApprovals(c.Context, e, c.Bool("all"), c.Int("limit"))
+		},
+	}
+}
+
+func runApprovals(ctx context.Context, e *env, all bool, most int) error {
+	if most < 1 || most > queue.MaxApprovals {
+		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", queue.MaxApprovals, most), hint: "leave it out for the oldest 20"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		read := min(most+1, queue.MaxApprovals) // the extra one shows whether there are more
+		approvals, err := store.Approvals(ctx, all, read)
+		if err != nil {
+			return err
+		}
+		more := len(approvals) > most
+		approvals = approvals[:min(len(approvals), most)]
+		if err := e.say(e.approvalsAnswer(approvals, time.Now())); err != nil {
+			return err
+		}
+		switch {
+		case more:
+			e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are more: add -n %d", min(5*most, queue.MaxApprovals))))
+		case len(approvals) == 0 && all:
+			e.remark("no approval waits that you may see")
+		case len(approvals) == 0:
+			return e.othersDecide(ctx, store)
+		}
+		return nil
+	})
+}
+
+// othersDecide is for a user without approvals to decide: it remarks whether approvals wait for other users.
+func (e *env) othersDecide(ctx context.Context, store *queue.Store) error {
+	if e.settings.Text("output") != "table" {
+		return nil
+	}
+	others, err := store.Approvals(ctx, true, 1)
+	if err != nil {
+		return err
+	}
+	if len(others) == 0 {
+		e.remark("no approval waits for you")
+	} else {
+		e.remark("no approval waits for you, but for others: `oarlock approvals --all`")
+	}
+	return nil
+}
+
+type jsonApproval struct {
+	Run         int64   `json:"run"`
+	DAG         string  `json:"dag"`
+	Step        string  `json:"step"`
+	Item        *string `json:"item"`
+	SubmittedBy string  `json:"submitted_by"`
+
+	runview.QuestionJSON
+}
+
+func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer {
+	objects := make([]jsonApproval, len(approvals))
+	a := answer{lines: []any{}, ids: []string{}, object: objects}
+	blocks := make([]string, len(approvals))
+	for i := range approvals {
+		p := &approvals[i]
+		objects[i] = jsonApproval{
+			Run: int64(p.Run), DAG: p.DAG, Step: p.Step, Item: runview.TextOrNull(p.Item), SubmittedBy: p.SubmittedBy, QuestionJSON: runview.NewQuestionJSON(&p.Question),
+		}
+		a.lines = append(a.lines, objects[i])
+		a.ids = append(a.ids, fmt.Sprintf("%d %s", p.Run, runview.ShellWord(runview.TaskName(p.Step, p.Item))))
+		blocks[i] = e.stdoutPaint().approvalBlock(p, now, e.pageColumns())
+	}
+	a.text = strings.Join(blocks, "\n")
+	return a
+}
+
+const questionMark = "  │ "
+
+// approvalBlock describes an approval on some lines: which task waits, for which approvers, what it asks, and how to
+// approve it.
+func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
+	q := &a.Question
+	head := []string{
+		p.bold(fmt.Sprintf("run %d", a.Run)) + " " + runview.InlineText(a.DAG), p.bold(runview.InlineText(runview.TaskName(a.Step, a.Item))),
+		p.dim("waits for " + runview.Span(now.Sub(q.Since))), "decided by " + runview.Deciders(q.Approvers, a.SubmittedBy),
+	}
+	if !q.Deadline.IsZero() {
+		head = append(head, p.warn("times out in "+runview.Span(q.Deadline.Sub(now))))
+	}
+	lines := []string{fold(strings.Join(head, "  "), columns, width(questionMark))}
+	for _, line := range runview.QuestionLines(q) {
+		lines = append(lines, fold(p.dim(questionMark)+line, columns, width(questionMark)))
+	}
+	if q.MayDecide {
+		lines = append(lines, "  "+runview.ApproveCommand(a.Run, runview.TaskName(a.Step, a.Item), q)) // printed unchanged, so that it can be copied
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

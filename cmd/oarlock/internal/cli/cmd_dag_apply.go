@@ -1,0 +1,621 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/dagrun/schedule"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newDAGApplyCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "apply",
+		Usage:     "register DAG files, each as the next version of its DAG",
+		ArgsUsage: "FILE|DIR…",
+		Description: manual{
+			about: `Checks all files first, and registers none when one of them is invalid. Takes files, the .yaml, .yml and .json
+files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
+Runs that exist keep the version they were asked for. The DAG's schedules become those of the file, and it is said when
+each fires next: nothing fires by applying a file. An action that Oarlock does not have and no live worker offers is
+told of on standard error: its runs wait. So is an approver that is no role of the database. For administrators (role
+oarlock_admin).`,
+			examples: []string{
+				"oarlock dag apply etl.yaml",
+				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
+				"generate-dag | oarlock dag apply -",
+			},
+			exits: []exitNote{
+				{exitOK, "every file is registered now"},
+				deniedNote,
+				usageNote,
+				{exitNotFound, "a file cannot be read"},
+				unreachableNote,
+				{exitInvalid, "a file is invalid, or wants what this version cannot execute; or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGApply(c.Context, e, c.Args().Slice()) },
+	}
+}
+
+type jsonApply struct {
+	Path    string `json:"path"`
+	DAG     string `json:"dag"`
+	Version int    `json:"version"`
+	Outcome string `json:"outcome"` // applied, unchanged
+
+	Schedules     []jsonNext `json:"schedules"`      // of the file, as they are after it was applied
+	SchedulesGone []string   `json:"schedules_gone"` // schedules that the version before had and this one has not
+}
+
+// jsonNext is a schedule with its next fire time.
+type jsonNext struct {
+	Name     string     `json:"name"`
+	PausedBy *string    `json:"paused_by"`
+	NextAt   *time.Time `json:"next_at"`   // null: never, it is paused, or it is held back
+	HeldFrom *time.Time `json:"held_from"` // null: nothing holds it back
+
+	says string // the schedule and its next fire time, as text for people
+}
+
+func runDAGApply(ctx context.Context, e *env, args []string) error {
+	if len(args) == 0 {
+		return errNoFiles("apply")
+	}
+	files, err := e.readDAGs(args)
+	if err != nil {
+		return err
+	}
+	if failed := invalidFiles(files); failed != nil {
+		return e.reportInvalid(files, failed)
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		done, failed := applyAll(ctx, store, files)
+		if len(done) == 0 {
+			return failed
+		}
+		e.sayUnoffered(ctx, store, files)
+		e.sayMissingApprovers(ctx, store, done)
+		return errors.Join(e.say(e.applied(done)), failed)
+	})
+}
+
+// reportInvalid prints the problems of files for people. With -o json the problems are part of the error.
+func (e *env) reportInvalid(files []*dagFile, failed error) error {
+	if isJSON(e.settings.Text("output")) {
+		return &invalidFilesError{failed, files}
+	}
+	if _, err := io.WriteString(e.Stderr, e.stderrPaint().problems(files, e.StderrColumns)); err != nil {
+		return err
+	}
+	return failed
+}
+
+// invalidFilesError carries the problems of files to diagnose, which prints errors as JSON.
+type invalidFilesError struct {
+	error
+
+	files []*dagFile
+}
+
+func (e *invalidFilesError) Unwrap() error { return e.error }
+
+func (e *invalidFilesError) places() (places []jsonProblem) {
+	for _, f := range e.files {
+		for _, p := range f.problems {
+			places = append(places, problemJSON(p))
+		}
+	}
+	return places
+}
+
+// applyAll applies all files. If the database refuses a file, it goes on with the others, since files are independent. It
+// stops at any other error.
+func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done []jsonApply, err error) {
+	var refused []error
+	for _, f := range files {
+		before, err := schedulesOfFile(ctx, store, f)
+		if err != nil {
+			return done, errors.Join(append(refused, err)...)
+		}
+		put, err := store.PutDAG(ctx, f.spec, f.source, f.path)
+		if err != nil {
+			p := diagnose(ctx, err)
+			if p.kind != invalid {
+				return done, errors.Join(append(refused, err)...)
+			}
+			refused = append(refused, &failure{kind: p.kind, err: fmt.Errorf("%s: %s", f.name, p.message), hint: p.hint})
+			continue
+		}
+		outcome := "unchanged"
+		if put.IsNew {
+			outcome = "applied"
+		}
+		after, err := schedulesOfFile(ctx, store, f)
+		if err != nil {
+			return done, errors.Join(append(refused, err)...)
+		}
+		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome, nextOf(after), goneFrom(before, after)})
+	}
+	return done, errors.Join(refused...)
+}
+
+// nextOfFile returns the next fire times of the schedules of a file that was just applied.
+func nextOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]jsonNext, error) {
+	if len(f.spec.Schedule) == 0 {
+		return []jsonNext{}, nil
+	}
+	schedules, err := schedulesOfFile(ctx, store, f)
+	return nextOf(schedules), err
+}
+
+func schedulesOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]queue.Schedule, error) {
+	return store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
+}
+
+// goneFrom names the schedules of before that are not in after. It leaves out backfills, which end by themselves.
+func goneFrom(before, after []queue.Schedule) []string {
+	gone := []string{}
+	for i := range before {
+		s := &before[i]
+		if s.Backfill == nil && !slices.ContainsFunc(after, func(a queue.Schedule) bool { return a.ID == s.ID }) {
+			gone = append(gone, s.Name)
+		}
+	}
+	return gone
+}
+
+// nextOf returns the next fire time of each schedule.
+func nextOf(schedules []queue.Schedule) []jsonNext {
+	coming, now := []jsonNext{}, time.Now()
+	for i := range schedules {
+		s := &schedules[i]
+		coming = append(coming, jsonNext{s.Name, runview.TextOrNull(s.PausedBy), runview.TimeOrNull(s.NextAt), runview.TimeOrNull(s.HeldFrom), runview.InlineText(s.Name) + " " + runview.FiresNext(s, now)})
+	}
+	return coming
+}
+
+func (e *env) applied(done []jsonApply) answer {
+	paint := e.stdoutPaint()
+	a := answer{object: append([]jsonApply{}, done...), lines: []any{}, ids: []string{}}
+	for _, d := range done {
+		a.lines = append(a.lines, d)
+		a.ids = append(a.ids, d.DAG)
+		if d.Outcome == "applied" {
+			a.text += fmt.Sprintf("%s %s version %d\n", paint.good(d.Outcome), d.DAG, d.Version)
+		} else {
+			a.text += paint.dim(fmt.Sprintf("%s %s version %d", d.Outcome, d.DAG, d.Version)) + "\n"
+		}
+		for _, s := range d.Schedules {
+			a.text += "  " + s.says + "\n"
+		}
+		for _, name := range d.SchedulesGone {
+			a.text += "  " + runview.InlineText(name) + " is gone\n"
+		}
+	}
+	return a
+}
+
+const (
+	stdinWord = "-"
+	stdinName = "stdin"
+)
+
+var dagExtensions = []string{".yaml", ".yml", ".json"}
+
+// dagFile is a DAG file after it was read and checked.
+type dagFile struct {
+	name   string // as the user typed it
+	path   string // absolute; "" for standard input
+	source string
+	spec   *dagspec.Spec // nil: the file has the problems in problems
+	graph  *dagrun.Graph
+
+	problems dagspec.Errors
+}
+
+// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-".
+func (e *env) readDAGs(args []string) ([]*dagFile, error) {
+	names, err := e.dagPaths(args)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]*dagFile, len(names))
+	for i, name := range names {
+		if files[i], err = e.readDAG(name); err != nil {
+			return nil, err
+		}
+	}
+	refuseTwins(files)
+	return files, nil
+}
+
+// dagPaths replaces folders by their DAG files, and drops repeated files.
+func (e *env) dagPaths(args []string) ([]string, error) {
+	var names []string
+	for _, arg := range args {
+		found := []string{arg}
+		if info, err := os.Stat(e.absolute(arg)); arg != stdinWord && err == nil && info.IsDir() {
+			if found, err = e.dagsIn(arg); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range found {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// dagsIn lists the DAG files that stand directly in a folder.
+func (e *env) dagsIn(folder string) ([]string, error) {
+	entries, err := os.ReadDir(e.absolute(folder))
+	if err != nil {
+		return nil, unreadable(folder, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") && hasDAGExtension(entry.Name()) {
+			names = append(names, filepath.Join(folder, entry.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return nil, &failure{
+			kind: notFound, err: fmt.Errorf("there is no DAG file in %s", folder),
+			hint: "the files of a folder that count end in .yaml, .yml or .json; folders in it are not searched",
+		}
+	}
+	return names, nil
+}
+
+func hasDAGExtension(name string) bool { return slices.Contains(dagExtensions, filepath.Ext(name)) }
+
+func (e *env) readDAG(name string) (*dagFile, error) {
+	f := &dagFile{name: runview.Printable(name)} // any user may have named a file in a folder
+	in := e.Stdin
+	if name == stdinWord {
+		f.name = stdinName
+	} else {
+		f.path = e.absolute(name)
+		file, err := os.Open(f.path)
+		if err != nil {
+			return nil, unreadable(name, err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, dagspec.MaxBytes+1)) // dagspec refuses a text that is longer by one byte
+	if err != nil {
+		return nil, unreadable(f.name, err)
+	}
+	f.source = string(text)
+	f.check(text)
+	return f, nil
+}
+
+func (f *dagFile) check(text []byte) {
+	spec, err := dagspec.Parse(f.name, text)
+	if err == nil {
+		f.graph, err = spec.Graph()
+	}
+	if err == nil {
+		f.spec = spec
+		return
+	}
+	if problems, ok := errors.AsType[dagspec.Errors](err); ok {
+		f.problems = problems
+		return
+	}
+	f.problems = dagspec.Errors{{Path: f.name, Msg: err.Error()}}
+}
+
+// refuseTwins reports two files for one DAG as a problem: the last one would win, only because of its name.
+func refuseTwins(files []*dagFile) {
+	first := map[string]*dagFile{}
+	for _, f := range files {
+		switch {
+		case f.spec == nil:
+		case first[f.spec.Name] == nil:
+			first[f.spec.Name] = f
+		default:
+			f.problems = dagspec.Errors{{
+				Path: f.name, Msg: fmt.Sprintf("dag %q is described by %s already", f.spec.Name, first[f.spec.Name].name),
+				Hint: "leave one of them out, or give it another name",
+			}}
+			f.spec = nil
+		}
+	}
+}
+
+func unreadable(name string, err error) error {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err // inner has an absolute path, longer than the path that the user typed
+	}
+	return &failure{kind: notFound, err: fmt.Errorf("cannot read %s: %w", name, err), hint: "name a file that this user may read"}
+}
+
+func (e *env) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(e.Dir, path)
+}
+
+// invalidFiles returns the error for files with problems; nil: no file has any.
+func invalidFiles(files []*dagFile) error {
+	problems, bad := 0, []string{}
+	for _, f := range files {
+		if n := len(f.problems); n > 0 {
+			problems += n
+			bad = append(bad, f.name)
+		}
+	}
+	switch {
+	case problems == 0:
+		return nil
+	case len(bad) == 1:
+		return &failure{kind: invalid, err: fmt.Errorf("%s in %s", runview.Count(problems, "problem"), bad[0])}
+	}
+	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", runview.Count(problems, "problem"), len(bad), runview.Count(len(files), "file"))}
+}
+
+// problems writes the problems of files, with an empty line behind each.
+func (p painter) problems(files []*dagFile, columns int) string {
+	var b strings.Builder
+	for _, f := range files {
+		for _, problem := range f.problems {
+			b.WriteString(p.problem(problem, columns) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// problem writes place and message, then the source line with a caret, then the hint.
+func (p painter) problem(problem dagspec.Error, columns int) string {
+	place := problem.Path + ":"
+	if problem.Line > 0 {
+		place += fmt.Sprintf("%d:%d:", problem.Line, problem.Column)
+	}
+	text := p.bold(place) + " " + problem.Msg + "\n"
+	if quote := p.snippet(problem.Line, problem.Source, problem.Caret, columns); quote != "" {
+		text += quote + "\n"
+	}
+	if problem.Hint != "" {
+		text += "  " + p.note("hint:") + " " + problem.Hint + "\n"
+	}
+	return text
+}
+
+type jsonProblem struct {
+	Path    string  `json:"path"`
+	Line    *int    `json:"line"`
+	Column  *int    `json:"column"`
+	Message string  `json:"message"`
+	Hint    *string `json:"hint"`
+}
+
+func problemJSON(p dagspec.Error) jsonProblem {
+	j := jsonProblem{Path: p.Path, Message: p.Msg, Hint: runview.TextOrNull(p.Hint)}
+	if p.Line > 0 {
+		j.Line, j.Column = &p.Line, &p.Column
+	}
+	return j
+}
+
+func newDAGValidateCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "validate",
+		Usage:     "check DAG files and say all that is wrong with them",
+		ArgsUsage: "FILE|DIR…",
+		Description: manual{
+			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-": form, names, references,
+expressions, dependencies. Every problem of every file is reported at once, with its place. A schedule that never fires
+from now on, or whose params look like references, is told of on standard error, and is no problem. Needs no database.`,
+			examples: []string{
+				"oarlock dag validate etl.yaml",
+				"oarlock dag validate dags/ -o json | jq '.errors[]'",
+				"generate-dag | oarlock dag validate -",
+			},
+			exits: []exitNote{
+				{exitOK, "all files are valid"},
+				usageNote,
+				{exitNotFound, "a file cannot be read"},
+				{exitInvalid, "a file is invalid, or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGValidate(e, c.Args().Slice()) },
+	}
+}
+
+type jsonValidated struct {
+	Valid  bool            `json:"valid"`
+	Errors []jsonProblem   `json:"errors"`
+	Files  []jsonValidFile `json:"files"`
+
+	Warnings []jsonProblem `json:"warnings"` // of valid files
+}
+
+type jsonValidFile struct {
+	Path  string  `json:"path"`
+	DAG   *string `json:"dag"`
+	Steps int     `json:"steps"`
+	Valid bool    `json:"valid"`
+}
+
+func runDAGValidate(e *env, args []string) error {
+	if len(args) == 0 {
+		return errNoFiles("validate")
+	}
+	files, err := e.readDAGs(args)
+	if err != nil {
+		return err
+	}
+	failed := invalidFiles(files)
+	return errors.Join(e.say(e.validated(files, failed == nil)), failed)
+}
+
+func errNoFiles(command string) error {
+	return &usageError{msg: "dag " + command + " needs a file or a folder", hint: `"-" reads standard input; see ` + "`oarlock dag " + command + " --help`"}
+}
+
+func (e *env) validated(files []*dagFile, valid bool) answer {
+	paint := e.stdoutPaint()
+	object := jsonValidated{Valid: valid, Errors: []jsonProblem{}, Files: []jsonValidFile{}, Warnings: []jsonProblem{}}
+	a := answer{lines: []any{}, ids: []string{}, text: paint.problems(files, e.Columns)}
+	var rows [][]string
+	for _, f := range files {
+		j := jsonValidFile{Path: f.name, Valid: f.spec != nil}
+		if f.spec != nil {
+			j.DAG, j.Steps = &f.spec.Name, len(f.spec.Steps)
+			a.ids = append(a.ids, f.spec.Name)
+			rows = append(rows, []string{paint.good("valid"), f.name, paint.dim(f.spec.Name + ", " + runview.Count(j.Steps, "step"))})
+		}
+		object.Files = append(object.Files, j)
+		for _, p := range f.problems {
+			object.Errors = append(object.Errors, problemJSON(p))
+			a.lines = append(a.lines, problemJSON(p))
+		}
+	}
+	for _, w := range scheduleWarnings(files, time.Now()) {
+		object.Warnings = append(object.Warnings, problemJSON(w))
+		e.remark("%s %s: %s: %s", e.stderrPaint().warn("warning:"), w.Path, w.Msg, w.Hint)
+	}
+	a.object = object
+	if len(rows) > 0 {
+		a.text += alignRows(rows)
+	}
+	return a
+}
+
+// scheduleWarnings warns of each enabled schedule with only past times, and of schedule params that look like references.
+func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
+	for _, f := range files {
+		if f.spec == nil {
+			continue
+		}
+		for i := range f.spec.Schedule {
+			s := &f.spec.Schedule[i]
+			if strings.Contains(runview.CompactJSON(s.Params), "${") {
+				warnings = append(warnings, dagspec.Error{
+					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, and no reference is filled in there", runview.InlineText(s.Name)),
+					Hint: "use ${run.logical_at} in a step",
+				})
+			}
+			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
+				warnings = append(warnings, dagspec.Error{
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
+				})
+			}
+		}
+	}
+	return warnings
+}
+
+// previewTimes returns the next times of a schedule that was checked, as the database would compute them.
+func previewTimes(s *dagspec.Schedule, after time.Time, n int) (times []time.Time) {
+	clock, err := schedule.New(s.Timing())
+	if err != nil {
+		return nil // cannot happen: the schedule was checked
+	}
+	for range n {
+		next, ok := clock.Next(after)
+		if !ok {
+			break
+		}
+		times, after = append(times, next), next
+	}
+	return times
+}
+
+func newDAGSchemaCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "schema",
+		Usage: "print the JSON Schema of DAG files",
+		Description: manual{
+			about: `Prints the JSON Schema (draft 7) that this binary checks files against, in every format but jsonl indented.
+Editors complete and check with it: YAML files name it in a first line "# yaml-language-server: $schema=oarlock.json".`,
+			examples: []string{"oarlock dag schema > oarlock.json"},
+			exits:    []exitNote{{exitOK, "the schema was printed"}, usageNote, settingsNote},
+		}.String(),
+		Action: func(*cli.Context) error {
+			schema := dagspec.Schema()
+			return e.say(answer{object: json.RawMessage(schema), text: string(schema)})
+		},
+	}
+}
+
+// sayUnoffered remarks on actions in files that are not built in and that no live worker offers: a typing error, or a
+// program that is still to be started. If it cannot read workers it prints nothing, since the files are applied anyway.
+func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dagFile) {
+	const prefix = "action:"
+	var wanted []string
+	for _, f := range files {
+		for _, need := range f.spec.Needs() {
+			if name, ok := strings.CutPrefix(need, prefix); ok && !slices.Contains(dagspec.Actions(), name) && !slices.Contains(wanted, name) {
+				wanted = append(wanted, name)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return
+	}
+	known := dagspec.Actions()
+	for i := range workers {
+		if workers[i].State != queue.WorkerLive {
+			continue
+		}
+		for _, offer := range workers[i].Offers {
+			if name, ok := strings.CutPrefix(offer, prefix); ok {
+				known = append(known, name)
+			}
+		}
+	}
+	for _, name := range wanted {
+		if slices.Contains(known, name) {
+			continue
+		}
+		text := fmt.Sprintf("no worker offers the action %s: runs wait until one does", runview.Printable(name))
+		if near := config.Near(name, known); near != "" {
+			text += fmt.Sprintf("; did you mean %s?", runview.Printable(near))
+		}
+		e.remark("%s", text)
+	}
+}
+
+// sayMissingApprovers remarks on approvers of DAGs that are not roles. If it cannot read them it prints nothing, since the
+// files are applied anyway.
+func (e *env) sayMissingApprovers(ctx context.Context, store *queue.Store, done []jsonApply) {
+	names := make([]string, len(done))
+	for i := range done {
+		names[i] = done[i].DAG
+	}
+	missing, err := store.MissingApprovers(ctx, names)
+	if err != nil {
+		return
+	}
+	for i := range missing {
+		e.remark("%s", doctor.MissingApprovers(missing[i]))
+	}
+}

@@ -1,0 +1,337 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var overlapPolicies = []string{"skip", "all", "latest", "cancel", "allow"}
+
+func newSchedulesPutCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "put",
+		Usage:     "make or change a schedule of your own",
+		ArgsUsage: "DAG NAME",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "cron", Usage: "fire by this `EXPRESSION`: minute, hour, day, month, weekday"},
+			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, on a grid from --start, else from 1970"},
+			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`, or +10m"},
+			&cli.StringFlag{Name: "timezone", Usage: "of --cron and --except, a `ZONE` like Europe/Paris", DefaultText: "UTC"},
+			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire, or +10m"},
+			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may not"},
+			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or what a cron expression matches; may be repeated"},
+			&cli.StringFlag{Name: "jitter", Usage: "fire up to this `DURATION` later, each time as much as chance has it", DefaultText: "0"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of its runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of its runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringFlag{Name: "overlap-policy", Usage: "`POLICY` for overlaps: skip, all, latest, cancel or allow", DefaultText: "skip, with --catchup all"},
+			&cli.IntFlag{Name: "at-once", Usage: "from `N` unfinished runs on the policy counts", DefaultText: "1"},
+			&cli.BoolFlag{Name: "catchup", Usage: "make up for times that were missed"},
+			&cli.StringFlag{Name: "catchup-window", Usage: "but for none older than this `DURATION`"},
+			&cli.IntFlag{Name: "catchup-max", Usage: "but for the newest `N` only", DefaultText: "100"},
+			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause it after `N` failed runs in a row; 0: never"},
+		},
+		Description: manual{
+			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; a key that you leave out gets
+its default, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times change,
+counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules: true}", or
+you administer Oarlock. The same command again changes nothing.
+` + timeAbout,
+			examples: []string{
+				"oarlock schedules put report 'acme nightly' --cron '30 3 * * 1-5' --timezone Europe/Paris -p customer=acme",
+				"oarlock schedules put report often --every 15m --overlap-policy latest",
+				"oarlock schedules put report once --at +2h",
+			},
+			exits: []exitNote{
+				{exitOK, "the schedule is so now"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG"},
+				unreachableNote,
+				{exitInvalid, "a time, zone, param or policy cannot be, or the DAG lets submitters have no schedules; or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runSchedulesPut(c, e) },
+	}
+}
+
+func runSchedulesPut(c *cli.Context, e *env) error {
+	if c.NArg() != 2 {
+		return &usageError{msg: fmt.Sprintf("schedules put needs a DAG and a name, got %d arguments", c.NArg())}
+	}
+	name := c.Args().First()
+	if own := c.Args().Get(1); own != strings.TrimSpace(own) {
+		return &usageError{msg: fmt.Sprintf("the name of a schedule has no spaces around it, unlike %q", own), hint: "write " + runview.ShellWord(strings.TrimSpace(own))}
+	}
+	put, err := scheduleFlags(c, time.Now())
+	if err != nil {
+		return err
+	}
+	put.Name = c.Args().Get(1)
+	params, err := pairs("-p", c.StringSlice("param"))
+	if err != nil {
+		return &failure{kind: invalid, err: err, hint: "`oarlock dag show " + name + "` lists the params"}
+	}
+	return e.withStore(c.Context, func(store *queue.Store) error {
+		if put.Params, err = typedParams(c.Context, store, name, 0, params); err != nil {
+			return err
+		}
+		id, _, err := store.PutSchedule(c.Context, name, put)
+		if err != nil {
+			return orNoDAG(c.Context, store, name, err)
+		}
+		return e.sayPut(c.Context, store, name, put.Name, id)
+	})
+}
+
+// sayPut prints the schedule with this number: the file and other users may have schedules of the same name.
+func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, id int64) error {
+	all, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: dag, Name: name, Limit: queue.MaxPage})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if s := &all[i]; s.Owner == "" {
+			e.remark("the file of dag %s has a schedule %s, too: both fire", dag, runview.InlineText(name))
+		}
+	}
+	i := slices.IndexFunc(all, func(s queue.Schedule) bool { return s.ID == id })
+	if i < 0 {
+		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", runview.InlineText(name), dag), hint: "somebody else removed it"}
+	}
+	return e.sayScheduled(ctx, store, &all[i], "put", nil)
+}
+
+// scheduleFlags reads the flags, which are keys of the DAG language. The database checks their combination.
+func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error) {
+	s = dagspec.Schedule{
+		Cron: c.String("cron"), Timezone: c.String("timezone"), Except: c.StringSlice("except"), OverlapPolicy: c.String("overlap-policy"),
+		AtOnce: c.Int("at-once"), Catchup: c.Bool("catchup"), CatchupMax: c.Int("catchup-max"), PauseOnFailure: c.Int("pause-on-failure"),
+	}
+	if policy := s.OverlapPolicy; policy != "" && !slices.Contains(overlapPolicies, policy) {
+		hint := cmp.Or(config.DidYouMean(policy, overlapPolicies), "one of "+config.OrList(overlapPolicies))
+		return s, &usageError{msg: fmt.Sprintf("--overlap-policy: there is no %q", policy), hint: hint}
+	}
+	for _, flag := range []string{"at-once", "catchup-max"} {
+		if n := c.Int(flag); c.IsSet(flag) && n < 1 {
+			return s, &usageError{msg: fmt.Sprintf("--%s is from 1 to 1000, not %d", flag, n)}
+		}
+	}
+	timings := 0
+	for _, flag := range []string{"cron", "every", "at"} {
+		if c.String(flag) != "" {
+			timings++
+		}
+	}
+	if timings != 1 {
+		return s, &usageError{msg: fmt.Sprintf("a schedule needs exactly one of --cron, --every and --at, got %d", timings), hint: "like --cron '30 3 * * 1-5'"}
+	}
+	var errs [7]error
+	s.Every, errs[0] = durationFlag(c, "every")
+	s.Jitter, errs[1] = durationFlag(c, "jitter")
+	s.CatchupWindow, errs[2] = durationFlag(c, "catchup-window")
+	s.At, errs[3] = timeFlag(c, "at", now)
+	s.Start, errs[4] = timeFlag(c, "start", now)
+	s.End, errs[5] = timeFlag(c, "end", now)
+	s.Labels, errs[6] = pairs("--label", c.StringSlice("label"))
+	for _, err := range errs {
+		if err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func durationFlag(c *cli.Context, name string) (dagspec.Duration, error) {
+	d, err := duration("--"+name, c.String(name))
+	return dagspec.Duration(d.Milliseconds()), err
+}
+
+func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
+	t, err := upcoming("--"+name, c.String(name), now, runview.KnownZone(c.String("timezone")))
+	if err != nil || t.IsZero() {
+		return "", err
+	}
+	return t.Format(time.RFC3339Nano), nil
+}
+
+var scheduleSteerExits = []exitNote{
+	{exitOK, "it is so now, whatever it was before"},
+	deniedNote, usageNote,
+	{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+	unreachableNote, settingsNote,
+}
+
+const steerAbout = "Submitters steer their own schedules, administrators (role oarlock_admin) any.\n" + scheduleAbout
+
+func newSchedulesPauseCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "pause",
+		Usage:     "keep a schedule from firing",
+		ArgsUsage: scheduleUsage,
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "why, as a `TEXT` that lists show"}, ownerFlag()},
+		Description: manual{
+			about:    "It fires nothing until it is resumed. Its runs go on.\n" + steerAbout,
+			examples: []string{"oarlock schedules pause etl nightly --note 'until the new disks are in'"},
+			exits:    scheduleSteerExits,
+		}.String(),
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.pauseSchedule(c.String("note"))) },
+	}
+}
+
+func (e *env) pauseSchedule(note string) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if err := store.PauseSchedule(ctx, s.Key(), note); err != nil {
+			return orNotYours(s, err)
+		}
+		return e.sayScheduled(ctx, store, s, "paused", func(*queue.Schedule) string { return "" })
+	}
+}
+
+func newSchedulesResumeCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "resume",
+		Usage:     "let a paused schedule fire again",
+		ArgsUsage: scheduleUsage,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "catch-up", Usage: "decide the times of the pause as if they had been missed, by the schedule's catchup settings"},
+			ownerFlag(),
+		},
+		Description: manual{
+			about: `It goes on from now: times of the pause are skipped, and a record says so. Nothing fires by this, unless with
+--catch-up. ` + steerAbout,
+			examples: []string{"oarlock schedules resume etl nightly", "oarlock schedules resume etl nightly --catch-up"},
+			exits:    scheduleSteerExits,
+		}.String(),
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.resumeSchedule(c.Bool("catch-up"))) },
+	}
+}
+
+func (e *env) resumeSchedule(catchUp bool) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if _, err := store.ResumeSchedule(ctx, s.Key(), catchUp); err != nil {
+			return orNotYours(s, err)
+		}
+		return e.sayScheduled(ctx, store, s, "resumed", nil)
+	}
+}
+
+func newSchedulesRemoveCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "rm",
+		Usage:     "take a schedule away that is in no file",
+		ArgsUsage: scheduleUsage,
+		Flags:     []cli.Flag{ownerFlag()},
+		Description: manual{
+			about:    "Its runs, and the record of its times, stay. A schedule of a DAG's file goes with its lines in the file.\n" + steerAbout,
+			examples: []string{"oarlock schedules rm report 'acme nightly'"},
+			exits: []exitNote{
+				{exitOK, "it is gone"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+				unreachableNote,
+				{exitInvalid, "a DAG's file has it; or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.dropSchedule("removed")) },
+	}
+}
+
+func (e *env) dropSchedule(done string) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if err := store.DropSchedule(ctx, s.Key()); err != nil {
+			return orNotYours(s, err)
+		}
+		text := fmt.Sprintf("%s %s of %s\n", e.stdoutPaint().good(done), runview.InlineText(s.Name), s.DAG)
+		return e.say(answer{object: scheduleJSON(s), ids: []string{scheduleID(s)}, text: text})
+	}
+}
+
+func newSchedulesTriggerCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "trigger",
+		Usage:     "start a run of a schedule now",
+		ArgsUsage: scheduleUsage,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "at", Usage: "the `TIME` that the run is about", DefaultText: "now"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
+			ownerFlag(),
+		}, progressFlags("live, plain or none")...),
+		Description: manual{
+			about: `The run has the schedule's params, and begins at once: neither a pause nor a run before it holds it back. Of a time that
+fired already, its run is named and no other is made. -o id prints the number of the run alone.
+` + timeAbout + steerAbout + "\n" + progressAbout,
+			examples: []string{
+				"oarlock schedules trigger etl nightly",
+				"oarlock schedules trigger etl nightly --at 2026-11-20T02:30:00Z --wait",
+			},
+			exits: []exitNote{
+				{exitOK, "the run is there; with --wait: it succeeded"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
+				{exitConflict, "the queue is full"},
+				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the run is there"},
+				{exitInvalid, "the DAG does not take the schedule's params any longer; or a setting is wrong"},
+				{exitRunFailed, "--wait: the run failed"},
+				{exitRunCanceled, "--wait: the run was canceled"},
+				{exitTimeout, "--wait: the run did not end in time; it goes on"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			how, err := e.readWaiting(c, "wait", true)
+			if err != nil {
+				return err
+			}
+			return e.withSchedule(c, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+				at, err := triggerTime(c.String("at"), s.Timezone)
+				if err != nil {
+					return err
+				}
+				id, err := store.TriggerSchedule(ctx, s.Key(), at)
+				if err != nil {
+					return orNotYours(s, err)
+				}
+				if c.Bool("wait") {
+					return e.awaitRun(ctx, store, id, how)
+				}
+				return e.sayEnqueued(ctx, store, id)
+			})
+		},
+	}
+}
+
+// triggerTime reads the logical time of a run. The zero time stands for now, by the clock of the database.
+func triggerTime(text, zone string) (time.Time, error) {
+	if text == "" || text == "now" {
+		return time.Time{}, nil
+	}
+	at, ok, err := absolute("--at", text, time.Time{}, runview.KnownZone(zone))
+	if err == nil && !ok {
+		err = &usageError{msg: fmt.Sprintf("--at: %q is no time", text), hint: "like 2026-11-20, '2026-11-20 06:00' or 2026-11-20T02:30:00Z"}
+	}
+	return at, err
+}
+
+// sayScheduled prints the current state of a schedule. more adds a text about it; nil: its next fire time.
+func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Schedule, done string, more func(*queue.Schedule) string) error {
+	arg := scheduleArg{dag: s.DAG, name: s.Name, owner: &s.Owner}
+	now, err := arg.find(ctx, store)
+	if err != nil {
+		return err
+	}
+	if more == nil {
+		more = func(s *queue.Schedule) string { return ": it " + runview.FiresNext(s, time.Now()) }
+	}
+	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().good(done), runview.InlineText(now.Name), now.DAG, more(now))
+	return e.say(answer{object: scheduleJSON(now), ids: []string{scheduleID(now)}, text: text})
+}

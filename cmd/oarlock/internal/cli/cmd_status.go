@@ -1,0 +1,398 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newStatusCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "status",
+		Usage:     "show a run: its steps, what failed and why, what it waits for, what to do next",
+		ArgsUsage: "RUN",
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit by it"},
+			&cli.BoolFlag{Name: "all", Usage: "of a step with many items, a line for each: what failed first, then what goes on"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with -w: for at most this `DURATION`; the run goes on"},
+		}, progressFlags("live, plain or none")...),
+		Description: manual{
+			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers.
+With -w, -o json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
+` + progressAbout,
+			examples: []string{
+				"oarlock status 41",
+				"oarlock status @latest -w",
+				"oarlock status 41 --all | less",
+				"oarlock status 41 -o json | jq -r '.tasks[] | select(.state == \"failed\") | .step'",
+			},
+			exits: []exitNote{
+				{exitOK, "the run was shown, whatever its state; with -w: it succeeded"},
+				usageNote,
+				{exitNotFound, "there is no such run, or it is not yours"},
+				unreachableNote,
+				settingsNote,
+				{exitRunFailed, "-w: the run failed"},
+				{exitRunCanceled, "-w: the run was canceled"},
+				{exitTimeout, "-w: the run did not end in time; it goes on"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			how, err := e.readWaiting(c, "watch", true)
+			if err != nil {
+				return err
+			}
+			how.all = c.Bool("all")
+			return runStatus(c.Context, e, c.Args().Slice(), c.Bool("watch"), how)
+		},
+	}
+}
+
+func runStatus(ctx context.Context, e *env, args []string, watch bool, how waiting) error {
+	arg, err := oneRun("status", args)
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		id, err := arg.find(ctx, store)
+		if err != nil {
+			return err
+		}
+		if watch {
+			return e.awaitRun(ctx, store, id, how)
+		}
+		page, err := e.readPage(ctx, store, id, nil)
+		if err != nil {
+			return err
+		}
+		page.all = how.all
+		return e.say(e.pageAnswer(page))
+	})
+}
+
+func (e *env) pageAnswer(page *runPage) answer {
+	object := runview.NewStatusJSON(page.run, page.tasks, page.counted)
+	a := answer{object: object, ids: []string{decimal(object.ID)}}
+	if e.settings.Text("output") == "table" {
+		a.text = page.String()
+	}
+	return a
+}
+
+// ended returns the error of a command that waited for a run and showed it. For people it is short: the page has shown why
+// the run ended so, and what to type next.
+func (e *env) ended(run *queue.Run) error {
+	failed := runEnd(run.ID, run.State, run.Reason)
+	if failed == nil {
+		return nil
+	}
+	if e.settings.Text("output") == "table" {
+		failed.err, failed.hint = fmt.Errorf("run %d %s", run.ID, run.State), ""
+		return failed
+	}
+	again := fmt.Sprintf("%s retry %d", program, run.ID)
+	if runview.IsHere(run) {
+		again += fmt.Sprintf(" && %s worker --only %d", program, run.ID)
+	}
+	failed.hint = "`" + again + "` runs again what did not succeed"
+	return failed
+}
+
+const maxItemsShown = 12 // items of one foreach step; a line below them counts the others
+
+// runState paints the state of a run.
+func (p painter) runState(state string) string {
+	switch state {
+	case "succeeded":
+		return p.good(state)
+	case "failed":
+		return p.bad(state)
+	case "waiting", "paused", "canceled":
+		return p.warn(state)
+	case "running":
+		return p.note(state)
+	}
+	return state
+}
+
+// String returns the page: the run, its tasks, what to type next.
+func (p *runPage) String() string {
+	var b strings.Builder
+	b.WriteString(p.fold(p.headline(), 0) + "\n")
+	if reason := runview.InlineText(p.reason()); reason != "" && !p.starting() {
+		b.WriteString(p.fold(reason, 0) + "\n")
+	}
+	b.WriteString("\n" + p.factLines() + "\n")
+	b.WriteString(p.taskLines())
+	around := runview.Around{
+		Current: p.current, Watched: p.watched, Admin: p.rights != nil && p.rights.Admin, Part: p.rights != nil && !p.rights.Sees(p.run.SubmittedBy),
+		Obstacles: p.way, IsCopy: p.isCopy != "",
+	}
+	if next := runview.Next(p.run, p.tasks, around); len(next) > 0 {
+		b.WriteString("\n" + p.dim("next") + "\n")
+		for _, command := range next {
+			b.WriteString("  " + command.Text + "\n") // printed unchanged, so that it can be copied
+		}
+	}
+	return b.String()
+}
+
+// starting reports whether the run's own worker is still on its way. Then the page does not complain that no other worker
+// serves the run.
+func (p *runPage) starting() bool {
+	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && runview.IsHere(p.run)
+}
+
+func (p *runPage) headline() string {
+	r := p.run
+	text := fmt.Sprintf("%s  %s %s  %s", p.bold(fmt.Sprintf("run %d", r.ID)), r.DAG, p.dim(fmt.Sprintf("version %d", r.Version)), p.runState(r.State))
+	switch {
+	case r.StartedAt.IsZero():
+	case r.Over():
+		text += p.dim(" after " + runview.Span(r.FinishedAt.Sub(r.StartedAt)))
+	default:
+		text += p.dim(" for " + runview.Span(p.now.Sub(r.StartedAt)))
+	}
+	if r.Tolerated > 0 {
+		text += p.warn(fmt.Sprintf("  %s tolerated", runview.Count(r.Tolerated, "failure")))
+	}
+	return text
+}
+
+// facts returns a row for each known fact about the run: its name and its value.
+func (p *runPage) facts() (rows [][]string) {
+	detail := runview.RunDetail{Run: p.run, Schedule: p.made, Driver: runview.DriverOf(p.run, p.tasks), Lost: runview.LostDrivers(p.events)}
+	if p.dag != nil {
+		detail.Spec = p.dag.Spec
+	}
+	for _, fact := range runview.Facts(detail) {
+		value := fact.Value.String()
+		if fact.Aside != "" {
+			value = strings.TrimPrefix(value+"  "+p.dim(fact.Aside), "  ")
+		}
+		rows = append(rows, []string{p.dim(fact.Name), value})
+	}
+	unlisted := p.unlisted()
+	if total := len(p.tasks) + unlisted; total > maxItemsShown {
+		rows = append(rows, []string{p.dim("tasks"), fmt.Sprintf("%d: %s", total, runview.CountStates(p.tasks, unlisted))})
+	}
+	return rows
+}
+
+// taskLines returns a line for each task, and the last output of failed tasks below them.
+func (p *runPage) taskLines() string {
+	if p.rows > 0 {
+		return p.fewTasks()
+	}
+	var rows [][]string
+	var below [][]string // lines below each row, which the alignment ignores
+	add := func(row, lines []string) {
+		rows, below = append(rows, row), append(below, lines)
+	}
+	for i := 0; i < len(p.tasks); {
+		node := &p.tasks[i]
+		add(p.taskRow(node), append(p.asked(node), p.quoted(p.tails[i])...))
+		i++
+		n := p.itemsFrom(i)
+		urgent, others := p.shownItems(i, n)
+		for _, k := range urgent {
+			at := i + k
+			add(p.taskRow(&p.tasks[at]), append(p.asked(&p.tasks[at]), p.quoted(p.tails[at])...))
+		}
+		if hidden := p.hiddenItems(others, node, p.tasks[i:i+n]); hidden != "" {
+			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+hidden))
+		}
+		i += n
+	}
+	var b strings.Builder
+	for i, line := range p.alignTasks(rows) {
+		b.WriteString(line + "\n")
+		for _, quoted := range below[i] {
+			b.WriteString(p.fold(quoted, width(tailMark)) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// itemsFrom counts the items of one foreach step from index i on.
+func (p *runPage) itemsFrom(i int) int {
+	n := 0
+	for i+n < len(p.tasks) && p.tasks[i+n].Item != "" && runview.StepOf(p.tasks[i+n].Step) == runview.StepOf(p.tasks[i].Step) {
+		n++
+	}
+	return n
+}
+
+// shownItems returns the items among the n from index i on that have a line each, as indexes from i, and the items without
+// a line.
+func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
+	if p.all {
+		return runview.ByUrgency(p.tasks[i : i+n]), nil
+	}
+	return runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
+}
+
+// hiddenItems counts the items of a step without a line, by state; "": each item has a line.
+func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []queue.Task) string {
+	unlisted := runview.CountItems(node, items).Unlisted
+	if len(others)+unlisted == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d more of %s: %s", len(others)+unlisted, runview.InlineText(node.Step), runview.CountStates(others, unlisted))
+	if len(others) > 0 {
+		text += fmt.Sprintf(" (all: %s status %d --all)", program, p.run.ID)
+	}
+	return text
+}
+
+// unlisted counts the items of all steps that have no row in the database yet.
+func (p *runPage) unlisted() (n int) {
+	for i := range p.tasks {
+		if node := &p.tasks[i]; node.Items > 0 {
+			n += runview.CountItems(node, p.tasks[i+1:i+1+p.itemsFrom(i+1)]).Unlisted
+		}
+	}
+	return n
+}
+
+func (p *runPage) taskRow(t *queue.Task) []string {
+	glyph, sgr := graphview.Sign(t.State)
+	indent, name := "  ", t.Step
+	switch {
+	case t.Item != "" && t.Kind == "replacement":
+		indent, name = "      ", t.Step+"/"+t.Item
+	case t.Item != "":
+		indent, name = "    ", t.Item
+	case t.Kind == "replacement":
+		indent = "    "
+	}
+	row := []string{indent + p.paint(sgr, glyph) + " " + runview.InlineText(name), p.paint(sgr, t.State), p.dim(runview.TaskTime(t, p.now)), ""}
+	row[3] = p.taskNote(t)
+	return row
+}
+
+// taskNote describes what is unusual about a task, and shows its last line while it runs.
+func (p *runPage) taskNote(t *queue.Task) string {
+	text := runview.TaskNote(p.run, t)
+	if given := runview.ParamText(t.Outputs); given != "" && p.decided[runview.TaskName(t.Step, t.Item)] {
+		text += " with " + given
+	}
+	if line := p.lastLine(t); line != "" {
+		text = strings.TrimPrefix(text+"  "+p.dim(line), "  ")
+	}
+	if state, err := dagrun.ParseState(t.State); err == nil && (state == dagrun.TaskSucceeded || state == dagrun.TaskPending) {
+		return p.dim(text)
+	}
+	return text
+}
+
+// quoted sets off lines that a task wrote.
+func (p *runPage) quoted(lines []string) []string {
+	var quoted []string
+	for _, l := range lines {
+		quoted = append(quoted, p.dim(tailMark+graphview.Isolate(l)))
+	}
+	return quoted
+}
+
+// asked returns the lines below an approval that waits.
+func (p *runPage) asked(t *queue.Task) []string {
+	if t.Approval == nil {
+		return nil
+	}
+	lines := runview.QuestionLines(t.Approval)
+	for i := range lines {
+		lines[i] = p.dim(tailMark) + lines[i]
+	}
+	return lines
+}
+
+// fewTasks returns lines for the most telling tasks, as many as fit, in their order, and a line that counts the others.
+func (p *runPage) fewTasks() string {
+	limit := p.rows
+	unlisted := p.unlisted()
+	if len(p.tasks)+unlisted > limit {
+		limit = max(limit-1, 1) // the last row counts the others
+	}
+	urgent, others := runview.SplitUrgent(p.tasks, limit)
+	text := p.rowsOf(urgent)
+	if more := len(others) + unlisted; more > 0 {
+		text += p.dim(fmt.Sprintf("  … %d more: %s", more, runview.CountStates(others, unlisted))) + "\n"
+	}
+	return text
+}
+
+func (p *runPage) rowsOf(at []int) string {
+	rows := make([][]string, len(at))
+	for k, i := range at {
+		rows[k] = p.taskRow(&p.tasks[i])
+	}
+	return strings.Join(p.alignTasks(rows), "\n") + "\n"
+}
+
+// lastLine returns the last line that a running task wrote; "": not known.
+func (p *runPage) lastLine(t *queue.Task) string {
+	if p.latest == nil || t.State != "running" && t.State != "finishing" {
+		return ""
+	}
+	return p.latest(runview.TaskName(t.Step, t.Item))
+}
+
+const (
+	tailMark  = "      │ "
+	noteRoom  = 44 // columns that are kept for the text behind the name of a task
+	leastName = 20
+)
+
+// fold breaks a line that is too long. On a page that is drawn again and again it cuts the line instead, so that each task
+// keeps one line.
+func (p *runPage) fold(line string, under int) string {
+	if p.live && p.columns > 0 {
+		return cut(line, p.columns)
+	}
+	return fold(line, p.columns, under)
+}
+
+// factLines returns the facts as lines; a long value is folded.
+func (p *runPage) factLines() string {
+	facts := p.facts()
+	under := 0
+	for _, fact := range facts {
+		under = max(under, width(fact[0])+columnGap)
+	}
+	lines := splitLines(alignRows(facts))
+	for i := range lines {
+		lines[i] = p.fold(lines[i], under)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// alignTasks aligns the columns of tasks. If there is little room, a name that is longer than others shifts only its own
+// line to the right.
+func (p *runPage) alignTasks(rows [][]string) []string {
+	widths := make([]int, 4)
+	room := 0
+	if p.columns > 0 {
+		room = max(p.columns-noteRoom, leastName)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			if w := width(cell); i > 0 || room == 0 || w <= room {
+				widths[i] = max(widths[i], w)
+			}
+		}
+	}
+	note := widths[0] + widths[1] + widths[2] + 3*columnGap
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		lines[i] = p.fold(strings.TrimRight(alignRow(row, widths), " "), note)
+	}
+	return lines
+}
