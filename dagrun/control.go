@@ -495,13 +495,13 @@ func (r *Run) answerApproval(t *task, c *Control) Decision {
 		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
 	}
 	if c.Verb == VerbApprove {
-		r.weigh(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
+		r.classifyResult(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
 	} else {
 		reason := byWhom("rejected", c.By)
 		if c.Text != "" {
 			reason += ": " + c.Text
 		}
-		r.weigh(t, Result{Kind: KindRejected, Reason: reason})
+		r.classifyResult(t, Result{Kind: KindRejected, Reason: reason})
 	}
 	return taskDecision(t, Applied)
 }
@@ -552,7 +552,7 @@ func (r *Run) timeOut(t *task, reason string) {
 		t.take(timedOut(reason))
 		r.fail(t)
 	default:
-		r.weigh(t, timedOut(reason))
+		r.classifyResult(t, timedOut(reason))
 	}
 }
 

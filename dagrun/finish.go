@@ -17,7 +17,7 @@ func (r *Run) finished(t *task, e *Event) error {
 		return ErrStale
 	case e.Result == nil:
 		return ErrEvent
-	case t.place == landing:
+	case t.phase == phasePublishing:
 		t.late = t.late && e.At >= t.deadline
 		r.publishEnded(t, *e.Result)
 	default:
@@ -44,7 +44,7 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 	if !t.underWay() || t.Attempt != e.Attempt {
 		return ErrStale
 	}
-	if t.place == landing && t.Request == RequestNone {
+	if t.phase == phasePublishing && t.Request == RequestNone {
 		r.landAgain(t)
 		return nil
 	}
@@ -54,7 +54,7 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 
 // landAgain starts the publish of a task again, because this driver will not see how the current one ends.
 func (r *Run) landAgain(t *task) {
-	r.move(t, nowhere)
+	r.move(t, phaseNone)
 	r.setAlarm(t)
 	r.enqueue(t)
 }
@@ -73,25 +73,25 @@ func lost(why string) Result {
 }
 
 // bodyEnded decides what the end of an attempt means, in the order of the language reference. It handles requests, snoozes
-// and lost attempts, and leaves the rest to weigh.
+// and lost attempts, and leaves the rest to classifyResult.
 func (r *Run) bodyEnded(t *task, res Result) {
 	if res.committed() {
 		t.Request, t.RequestBy, t.Marked = RequestNone, "", TaskPending // too late to stop it
 	}
 	switch {
 	case t.Request != RequestNone:
-		r.honour(t, res)
+		r.applyRequest(t, res)
 	case res.SnoozeUntil > 0:
 		r.snooze(t, res)
 	case res.Unstarted || res.Kind == KindLost && t.step.OnLost == LostRetry:
 		r.lostAttempt(t, res)
 	default:
-		r.weigh(t, res)
+		r.classifyResult(t, res)
 	}
 }
 
-// honour carries out the request that ended the attempt.
-func (r *Run) honour(t *task, res Result) {
+// applyRequest carries out the request that ended the attempt.
+func (r *Run) applyRequest(t *task, res Result) {
 	reason, finishing := t.Reason, t.State == TaskFinishing
 	switch t.Request {
 	case RequestPause:
@@ -110,7 +110,7 @@ func (r *Run) honour(t *task, res Result) {
 			r.fail(t)
 			return
 		}
-		r.weigh(t, res)
+		r.classifyResult(t, res)
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *Run) snooze(t *task, res Result) {
 	t.Reason = res.Reason
 	r.closeAttempt(t, TaskWaiting, Result{Reason: res.Reason})
 	t.NextAt, t.Deadline, t.Ref = res.SnoozeUntil, 0, ""
-	r.move(t, nowhere)
+	r.move(t, phaseNone)
 	r.to(t, TaskWaiting)
 }
 
@@ -142,8 +142,8 @@ func (r *Run) again(t *task) {
 	r.enqueue(t)
 }
 
-// weigh judges a result that no request overrules.
-func (r *Run) weigh(t *task, res Result) {
+// classifyResult judges a result that no request overrules.
+func (r *Run) classifyResult(t *task, res Result) {
 	switch {
 	case t.step.skips(res):
 		t.take(res)
@@ -213,7 +213,7 @@ func (r *Run) bodySucceeded(t *task, res Result) {
 		r.to(t, TaskSucceeded)
 		return
 	}
-	r.move(t, nowhere)
+	r.move(t, phaseNone)
 	t.NextAt, t.Deadline = 0, 0
 	r.to(t, TaskFinishing)
 	r.enqueue(t)
@@ -230,7 +230,7 @@ func (r *Run) bodyFailed(t *task, res Result) {
 	case err != nil:
 		r.misconfigured(t, "on_error: "+err.Error())
 	case rule >= 0:
-		r.obey(t, rule, res)
+		r.applyErrorRule(t, rule, res)
 	case !r.stopping(t) && t.step.Retry.allows(res, t.Retries):
 		r.retry(t, res)
 	default:
@@ -313,10 +313,10 @@ func (r *Run) land(t *task) {
 	case r.stopping(t):
 		r.endTask(t, r.endingReason())
 	case r.halted():
-		r.move(t, blocked)
+		r.move(t, phaseBlocked)
 	case t.step.PublishPool != "":
 		t.since = r.now
-		r.want(t, wanting)
+		r.want(t, phaseQueuedPublish)
 	default:
 		r.publish(t)
 	}
@@ -324,7 +324,7 @@ func (r *Run) land(t *task) {
 
 func (r *Run) publish(t *task) {
 	t.deadline, t.late = 0, false
-	r.move(t, landing)
+	r.move(t, phasePublishing)
 	r.setAlarm(t)
 	r.act(t, Action{Kind: ActStart, Attempt: t.Attempt, Publish: true})
 }
@@ -336,7 +336,7 @@ func (r *Run) publishEnded(t *task, res Result) {
 	}
 	switch {
 	case t.Request != RequestNone:
-		r.honour(t, res)
+		r.applyRequest(t, res)
 	case res.Kind == KindNone:
 		r.to(t, TaskSucceeded)
 	case res.Unstarted:
@@ -537,7 +537,7 @@ func (r *Run) finishedAll() bool {
 }
 
 // idle reports whether no body and no publish is under way.
-func (r *Run) idle() bool { return r.bags[flying].len()+r.bags[landing].len() == 0 }
+func (r *Run) idle() bool { return r.sets[phaseRunning].len()+r.sets[phasePublishing].len() == 0 }
 
 // parks reports whether the run has nothing to do for so long that the drive should give its claim back.
 func (r *Run) parks() bool {
@@ -548,7 +548,7 @@ func (r *Run) parks() bool {
 		return true
 	case len(r.work) > 0:
 		return false
-	case r.bags[probing].len()+r.bags[opening].len()+r.bags[offered].len()+r.bags[wanting].len() > 0:
+	case r.sets[phaseProbing].len()+r.sets[phaseOpening].len()+r.sets[phaseOffered].len()+r.sets[phaseQueuedPublish].len() > 0:
 		return false
 	}
 	first := r.timers.first()

@@ -394,16 +394,16 @@ func (r *Run) showActions() {
 func (r *Run) useful(a *action) bool {
 	t := a.task
 	if a.Kind == ActProbe {
-		return t.place == probing
+		return t.phase == phaseProbing
 	}
 	if t.Attempt != a.Attempt {
 		return false
 	}
 	switch a.Kind {
 	case ActStart:
-		return a.Publish && t.place == landing || !a.Publish && t.place == flying
+		return a.Publish && t.phase == phasePublishing || !a.Publish && t.phase == phaseRunning
 	case ActOpen:
-		return t.place == opening
+		return t.phase == phaseOpening
 	default: // ActKill, ActCancelChild: a refused run does not wait for the task to end
 		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused && t.State == TaskCanceled
 	}
@@ -413,7 +413,7 @@ func (r *Run) showWants() {
 	r.out.Wants = slices.Grow(r.out.Wants[:0], len(r.wants))
 	slices.SortFunc(r.wants, byUrgency)
 	for _, t := range r.wants {
-		if t.place == offered || t.place == wanting {
+		if t.phase == phaseOffered || t.phase == phaseQueuedPublish {
 			r.out.Wants = append(r.out.Wants, t.want())
 		}
 	}
@@ -421,7 +421,7 @@ func (r *Run) showWants() {
 
 func (t *task) want() Want {
 	w := Want{Task: t.ID, Priority: t.priority, Since: t.since}
-	if t.place == wanting {
+	if t.phase == phaseQueuedPublish {
 		w.Publish, w.Pool = true, t.step.PublishPool
 		return w
 	}
@@ -438,7 +438,7 @@ func (r *Run) Advance() {
 	r.shown = false
 	for _, t := range r.wants {
 		t.listed = false
-		t.told = t.place == offered || t.place == wanting
+		t.told = t.phase == phaseOffered || t.phase == phaseQueuedPublish
 	}
 	if r.out.Records.Run != nil {
 		r.saved = r.shownRun

@@ -182,13 +182,13 @@ func (r *Run) settledBefore(e *Event) error {
 func (r *Run) begin(text string) {
 	r.startClock()
 	handlers := r.open == 0 && !r.handler(handlerInit).isOpen() // by the stored rows alone
-	r.endUnsaid()
+	r.finishInterrupted()
 	if r.driveLimit {
 		r.giveUp(handlers)
 	}
 	r.begun = true
 	for i := range r.nodes {
-		r.nodes[i].tasks(func(t *task) { r.takeUp(t, text) })
+		r.nodes[i].tasks(func(t *task) { r.continueTask(t, text) })
 	}
 }
 
@@ -207,9 +207,9 @@ func (r *Run) startClock() {
 	r.rec.Left, r.rec.WakeAt, r.rec.Reason = 0, 0, ""
 }
 
-// endUnsaid ends the run or its steps where the stored rows demand it. A former driver may have stored the rows of tasks and
+// finishInterrupted ends the run or its steps where the stored rows demand it. A former driver may have stored the rows of tasks and
 // been lost before it stored the row of the run, which goes last.
-func (r *Run) endUnsaid() {
+func (r *Run) finishInterrupted() {
 	if r.clockRuns() && r.rec.Deadline <= r.now && !r.driveLimit {
 		r.endRun(EndingTimeout, "", "")
 	}
@@ -223,24 +223,24 @@ func (r *Run) endUnsaid() {
 	}
 }
 
-// takeUp continues one task where the last driver left it.
-func (r *Run) takeUp(t *task, text string) {
+// continueTask continues one task where the last driver left it.
+func (r *Run) continueTask(t *task, text string) {
 	switch t.State {
 	case TaskPending, TaskReady:
 		r.again(t)
 	case TaskRunning:
-		r.takeUpRunning(t, text)
+		r.continueRunning(t, text)
 	case TaskFinishing:
-		r.takeUpFinishing(t)
+		r.continueFinishing(t)
 	case TaskWaiting:
-		r.takeUpWaiting(t)
+		r.continueWaiting(t)
 	case TaskRetrying:
 		r.setAlarm(t)
 	}
 }
 
-// takeUpRunning ends an attempt that a former driver left running. It closes a foreach node if all its items have settled.
-func (r *Run) takeUpRunning(t *task, text string) {
+// continueRunning ends an attempt that a former driver left running. It closes a foreach node if all its items have settled.
+func (r *Run) continueRunning(t *task, text string) {
 	switch {
 	case t.grown():
 		if t.node.each.open == 0 {
@@ -253,17 +253,17 @@ func (r *Run) takeUpRunning(t *task, text string) {
 	}
 }
 
-func (r *Run) takeUpFinishing(t *task) {
+func (r *Run) continueFinishing(t *task) {
 	if t.Request != RequestNone {
-		r.honour(t, lost(""))
+		r.applyRequest(t, lost(""))
 		return
 	}
 	r.enqueue(t)
 }
 
-// takeUpWaiting opens a wait or a child run again if the former driver may not have opened it. Otherwise the task keeps
+// continueWaiting opens a wait or a child run again if the former driver may not have opened it. Otherwise the task keeps
 // waiting.
-func (r *Run) takeUpWaiting(t *task) {
+func (r *Run) continueWaiting(t *task) {
 	r.setAlarm(t)
 	body := t.step.Body
 	switch {
@@ -301,9 +301,9 @@ func (r *Run) giveUpOn(t *task) {
 		t.take(lost(""))
 		r.fail(t)
 	case t.runs():
-		r.takeUpRunning(t, "")
+		r.continueRunning(t, "")
 	case t.State == TaskFinishing && t.Request != RequestNone:
-		r.takeUpFinishing(t)
+		r.continueFinishing(t)
 	}
 }
 

@@ -325,8 +325,8 @@ func (r *Run) matchRule(t *task) (int, error) {
 	return -1, nil
 }
 
-// obey carries out an on_error rule.
-func (r *Run) obey(t *task, rule int, res Result) {
+// applyErrorRule carries out an on_error rule.
+func (r *Run) applyErrorRule(t *task, rule int, res Result) {
 	do := t.step.OnError[rule].Do
 	switch {
 	case do == DoSkip:

@@ -25,7 +25,7 @@ type Run struct {
 	failures []*task // failures that were not tolerated
 	bytes    int     // bytes of the outputs of steps; items do not count
 	turn     *node   // the handler that has the turn; nil: the steps have it, or all is over
-	bags     [places]bag
+	sets     [phaseCount]taskSet
 	active   int // tasks that count toward limits, see task.active
 	held     heap
 	bodies   heap    // alarms of bodies under way
@@ -207,7 +207,7 @@ func (r *Run) to(t *task, s State) {
 	t.State = s
 	r.recount(t, was)
 	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
-		r.move(t, nowhere)
+		r.move(t, phaseNone)
 	}
 	if s.Terminal() {
 		t.Generation = r.rec.Generation

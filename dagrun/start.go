@@ -8,10 +8,10 @@ import (
 // enter makes a pending task ready, or ends the task if its own condition does not hold.
 func (r *Run) enter(t *task) {
 	if r.halted() {
-		r.move(t, blocked)
+		r.move(t, phaseBlocked)
 		return
 	}
-	r.move(t, nowhere)
+	r.move(t, phaseNone)
 	if !r.when(t) {
 		return
 	}
@@ -19,7 +19,7 @@ func (r *Run) enter(t *task) {
 	r.to(t, TaskReady)
 	switch res := r.precomputed(t); {
 	case res != nil:
-		r.instant(t, *res, "precomputed")
+		r.finishWithoutBody(t, *res, "precomputed")
 	case t.grows():
 		r.grow(t)
 	case t.step.CacheKey != nil:
@@ -64,14 +64,14 @@ func (r *Run) precomputed(t *task) *Result {
 	return t.step.Result
 }
 
-// instant ends a task with a result that needs no body.
-func (r *Run) instant(t *task, res Result, reason string) {
+// finishWithoutBody ends a task with a result that needs no body.
+func (r *Run) finishWithoutBody(t *task, res Result, reason string) {
 	r.attempt(t)
 	res.SnoozeUntil = 0
 	if res.Reason == "" && res.Kind == KindNone {
 		res.Reason = reason
 	}
-	r.weigh(t, res)
+	r.classifyResult(t, res)
 }
 
 // probe asks the cache for the task's outputs, before the task asks for a slot.
@@ -82,18 +82,18 @@ func (r *Run) probe(t *task) {
 		return
 	}
 	t.CacheKey = key
-	r.move(t, probing)
+	r.move(t, phaseProbing)
 	r.act(t, Action{Kind: ActProbe, Key: key})
 }
 
 func (r *Run) probed(t *task, hit *Result) error {
-	if t.place != probing {
+	if t.phase != phaseProbing {
 		return ErrStale
 	}
-	r.move(t, nowhere)
+	r.move(t, phaseNone)
 	if hit != nil {
 		t.CacheKey = "" // it is in the cache already
-		r.instant(t, *hit, "cached")
+		r.finishWithoutBody(t, *hit, "cached")
 		return nil
 	}
 	t.missed = true
@@ -105,10 +105,10 @@ func (r *Run) probed(t *task, hit *Result) error {
 func (r *Run) start(t *task) {
 	switch t.step.Body {
 	case BodyNoop:
-		r.instant(t, Result{}, "ran")
+		r.finishWithoutBody(t, Result{}, "ran")
 	case BodyTask, BodyChild:
 		t.priority = r.priority(t)
-		r.move(t, held)
+		r.move(t, phaseHeld)
 	case BodyApproval:
 		r.askPeople(t)
 	default:
@@ -130,14 +130,14 @@ func (r *Run) priority(t *task) int {
 
 // granted starts the body or the publish of a task that has been granted its slot or pool.
 func (r *Run) granted(t *task) error {
-	switch t.place {
-	case offered:
+	switch t.phase {
+	case phaseOffered:
 		t.told = false
-		r.move(t, flying)
+		r.move(t, phaseRunning)
 		r.attempt(t)
 		r.to(t, TaskRunning)
 		r.act(t, Action{Kind: ActStart, Attempt: t.Attempt})
-	case wanting:
+	case phaseQueuedPublish:
 		t.told = false
 		r.publish(t)
 	default:
@@ -148,9 +148,9 @@ func (r *Run) granted(t *task) error {
 
 // waitsInLine stores in the task's row that it is ready, with the reason why it waits.
 func (r *Run) waitsInLine(t *task, text string) error {
-	switch t.place {
-	case offered:
-	case held, capped:
+	switch t.phase {
+	case phaseOffered:
+	case phaseHeld, phaseCapped:
 		if text == "" || r.ahead(t) == nil {
 			text = r.explainStart(t)
 		}
@@ -195,10 +195,10 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 	timeout := t.step.Timeout
 	switch {
 	case t.State == TaskFinishing && t.Attempt == attempt:
-		if timeout = t.step.PublishTimeout; t.place != landing || t.deadline != 0 {
+		if timeout = t.step.PublishTimeout; t.phase != phasePublishing || t.deadline != 0 {
 			return nil // the event is late: the publish has ended, or its deadline is set
 		}
-	case t.place != flying || t.Attempt != attempt || t.started:
+	case t.phase != phaseRunning || t.Attempt != attempt || t.started:
 		return ErrStale
 	default:
 		t.started = true
@@ -214,9 +214,9 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 func (r *Run) judge(t *task) {
 	r.effort++
 	switch {
-	case t.State == TaskFinishing && t.place == nowhere:
+	case t.State == TaskFinishing && t.phase == phaseNone:
 		r.land(t)
-	case t.State == TaskWaiting && t.place == nowhere:
+	case t.State == TaskWaiting && t.phase == phaseNone:
 		r.ask(t)
 	case t.State <= TaskReady:
 		r.judgeStart(t)
@@ -228,7 +228,7 @@ func (r *Run) judgeStart(t *task) {
 	case r.stopping(t):
 		r.cancel(t, r.endingReason())
 	case !r.hasTurn(t):
-		r.move(t, blocked)
+		r.move(t, phaseBlocked)
 	default:
 		r.judgeEdges(t)
 	}
@@ -271,7 +271,7 @@ func (r *Run) unready(t *task) {
 		r.to(t, TaskPending)
 	}
 	if t.State == TaskPending {
-		r.move(t, nowhere)
+		r.move(t, phaseNone)
 	}
 }
 
@@ -418,16 +418,16 @@ func (r *Run) wait(t *task) {
 // ask has the caller open the task's wait or child run, or blocks the task if nothing may start.
 func (r *Run) ask(t *task) {
 	if r.halted() {
-		r.move(t, blocked)
+		r.move(t, phaseBlocked)
 		return
 	}
-	r.move(t, opening)
+	r.move(t, phaseOpening)
 	r.act(t, Action{Kind: ActOpen, Attempt: t.Attempt, Ref: t.Ref})
 }
 
 // waits applies EvWaits, the answer to an ActOpen.
 func (r *Run) waits(t *task, e *Event) error {
-	if t.place != opening || t.Attempt != e.Attempt {
+	if t.phase != phaseOpening || t.Attempt != e.Attempt {
 		return ErrStale
 	}
 	r.rest(t)
@@ -443,12 +443,12 @@ func (r *Run) waits(t *task, e *Event) error {
 	return nil
 }
 
-// rest moves an opened task to the place where it waits.
+// rest moves an opened task to the phase in which it waits.
 func (r *Run) rest(t *task) {
 	if t.step.Body == BodyChild {
-		r.move(t, away)
+		r.move(t, phaseAwaitingChild)
 	} else {
-		r.move(t, nowhere)
+		r.move(t, phaseNone)
 	}
 }
 
@@ -474,5 +474,5 @@ func (r *Run) expire(t *task) {
 		r.request(t, RequestTimeout, "", reason, false)
 		return
 	}
-	r.weigh(t, timedOut(reason))
+	r.classifyResult(t, timedOut(reason))
 }

@@ -13,8 +13,8 @@ type task struct {
 	group *group
 	index int32 // index of its item
 
-	place place
-	pos   int32 // position in the bag or heap of its place
+	phase phase
+	pos   int32 // position in the set or heap of its phase
 	clock *heap // heap that holds its alarm; nil = no alarm
 	tick  int32 // position in clock
 	alarm Time
@@ -75,7 +75,7 @@ func (t *task) grown() bool { return t.grows() && t.State == TaskRunning }
 func (t *task) runs() bool { return t.State == TaskRunning && !t.grows() }
 
 // underWay reports whether a body or publish of this drive must end before the task can end.
-func (t *task) underWay() bool { return t.place == flying || t.place == landing }
+func (t *task) underWay() bool { return t.phase == phaseRunning || t.phase == phasePublishing }
 
 // members calls do for the task of a group and for all its replacements.
 func (g *group) members(do func(*task)) {
@@ -123,36 +123,36 @@ func newAlarmHeap() heap {
 	}
 }
 
-// place is the list in which the run keeps a task that is neither pending nor settled. A task is in one place at a time, so
+// phase is the list in which the run keeps a task that is neither pending nor settled. A task is in one phase at a time, so
 // a question like "does anything still run?" is answered by the length of a list.
-type place uint8
+type phase uint8
 
 const (
-	nowhere place = iota
-	blocked       // may not start now (run paused or drained, steps before init): judged again when that changes
-	probing       // waits for the cache's answer to ActProbe
-	held          // ready: the best held tasks are offered as long as the limits allow
-	capped        // ready, and its foreach node is at max_concurrent
-	offered       // waits for a slot
-	flying        // body under way
-	opening       // ActOpen not answered yet
-	away          // waits for its child run
-	wanting       // waits for the pool of its publish
-	landing       // publish under way
-	places
+	phaseNone          phase = iota
+	phaseBlocked             // may not start now (run paused or drained, steps before init): judged again when that changes
+	phaseProbing             // waits for the cache's answer to ActProbe
+	phaseHeld                // ready: the best held tasks are offered as long as the limits allow
+	phaseCapped              // ready, and its foreach node is at max_concurrent
+	phaseOffered             // waits for a slot
+	phaseRunning             // body under way
+	phaseOpening             // ActOpen not answered yet
+	phaseAwaitingChild       // waits for its child run
+	phaseQueuedPublish       // waits for the pool of its publish
+	phasePublishing          // publish under way
+	phaseCount
 )
 
-// bag is an unordered set of tasks. Each task stores its position in the bag, so that it can be removed.
-type bag struct{ tasks []*task }
+// taskSet is an unordered set of tasks. Each task stores its position in the taskSet, so that it can be removed.
+type taskSet struct{ tasks []*task }
 
-func (b *bag) len() int { return len(b.tasks) }
+func (b *taskSet) len() int { return len(b.tasks) }
 
-func (b *bag) push(t *task) {
+func (b *taskSet) push(t *task) {
 	t.pos = int32(len(b.tasks))
 	b.tasks = append(b.tasks, t)
 }
 
-func (b *bag) remove(t *task) {
+func (b *taskSet) remove(t *task) {
 	last := len(b.tasks) - 1
 	moved := b.tasks[last]
 	b.tasks[t.pos], moved.pos = moved, t.pos
@@ -160,28 +160,28 @@ func (b *bag) remove(t *task) {
 	b.tasks = b.tasks[:last]
 }
 
-// container is the common interface of bag and heap.
+// container is the common interface of taskSet and heap.
 type container interface {
 	push(*task)
 	remove(*task)
 }
 
 func (r *Run) container(t *task) container {
-	switch t.place {
-	case nowhere:
+	switch t.phase {
+	case phaseNone:
 		return nil
-	case held:
+	case phaseHeld:
 		return &r.held
-	case capped:
+	case phaseCapped:
 		return &t.node.each.capped
 	default:
-		return &r.bags[t.place]
+		return &r.sets[t.phase]
 	}
 }
 
-// move moves a task to another place, and updates the counters that depend on places.
-func (r *Run) move(t *task, to place) {
-	from := t.place
+// move moves a task to another phase, and updates the counters that depend on phases.
+func (r *Run) move(t *task, to phase) {
+	from := t.phase
 	if from == to {
 		return
 	}
@@ -189,11 +189,11 @@ func (r *Run) move(t *task, to place) {
 	if c := r.container(t); c != nil {
 		c.remove(t)
 	}
-	t.place = to
+	t.phase = to
 	if c := r.container(t); c != nil {
 		c.push(t)
 	}
-	if t.told && (from == offered || from == wanting) {
+	if t.told && (from == phaseOffered || from == phaseQueuedPublish) {
 		t.told = false // granted clears told before it moves the task: so only a withdrawn want becomes a drop
 		r.drops = append(r.drops, t.ID)
 	}
@@ -201,16 +201,16 @@ func (r *Run) move(t *task, to place) {
 	r.active += is - was
 	if t.node.each != nil {
 		t.node.each.active += is - was
-		if was > is || from == held && is == 0 && to != capped {
+		if was > is || from == phaseHeld && is == 0 && to != phaseCapped {
 			r.uncap(t.node.each)
 		}
 	}
 }
 
-// active returns 1 for the places that count toward limits, and 0 for others. Bodies with an offered or granted slot count,
+// active returns 1 for the phases that count toward limits, and 0 for others. Bodies with an offered or granted slot count,
 // and so do child runs. A task that only waits does not count: an approval must not keep the rest of its run from starting.
-func (t *task) active(p place) int {
-	if p == offered || p == flying || p == away || p == opening && t.step.Body == BodyChild {
+func (t *task) active(p phase) int {
+	if p == phaseOffered || p == phaseRunning || p == phaseAwaitingChild || p == phaseOpening && t.step.Body == BodyChild {
 		return 1
 	}
 	return 0
@@ -220,7 +220,7 @@ func (t *task) active(p place) int {
 // the node has made room or no longer wants to start, so that the best tasks which may start are always held.
 func (r *Run) uncap(e *each) {
 	if e.capped.len() > 0 && !e.full() {
-		r.move(e.capped.first(), held)
+		r.move(e.capped.first(), phaseHeld)
 	}
 }
 
@@ -233,12 +233,12 @@ func (r *Run) offer() (begun bool) {
 		t := r.held.first()
 		switch e := t.node.each; {
 		case e != nil && e.full():
-			r.move(t, capped)
+			r.move(t, phaseCapped)
 		case t.step.Body == BodyChild:
 			r.wait(t)
 			return true
 		default:
-			r.want(t, offered)
+			r.want(t, phaseOffered)
 		}
 	}
 	return false
@@ -249,7 +249,7 @@ func (r *Run) room() bool {
 	return limit == 0 || r.active < limit
 }
 
-func (r *Run) want(t *task, p place) {
+func (r *Run) want(t *task, p phase) {
 	r.move(t, p)
 	if !t.listed {
 		t.listed = true
@@ -268,9 +268,9 @@ func (r *Run) hold() {
 			switch {
 			case t.State == TaskReady:
 				r.unready(t)
-				r.move(t, blocked)
-			case t.place == wanting:
-				r.move(t, blocked)
+				r.move(t, phaseBlocked)
+			case t.phase == phaseQueuedPublish:
+				r.move(t, phaseBlocked)
 			}
 		})
 	}
@@ -278,10 +278,10 @@ func (r *Run) hold() {
 
 // release queues all blocked tasks to be judged again, in graph order: a drive that begins judges them in the same order.
 func (r *Run) release() {
-	tasks := slices.Clone(r.bags[blocked].tasks)
+	tasks := slices.Clone(r.sets[phaseBlocked].tasks)
 	slices.SortFunc(tasks, inOrder)
 	for _, t := range tasks {
-		r.move(t, nowhere)
+		r.move(t, phaseNone)
 		r.enqueue(t)
 	}
 }

@@ -31,7 +31,7 @@ func (r *Run) alarm(t *task) (Time, *heap) {
 	case TaskRunning:
 		at, clock = t.deadline, &r.bodies
 	case TaskFinishing:
-		if t.place == landing && !t.late {
+		if t.phase == phasePublishing && !t.late {
 			at, clock = t.deadline, &r.bodies
 		}
 	case TaskRetrying:

@@ -250,17 +250,17 @@ func (r *Run) explainRequest(t *task) string {
 }
 
 func (r *Run) explainStart(t *task) string {
-	switch t.place {
-	case probing:
+	switch t.phase {
+	case phaseProbing:
 		return "looking in the cache"
-	case capped, held:
+	case phaseCapped, phaseHeld:
 		if ahead := r.ahead(t); ahead != nil {
 			return r.explainStart(ahead)
 		}
-		if t.place == capped {
+		if t.phase == phaseCapped {
 			return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
 		}
-	case offered:
+	case phaseOffered:
 		if t.Reason != "" {
 			return t.Reason
 		}
@@ -279,8 +279,8 @@ func (r *Run) explainStart(t *task) string {
 // bottleneck of the run, and a higher limit would start nothing. It returns nil if all tasks that fill the limit have begun,
 // or if no limit holds t back.
 func (r *Run) ahead(t *task) *task {
-	for _, o := range r.bags[offered].tasks {
-		if t.place == held && !r.room() || t.place == capped && o.node == t.node {
+	for _, o := range r.sets[phaseOffered].tasks {
+		if t.phase == phaseHeld && !r.room() || t.phase == phaseCapped && o.node == t.node {
 			return o
 		}
 	}
@@ -300,7 +300,7 @@ func (r *Run) explainHeld(t *task) string {
 		return "waits for the steps"
 	case !t.node.handler && r.handler(handlerInit).isOpen():
 		return "waits for: " + InitHandler
-	case t.place == held && !r.room():
+	case t.phase == phaseHeld && !r.room():
 		return fmt.Sprintf("max_active_steps %d reached", r.graph.spec.MaxActive)
 	default:
 		return "about to start"
@@ -316,10 +316,10 @@ func (r *Run) explainRunning(t *task) string {
 }
 
 func (r *Run) explainPublish(t *task) string {
-	switch t.place {
-	case landing:
+	switch t.phase {
+	case phasePublishing:
 		return "publishing"
-	case wanting:
+	case phaseQueuedPublish:
 		return "pool " + t.step.PublishPool
 	default:
 		return "publish held: " + r.explainHeld(t)
