@@ -29,7 +29,7 @@ type Log struct {
 	over    bool     // the last chunks are made: the loop must not touch the log any more
 	last    lastLine
 
-	line *line // owned by the loop
+	line *logState // owned by the loop
 }
 
 // piece is the bytes of one chunk.
@@ -216,7 +216,7 @@ func (l *Log) Close(reason string) []queue.Chunk {
 	if !l.end() {
 		return nil
 	}
-	if l.line.free() {
+	if l.line.tryDetach() {
 		return l.line.finish(reason)
 	}
 	r := request{log: l, reason: reason, reply: make(chan []queue.Chunk, 1)}

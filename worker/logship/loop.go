@@ -13,8 +13,8 @@ import (
 // closed.
 type loop struct {
 	*Shipper
-	lines    map[*line]bool
-	closings map[*line]bool // logs that wait for their end, until the loop has sent enough of them
+	lines    map[*logState]bool
+	closings map[*logState]bool // logs that wait for their end, until the loop has sent enough of them
 	outcomes chan outcome
 	busy     bool
 	timer    *time.Timer
@@ -26,13 +26,13 @@ type loop struct {
 
 // outcome is the result of one call of the sink.
 type outcome struct {
-	lines []*line
+	lines []*logState
 	err   error
 }
 
 func newLoop(s *Shipper) *loop {
 	return &loop{
-		Shipper: s, lines: map[*line]bool{}, closings: map[*line]bool{}, outcomes: make(chan outcome, 1),
+		Shipper: s, lines: map[*logState]bool{}, closings: map[*logState]bool{}, outcomes: make(chan outcome, 1),
 		timer: time.NewTimer(time.Hour), alarm: time.Now().Add(time.Hour),
 	}
 }
@@ -127,7 +127,7 @@ func (l *loop) advance(ctx context.Context) {
 }
 
 // close ends a log, and returns its last chunks to the caller of Log.Close.
-func (l *loop) close(n *line) {
+func (l *loop) close(n *logState) {
 	delete(l.lines, n)
 	delete(l.closings, n)
 	n.closing.reply <- n.finish(n.closing.reason)
@@ -165,7 +165,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (l *loop) interval(n *line) time.Duration {
+func (l *loop) interval(n *logState) time.Duration {
 	if l.config.Followed(n.log.at.Run) {
 		return WatchedInterval
 	}
@@ -198,11 +198,11 @@ func (l *loop) send(ctx context.Context, now time.Time) {
 type batch struct {
 	room   budget
 	chunks []queue.Chunk
-	lines  []*line
+	lines  []*logState
 }
 
 // gather adds the due pieces of a log to a batch, as far as there is room. It drops a log that is over.
-func (l *loop) gather(b *batch, n *line, now time.Time) {
+func (l *loop) gather(b *batch, n *logState, now time.Time) {
 	at, ok := n.due(now, l.interval(n))
 	if !ok || at.After(now) {
 		if n.isOver() {

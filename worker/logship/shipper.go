@@ -73,7 +73,7 @@ type Shipper struct {
 	spool     *spool
 
 	adopting sync.Mutex
-	adopted  []*line // logs that the loop does not know yet
+	adopted  []*logState // logs that the loop does not know yet
 }
 
 // request asks the loop to end a log.
@@ -126,12 +126,12 @@ func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	l := &Log{shipper: s, at: at}
 	l.Mask(secrets)
 	l.streams = [2]stream{{l, queue.StreamStdout}, {l, queue.StreamStderr}}
-	l.line = &line{log: l, spool: s.spool, next: at.Seq, count: queue.LineCounter{Lines: at.Lines}}
+	l.line = &logState{log: l, spool: s.spool, next: at.Seq, count: queue.LineCounter{Lines: at.Lines}}
 	return l
 }
 
 // adopt makes the loop look after a log that got its first bytes. Most logs are over before the loop has to do anything.
-func (s *Shipper) adopt(n *line) {
+func (s *Shipper) adopt(n *logState) {
 	s.adopting.Lock()
 	s.adopted = append(s.adopted, n)
 	s.adopting.Unlock()

@@ -21,7 +21,7 @@ var errOtherHost = errors.New("the lock file is from another boot or another PID
 var errCopied = errors.New("the lock file is a copy")
 
 // lock waits until no guard and no driver process of this name is left, or until the guard is asked to stop.
-func (g *guard) lock() error {
+func (g *supervisor) lock() error {
 	since := boottime.Now()
 	for said := false; g.asked == 0; {
 		held, err := g.ledger.try()
@@ -46,7 +46,7 @@ func (g *guard) lock() error {
 
 // evict kills a driver process that should have ended long ago, after its guard died. A frozen one would hold the lock, and keep
 // its tasks, for ever.
-func (g *guard) evict() {
+func (g *supervisor) evict() {
 	old := g.ledger.list
 	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
 		return
@@ -57,9 +57,9 @@ func (g *guard) evict() {
 }
 
 // found reports whether the processes of a list, if any are left, are visible here and belong to a predecessor of this guard.
-func (g *guard) found(l list) bool { return g.unfound(l) == nil }
+func (g *supervisor) found(l list) bool { return g.unfound(l) == nil }
 
-func (g *guard) unfound(l list) error {
+func (g *supervisor) unfound(l list) error {
 	switch {
 	case g.host == host{} || l.host != g.host:
 		return errOtherHost
@@ -70,7 +70,7 @@ func (g *guard) unfound(l list) error {
 }
 
 // begin kills what an earlier incarnation left behind, waits until it is gone, and takes over the worker ids of its list.
-func (g *guard) begin() error {
+func (g *supervisor) begin() error {
 	err := g.ledger.read()
 	old := g.ledger.list
 	if err == nil && len(old.Workers) > 0 {
@@ -88,7 +88,7 @@ func (g *guard) begin() error {
 	return g.ledger.write(list{host: g.host, Guard: identify(os.Getpid()), Workers: old.Workers})
 }
 
-func (g *guard) sweep(old list) error {
+func (g *supervisor) sweep(old list) error {
 	if own := os.Getenv(WorkerEnv); slices.Contains(old.Workers, own) {
 		return fmt.Errorf("this process was started by a task of worker %s, whose place it would take: start it elsewhere", own)
 	}
@@ -110,7 +110,7 @@ func (g *guard) sweep(old list) error {
 
 // makeCgroup makes a cgroup for the next driver process. No cgroup is used twice: a process of a cgroup that was killed once
 // cannot start others in new cgroups below it, because the kernel (6.18 for one) kills those at birth.
-func (g *guard) makeCgroup() {
+func (g *supervisor) makeCgroup() {
 	if g.ungrouped {
 		return
 	}
@@ -126,7 +126,7 @@ func (g *guard) makeCgroup() {
 	g.write(next)
 }
 
-func (g *guard) dropCgroup() {
+func (g *supervisor) dropCgroup() {
 	c := g.cgroup
 	g.cgroup = ""
 	if c == "" || !c.remove() {
@@ -138,7 +138,7 @@ func (g *guard) dropCgroup() {
 }
 
 // write writes the list for changes that need not be durable at once. If it fails, the list names too much, never too little.
-func (g *guard) write(next list) {
+func (g *supervisor) write(next list) {
 	if err := g.ledger.write(next); err != nil {
 		g.Say(Event{Kind: Unwritten, Err: err})
 	}

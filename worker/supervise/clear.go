@@ -23,7 +23,7 @@ const (
 
 // clear kills processes until none is left. It gives up, and returns false, only if the guard was asked to stop and has reported
 // survivors.
-func (g *guard) clear(find func() ([]process, error)) bool {
+func (g *supervisor) clear(find func() ([]process, error)) bool {
 	since := boottime.Now()
 	report := since + g.Limits.Survive
 	for round := 0; ; round++ {
@@ -49,7 +49,7 @@ func (g *guard) clear(find func() ([]process, error)) bool {
 
 // settle handles events until it is time to look again, or until no child is left. A look after each child that ends would cost
 // more than all the ends together.
-func (g *guard) settle(until time.Duration) {
+func (g *supervisor) settle(until time.Duration) {
 	for now := boottime.Now(); now < until; now = boottime.Now() {
 		if g.turn(until - now); g.childless {
 			return
@@ -110,7 +110,7 @@ func describe(all []process) []string {
 // descendants lists the processes below this one. An empty answer is exact: a direct child stays in the list, at least as a
 // zombie, until the guard reaps it, and the guard does not reap while it reads. So every descendant that exists at the start of
 // the reading has an ancestor in the list.
-func (g *guard) descendants() ([]process, error) {
+func (g *supervisor) descendants() ([]process, error) {
 	if g.cgroup != "" {
 		g.cgroup.kill()
 	}

@@ -52,7 +52,7 @@ func (c *counts) keep(these map[string]int64) error {
 }
 
 // whyReplaced returns the reason for which the present driver process is replaced.
-func (g *guard) whyReplaced(over error) Why {
+func (g *supervisor) whyReplaced(over error) Why {
 	switch {
 	case g.driver.PID == 0:
 		return WhyUnstarted

@@ -44,7 +44,7 @@ var (
 
 // drive runs one driver process, from its start until nothing of it is left. It returns the exit code. The error is errLeft if
 // processes survive and the guard was asked to stop.
-func (g *guard) drive() (int, error) {
+func (g *supervisor) drive() (int, error) {
 	g.why, g.driver, g.over = nil, nil, nil
 	g.makeCgroup()
 	defer g.dropCgroup()
@@ -75,7 +75,7 @@ func (g *guard) drive() (int, error) {
 // start starts a driver process in a session of its own. A signal that the terminal sends to the guard's group then reaches the
 // driver process once, through the guard, and the death of the guard does not send SIGHUP to a stopped driver process, as to an
 // orphaned group.
-func (g *guard) start() error {
+func (g *supervisor) start() error {
 	pipes, err := openPipes()
 	if err != nil {
 		return fmt.Errorf("start the driver process: %w", err)
@@ -105,7 +105,7 @@ func (g *guard) start() error {
 }
 
 // contain moves the driver process to the cgroup. The driver process waits in Attach meanwhile, and has started nothing.
-func (g *guard) contain(pid int) {
+func (g *supervisor) contain(pid int) {
 	if g.cgroup == "" {
 		return
 	}
@@ -202,7 +202,7 @@ func (d *driver) reaped(pid int, status syscall.WaitStatus) {
 }
 
 // expect sets the instant at which the driver process is killed, and the reason. 0: never.
-func (g *guard) expect(at time.Duration, why error) {
+func (g *supervisor) expect(at time.Duration, why error) {
 	g.killAt, g.killFor = at, why
 	if err := g.alarm.set(at); err != nil {
 		g.why = err // kill now: without an alarm the guard cannot keep the deadline
@@ -212,7 +212,7 @@ func (g *guard) expect(at time.Duration, why error) {
 // overdue returns the reason for which the driver process must be killed now; nil if it need not. A guard that was frozen itself
 // finds its known deadline passed: it first reads the requests that the driver process sent meanwhile, which may extend the
 // deadline.
-func (g *guard) overdue() error {
+func (g *supervisor) overdue() error {
 	if g.pastDeadline() {
 		g.takeRequests()
 	}
@@ -222,10 +222,10 @@ func (g *guard) overdue() error {
 	return g.why
 }
 
-func (g *guard) pastDeadline() bool { return g.killAt != 0 && boottime.Now() >= g.killAt }
+func (g *supervisor) pastDeadline() bool { return g.killAt != 0 && boottime.Now() >= g.killAt }
 
 // takeRequests handles the requests that the driver process has sent so far.
-func (g *guard) takeRequests() {
+func (g *supervisor) takeRequests() {
 	if g.driver.readable == nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (g *guard) takeRequests() {
 	}
 }
 
-func (g *guard) take(r request) {
+func (g *supervisor) take(r request) {
 	a := answer{N: r.N}
 	var err error
 	switch {
@@ -265,7 +265,7 @@ func (g *guard) take(r request) {
 }
 
 // extend sets the deadline. The guard begins to kill a little before, so that nothing is left at the deadline.
-func (g *guard) extend(deadline time.Duration) {
+func (g *supervisor) extend(deadline time.Duration) {
 	if deadline <= 0 {
 		g.expect(0, nil)
 		return
@@ -274,7 +274,7 @@ func (g *guard) extend(deadline time.Duration) {
 	g.expect(deadline-margin, errDeadline)
 }
 
-func (g *guard) use(id string) error {
+func (g *supervisor) use(id string) error {
 	if !validName.MatchString(id) {
 		return fmt.Errorf("%q is no worker id", id)
 	}
@@ -283,13 +283,13 @@ func (g *guard) use(id string) error {
 	return g.ledger.write(next)
 }
 
-func (g *guard) forget(ids []string) error {
+func (g *supervisor) forget(ids []string) error {
 	next := g.ledger.list
 	next.Workers = without(next.Workers, ids)
 	return g.ledger.write(next)
 }
 
-func (g *guard) hello() *hello {
+func (g *supervisor) hello() *hello {
 	h := &hello{
 		Containment: containment, Cgroup: string(g.cgroup), Replaces: g.replaces(),
 		Replaced: maps.Clone(g.counts.replaced), Kept: maps.Clone(g.counts.kept),
@@ -301,7 +301,7 @@ func (g *guard) hello() *hello {
 }
 
 // replaces lists the worker ids of which all processes are known to be gone.
-func (g *guard) replaces() []string {
+func (g *supervisor) replaces() []string {
 	if !verifies {
 		return nil
 	}

@@ -36,11 +36,11 @@ var (
 // closed stderr, would end the guard.
 var heard = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGPIPE}
 
-// guard is the state of one Run. It belongs to the goroutine of Run; other goroutines only send to its channels.
-type guard struct {
+// supervisor is the state of one Run. It belongs to the goroutine of Run; other goroutines only send to its channels.
+type supervisor struct {
 	Config
 
-	ledger *ledger
+	ledger *lockFile
 	host   host
 	cgroup cgroup // "": there is none
 	alarm  *alarm
@@ -83,7 +83,7 @@ func Run(ctx context.Context, cfg Config) (int, error) {
 	return code, nil
 }
 
-func open(ctx context.Context, cfg Config) (*guard, error) {
+func open(ctx context.Context, cfg Config) (*supervisor, error) {
 	if err := adoptOrphans(); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func open(ctx context.Context, cfg Config) (*guard, error) {
 		l.close()
 		return nil, err
 	}
-	g := &guard{
+	g := &supervisor{
 		Config: cfg, ledger: l, host: thisHost(), alarm: a,
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, waitingSigs), ctxDone: ctx.Done(),
 		inherited: childrenOf(all, os.Getpid()), counts: newCounts(),
@@ -116,14 +116,14 @@ func open(ctx context.Context, cfg Config) (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) close() {
+func (g *supervisor) close() {
 	signal.Stop(g.signals)
 	signal.Stop(g.children)
 	g.alarm.close()
 	g.ledger.close()
 }
 
-func (g *guard) run() (int, error) {
+func (g *supervisor) run() (int, error) {
 	if err := g.lock(); err != nil || g.asked > 0 {
 		return 0, err
 	}
@@ -144,13 +144,13 @@ func (g *guard) run() (int, error) {
 
 // isLast reports whether no driver process follows after an exit code. The code of a driver process that was about to
 // be killed does not count, since it may have ended by itself in the meantime.
-func (g *guard) isLast(code int) bool {
+func (g *supervisor) isLast(code int) bool {
 	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
 }
 
 // turn waits for one event, for d at most, and handles it. Every wait of a guard is a loop around turn, so that events are
 // handled in every phase.
-func (g *guard) turn(d time.Duration) {
+func (g *supervisor) turn(d time.Duration) {
 	var readable chan struct{}
 	if g.driver != nil {
 		readable = g.driver.readable
@@ -172,7 +172,7 @@ func (g *guard) turn(d time.Duration) {
 	g.reap()
 }
 
-func (g *guard) hear(sig os.Signal) {
+func (g *supervisor) hear(sig os.Signal) {
 	number, ok := sig.(syscall.Signal)
 	if !ok || number == syscall.SIGTSTP || number == syscall.SIGPIPE {
 		return
@@ -185,7 +185,7 @@ func (g *guard) hear(sig os.Signal) {
 }
 
 // reap reaps the children that have ended. Only reap does so in this process, so until then the PID of a child means that child.
-func (g *guard) reap() {
+func (g *supervisor) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|waitAll, nil)
@@ -202,7 +202,7 @@ func (g *guard) reap() {
 
 // rest waits before the next driver process. It does not wait after a driver process that lived long, nor after the first in a
 // row that did not.
-func (g *guard) rest() {
+func (g *supervisor) rest() {
 	g.short++
 	if boottime.Now()-g.driver.since >= g.Limits.Healthy {
 		g.backoff.Reset()

@@ -14,14 +14,14 @@ import (
 
 // judge returns a guard with a driver process that missed its deadline, and the driver process's end of the pipe. There is no
 // real process.
-func judge(t *testing.T) (g *guard, out *os.File) {
+func judge(t *testing.T) (g *supervisor, out *os.File) {
 	t.Helper()
 	p, err := openPipes()
 	must(t, err)
 	closeAll(p.null, p.theirIn)
 	a, err := newAlarm()
 	must(t, err)
-	g = &guard{alarm: a, ledger: &ledger{}, Config: Config{Limits: Limits{}.complete()}}
+	g = &supervisor{alarm: a, ledger: &lockFile{}, Config: Config{Limits: Limits{}.complete()}}
 	g.driver = newDriver(os.Getpid(), p)
 	g.expect(boottime.Now(), errDeadline)
 	out = os.NewFile(uintptr(p.theirOut), "out")

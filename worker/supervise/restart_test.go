@@ -418,15 +418,15 @@ func TestRun_HandsCountsOnToTheNextDriverProcess(t *testing.T) {
 func TestGuard_WhatWasOverdueHasASuccessor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		guard guard
+		guard supervisor
 		code  int
 		last  bool
 	}{
-		"ended in order":             {guard{}, 0, true},
-		"ended by a final code":      {guard{Config: Config{Final: []int{2}}}, 2, true},
-		"crashed":                    {guard{}, 1, false},
-		"overdue, ended in order":    {guard{over: errDeadline}, 0, false},
-		"overdue, and asked to stop": {guard{over: errDeadline, asked: 1}, 137, true},
+		"ended in order":             {supervisor{}, 0, true},
+		"ended by a final code":      {supervisor{Config: Config{Final: []int{2}}}, 2, true},
+		"crashed":                    {supervisor{}, 1, false},
+		"overdue, ended in order":    {supervisor{over: errDeadline}, 0, false},
+		"overdue, and asked to stop": {supervisor{over: errDeadline, asked: 1}, 137, true},
 	} {
 		if last := c.guard.isLast(c.code); last != c.last {
 			t.Errorf("%s: last %t", name, last)

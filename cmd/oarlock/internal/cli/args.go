@@ -52,7 +52,7 @@ func (l line) command() *cli.Command {
 // arrange parses a command line. It checks what urfave/cli checks late, badly, or not at all: unknown commands and flags,
 // missing values, surplus arguments.
 func arrange(app *cli.App, words []string) (line, error) {
-	a := arranger{app: app, rest: asCommand(words)}
+	a := argParser{app: app, rest: asCommand(words)}
 	for len(a.rest) > 0 {
 		word := a.rest[0]
 		a.rest = a.rest[1:]
@@ -76,13 +76,13 @@ func asCommand(words []string) []string {
 	return words
 }
 
-type arranger struct {
+type argParser struct {
 	line
 	app  *cli.App
 	rest []string
 }
 
-func (a *arranger) take(word string) error {
+func (a *argParser) take(word string) error {
 	switch {
 	case word == "--":
 		a.args, a.rest = append(a.args, a.rest...), nil
@@ -100,7 +100,7 @@ func (a *arranger) take(word string) error {
 var otherWords = map[string]string{"runs": "list", "ls": "list"}
 
 // plain takes a word as a command as long as commands may follow, and then as an argument. backfill takes both.
-func (a *arranger) plain(word string) error {
+func (a *argParser) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
 		known, takesArgs = c.Subcommands, c.ArgsUsage != ""
@@ -126,7 +126,7 @@ func (a *arranger) plain(word string) error {
 }
 
 // flag joins a flag and its value into one word, and adds it to the flags of the program or to those of the command.
-func (a *arranger) flag(word string) error {
+func (a *argParser) flag(word string) error {
 	g, found := a.given(word)
 	if !found {
 		return a.unknownFlag(word)
@@ -159,7 +159,7 @@ type given struct {
 }
 
 // given understands --flag, --flag=value, -f, -f=value and -fvalue.
-func (a *arranger) given(word string) (given, bool) {
+func (a *argParser) given(word string) (given, bool) {
 	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	if flag, global := a.lookup(name); flag != nil {
 		return given{flag, global, value, inline}, true
@@ -173,7 +173,7 @@ func (a *arranger) given(word string) (given, bool) {
 }
 
 // isFlag reports whether word names a known flag. Then it is hardly the value of the flag before it.
-func (a *arranger) isFlag(word string) bool {
+func (a *argParser) isFlag(word string) bool {
 	if !strings.HasPrefix(word, "--") {
 		return false
 	}
@@ -182,7 +182,7 @@ func (a *arranger) isFlag(word string) bool {
 	return found != nil
 }
 
-func (a *arranger) lookup(name string) (found cli.Flag, global bool) {
+func (a *argParser) lookup(name string) (found cli.Flag, global bool) {
 	named := func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }
 	if c := a.command(); c != nil {
 		if i := slices.IndexFunc(c.Flags, named); i >= 0 {
@@ -195,7 +195,7 @@ func (a *arranger) lookup(name string) (found cli.Flag, global bool) {
 	return nil, false
 }
 
-func (a *arranger) unknownFlag(word string) error {
+func (a *argParser) unknownFlag(word string) error {
 	flag, _, _ := strings.Cut(word, "=")
 	name := strings.TrimLeft(flag, "-")
 	known := flagNames(a.app.Flags)
@@ -212,7 +212,7 @@ func (a *arranger) unknownFlag(word string) error {
 }
 
 // finish makes the checks that need the whole line.
-func (a *arranger) finish() error {
+func (a *argParser) finish() error {
 	c := a.command()
 	switch {
 	case a.help:

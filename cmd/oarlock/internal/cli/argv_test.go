@@ -22,7 +22,7 @@ func sampleApp() *cli.App {
 		},
 		{Name: "dag", Subcommands: []*cli.Command{{Name: "apply", ArgsUsage: "FILE…"}, {Name: "list"}}},
 	}
-	tame(app.Commands)
+	disableBuiltins(app.Commands)
 	return app
 }
 

@@ -24,8 +24,8 @@ func withinFlag() cli.Flag {
 	return &cli.StringFlag{Name: "within", Usage: "wait so long for the drivers of the runs to decide, a `DURATION`", Value: decisionPatience}
 }
 
-// asking is one command line that sends a control to runs: cancel, pause, resume, retry, approve or mark.
-type asking struct {
+// controlCmd is one command line that sends a control to runs: cancel, pause, resume, retry, approve or mark.
+type controlCmd struct {
 	env    *env
 	verb   dagrun.Verb
 	target target
@@ -33,7 +33,7 @@ type asking struct {
 	within time.Duration // how long to wait for decisions
 	wait   bool          // wait for the end of the runs too
 	how    waiting
-	send   func(context.Context, *queue.Store, queue.RunID) (answered, error)
+	send   func(context.Context, *queue.Store, queue.RunID) (controlResult, error)
 
 	store *queue.Store
 	until context.Context //nolint:containedctx // ends with --timeout
@@ -45,25 +45,25 @@ type asking struct {
 	last  error // the last error of these; the command fails with it if there is only one run
 }
 
-// answered is the outcome of a request.
-type answered struct {
+// controlResult is the outcome of a request.
+type controlResult struct {
 	queue.Control
 	retryOf queue.RunID // the run that the new run retries
 	waits   string      // what keeps a cancel from being carried out; "": nothing
 }
 
 // sending returns the function that sends ask to a run. Most verbs use it.
-func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
-	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
+func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (controlResult, error) {
+	return func(ctx context.Context, store *queue.Store, run queue.RunID) (controlResult, error) {
 		ask.Run = run
 		c, err := store.Control(ctx, ask)
-		return answered{Control: c}, err
+		return controlResult{Control: c}, err
 	}
 }
 
 // newAsking reads RUN… [STEP], or the flags that select runs instead.
-func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*asking, error) {
-	a := &asking{env: e, verb: verb}
+func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*controlCmd, error) {
+	a := &controlCmd{env: e, verb: verb}
 	var err error
 	if a.target, err = parseTarget(verb.String(), c.Args().Slice()); err != nil {
 		return nil, err
@@ -97,13 +97,13 @@ func waitFlags() []cli.Flag {
 }
 
 // readWait reads --wait and the flags that go with it.
-func (a *asking) readWait(c *cli.Context) (err error) {
+func (a *controlCmd) readWait(c *cli.Context) (err error) {
 	a.wait = c.Bool("wait")
 	a.how, err = a.env.readWaiting(c, "wait", false)
 	return err
 }
 
-func (a *asking) run(ctx context.Context) error {
+func (a *controlCmd) run(ctx context.Context) error {
 	var stop context.CancelFunc
 	a.until, stop = a.how.bounded(ctx)
 	defer stop()
@@ -123,7 +123,7 @@ func (a *asking) run(ctx context.Context) error {
 }
 
 // all asks the runs that the user named, or page after page the runs that the flags select.
-func (a *asking) all(ctx context.Context) error {
+func (a *controlCmd) all(ctx context.Context) error {
 	if !a.choose.asked {
 		ids, err := a.target.find(ctx, a.store)
 		if err != nil {
@@ -150,8 +150,8 @@ func (a *asking) all(ctx context.Context) error {
 
 // some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same
 // time.
-func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
-	var open []answered
+func (a *controlCmd) some(ctx context.Context, ids []queue.RunID) error {
+	var open []controlResult
 	for _, id := range ids {
 		a.count++
 		got, err := a.send(ctx, a.store, id)
@@ -191,7 +191,7 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 
 // foreign replaces the refusal "there is no run" by an error that names the submitter, if the user may see the run but not
 // steer it. It returns any other error unchanged.
-func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
+func (a *controlCmd) foreign(ctx context.Context, id queue.RunID, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {
 		return err
@@ -205,7 +205,7 @@ func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
 
 // failed prints a run's error if there are several runs, so that the command goes on with the others. An error that all
 // other runs would meet too ends the command.
-func (a *asking) failed(ctx context.Context, err error) error {
+func (a *controlCmd) failed(ctx context.Context, err error) error {
 	p := diagnose(ctx, err)
 	switch p.exit {
 	case exitError, exitNotFound, exitConflict, exitInvalid:
@@ -219,7 +219,7 @@ func (a *asking) failed(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *asking) blame(k kind, err error) {
+func (a *controlCmd) blame(k kind, err error) {
 	a.bad++
 	a.last = err
 	if a.worst == nil || k.exit > a.worst.exit {
@@ -229,7 +229,7 @@ func (a *asking) blame(k kind, err error) {
 
 // decided waits until the run's driver has decided. If patience ends first, it returns the request undecided, without an
 // error.
-func (a *asking) decided(patience context.Context, got answered) (answered, error) {
+func (a *controlCmd) decided(patience context.Context, got controlResult) (controlResult, error) {
 	if got.Outcome != "" {
 		return got, nil
 	}
@@ -244,7 +244,7 @@ func (a *asking) decided(patience context.Context, got answered) (answered, erro
 }
 
 // unheld finds out why no worker takes a run with a cancel that needs a worker, and tells the user before a long wait.
-func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
+func (a *controlCmd) unheld(ctx context.Context, got controlResult) (controlResult, error) {
 	if got.Outcome != dagrun.Accepted || got.Message == "" {
 		return got, nil
 	}
@@ -260,14 +260,14 @@ func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 }
 
 // watcher returns the watcher of one run. If there are several runs, it shows only the states of the runs, not their tasks.
-func (a *asking) watcher(id queue.RunID) *watcher {
+func (a *controlCmd) watcher(id queue.RunID) *watcher {
 	w := a.env.newWatcher(a.store, id, a.how.progress)
 	w.brief = a.many
 	return w
 }
 
 // ended waits for the end of a run, unless the request was refused.
-func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answered, error) {
+func (a *controlCmd) ended(ctx context.Context, watch *watcher, got controlResult) (controlResult, error) {
 	if got.Outcome == dagrun.Refused {
 		return got, nil
 	}
@@ -295,7 +295,7 @@ func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answe
 }
 
 // finish prints what concerns all runs together, and returns the error of the command.
-func (a *asking) finish() error {
+func (a *controlCmd) finish() error {
 	if a.done != nil {
 		if err := a.env.say(a.object()); err != nil {
 			return err
@@ -313,7 +313,7 @@ func (a *asking) finish() error {
 	return nil
 }
 
-func (a *asking) trouble() string {
+func (a *controlCmd) trouble() string {
 	if a.wait {
 		return "did not take it, or did not end as wanted"
 	}
@@ -321,7 +321,7 @@ func (a *asking) trouble() string {
 }
 
 // report prints the outcome of one request. If the only run refused, it returns an error instead, which says everything.
-func (a *asking) report(got answered) error {
+func (a *controlCmd) report(got controlResult) error {
 	j := runview.NewControlJSON(&got.Control, got.retryOf)
 	if got.Outcome == dagrun.Refused {
 		a.blame(conflict, &failure{kind: conflict, err: errors.New(runview.RefusalText(&got.Control)), hint: runview.RefusalHint(&got.Control)})
@@ -338,7 +338,7 @@ func (a *asking) report(got answered) error {
 }
 
 // object returns all outcomes as an array; for a single run that the user named it returns the outcome itself.
-func (a *asking) object() answer {
+func (a *controlCmd) object() answer {
 	if !a.many && len(a.done) == 1 {
 		return answer{object: a.done[0]}
 	}
@@ -346,7 +346,7 @@ func (a *asking) object() answer {
 }
 
 // line writes one outcome for people: run 41: cancel accepted, still running.
-func (a *asking) line(c *answered) string {
+func (a *controlCmd) line(c *controlResult) string {
 	paint := a.env.stdoutPaint()
 	what := runview.AskedOf(&c.Control)
 	word, rest := runview.Outcome(&c.Control)
@@ -365,7 +365,7 @@ func (a *asking) line(c *answered) string {
 	return fmt.Sprintf("%s: %s %s%s\n", what, a.verb, word, rest)
 }
 
-func (a *asking) remarkMore(ctx context.Context, last queue.RunID) error {
+func (a *controlCmd) remarkMore(ctx context.Context, last queue.RunID) error {
 	if last == 0 || a.count < a.choose.most {
 		return nil
 	}
@@ -385,7 +385,7 @@ type jsonRehearsed struct {
 }
 
 // rehearse prints the runs that the command would ask.
-func (a *asking) rehearse(ctx context.Context) error {
+func (a *controlCmd) rehearse(ctx context.Context) error {
 	runs, err := a.chosen(ctx)
 	if err != nil {
 		return err
@@ -417,7 +417,7 @@ func (a *asking) rehearse(ctx context.Context) error {
 	return nil
 }
 
-func (a *asking) chosen(ctx context.Context) (runs []queue.Run, err error) {
+func (a *controlCmd) chosen(ctx context.Context) (runs []queue.Run, err error) {
 	if a.choose.asked {
 		for page, err := range a.choose.pages(ctx, a.store) {
 			if err != nil {

@@ -280,7 +280,7 @@ func (e *env) asSource(text string) string {
 	}
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = harmless(lines[i], false)
+		lines[i] = stripControl(lines[i], false)
 	}
 	return strings.Join(lines, "\n")
 }

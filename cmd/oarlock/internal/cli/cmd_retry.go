@@ -99,21 +99,21 @@ func retryAsk(c *cli.Context) (queue.Ask, error) {
 }
 
 // rerunning returns the function that makes a new run of a run that has ended.
-func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
-	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
+func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (controlResult, error) {
+	return func(ctx context.Context, store *queue.Store, run queue.RunID) (controlResult, error) {
 		typed, err := rerunParams(ctx, store, run, params, latest)
 		if err != nil {
-			return answered{}, err
+			return controlResult{}, err
 		}
 		id, err := store.Rerun(ctx, run, typed, latest)
 		if err != nil {
-			return answered{}, err
+			return controlResult{}, err
 		}
 		made, err := store.Get(ctx, id)
 		if err != nil {
-			return answered{}, fmt.Errorf("run %d was made of run %d, but cannot be read: %w", id, run, err)
+			return controlResult{}, fmt.Errorf("run %d was made of run %d, but cannot be read: %w", id, run, err)
 		}
-		return answered{retryOf: run, Control: runview.MadeControl(made)}, nil
+		return controlResult{retryOf: run, Control: runview.MadeControl(made)}, nil
 	}
 }
 

@@ -32,7 +32,7 @@ func complete(app *cli.App, words []string) []string {
 	}
 	words = joinEquals(words)
 	last := words[len(words)-1]
-	a := arranger{app: app, rest: slices.Clone(words[:len(words)-1])}
+	a := argParser{app: app, rest: slices.Clone(words[:len(words)-1])}
 	if flag := a.consume(); flag != nil {
 		return matching(a.values(flag), last)
 	}
@@ -64,7 +64,7 @@ func joinEquals(words []string) []string {
 
 // consume takes the words before the cursor, as far as they are valid. If the last flag still needs its value, it returns
 // that flag.
-func (a *arranger) consume() cli.Flag {
+func (a *argParser) consume() cli.Flag {
 	for len(a.rest) > 0 {
 		word := a.rest[0]
 		a.rest = a.rest[1:]
@@ -78,7 +78,7 @@ func (a *arranger) consume() cli.Flag {
 	return nil
 }
 
-func (a *arranger) flagCandidates() []string {
+func (a *argParser) flagCandidates() []string {
 	flags := slices.Clone(a.app.Flags)
 	if c := a.command(); c != nil {
 		flags = append(slices.Clone(c.Flags), flags...)
@@ -94,7 +94,7 @@ func (a *arranger) flagCandidates() []string {
 	return candidates
 }
 
-func (a *arranger) wordCandidates() []string {
+func (a *argParser) wordCandidates() []string {
 	c := a.command()
 	if c == nil {
 		return append(described(a.app.Commands), "help\tshow help for a command")
@@ -117,7 +117,7 @@ func described(commands []*cli.Command) []string {
 }
 
 // values returns the words that a flag may have: those of its setting, or those of its own list.
-func (a *arranger) values(flag cli.Flag) []string {
+func (a *argParser) values(flag cli.Flag) []string {
 	if flag == nil {
 		return nil
 	}

@@ -353,7 +353,7 @@ func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
 func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
 	text := string(p.text)
 	if s.env.StdoutTTY {
-		text = harmless(text, bool(s.env.stdoutPaint()))
+		text = stripControl(text, bool(s.env.stdoutPaint()))
 	}
 	if p.shown {
 		return text

@@ -181,11 +181,11 @@ func TestHarmless_LeavesWhatIsToBeSeen(t *testing.T) {
 		"\x1b]52;c;ZXZpbA==\x1b\\x\u009bm\u202ey\xff": "\\x\ufffdm\ufffdy\ufffd",
 		"\x1b": "", "\x1b[31": "", "\x1b]0;": "",
 	} {
-		if got := harmless(line, true); got != want {
+		if got := stripControl(line, true); got != want {
 			t.Errorf("%q is shown as %q, want %q", line, got, want)
 		}
 	}
-	if got := harmless("\x1b[31mred", false); got != "red" {
+	if got := stripControl("\x1b[31mred", false); got != "red" {
 		t.Errorf("without colours: %q", got)
 	}
 }

@@ -134,15 +134,15 @@ func newApp(e *env) *cli.App {
 		Writer:                    e.Stdout,
 		ErrWriter:                 e.Stderr,
 	}
-	tame(app.Commands)
+	disableBuiltins(app.Commands)
 	return app
 }
 
-func tame(commands []*cli.Command) {
+func disableBuiltins(commands []*cli.Command) {
 	for _, c := range commands {
 		c.HideHelp = true
 		c.OnUsageError = usageErrorOf
-		tame(c.Subcommands)
+		disableBuiltins(c.Subcommands)
 	}
 }
 

@@ -297,9 +297,9 @@ func (f *folder) write(word string) {
 	}
 }
 
-// harmless makes another program's output safe to print: it takes out what controls a terminal. If colours is set, colours
+// stripControl makes another program's output safe to print: it takes out what controls a terminal. If colours is set, colours
 // stay and end with the line. Of a line that the program overwrote, only the last state stays, as on a screen.
-func harmless(line string, colours bool) string {
+func stripControl(line string, colours bool) string {
 	line = strings.TrimRight(line, "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]
 	var b strings.Builder

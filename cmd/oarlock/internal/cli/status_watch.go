@@ -207,7 +207,7 @@ const (
 func (w *watcher) tell(page *runPage) error {
 	plain := *page
 	plain.painter = false
-	t := teller{watcher: w, page: &plain}
+	t := progressPrinter{watcher: w, page: &plain}
 	run := page.run
 	if !run.Over() {
 		text := fmt.Sprintf("run %d %s", run.ID, run.State)
@@ -232,8 +232,8 @@ func (w *watcher) tell(page *runPage) error {
 	return nil
 }
 
-// teller collects the lines of one call of tell.
-type teller struct {
+// progressPrinter collects the lines of one call of tell.
+type progressPrinter struct {
 	*watcher
 
 	page *runPage
@@ -241,14 +241,14 @@ type teller struct {
 }
 
 // line adds a line, unless the last line with this key was about the same state.
-func (t *teller) line(key, state, text string) {
+func (t *progressPrinter) line(key, state, text string) {
 	if t.seen[key] != state {
 		t.seen[key] = state
 		fmt.Fprintf(&t.text, "%s  %s\n", t.page.now.Format(time.TimeOnly), text)
 	}
 }
 
-func (t *teller) task(task *queue.Task) {
+func (t *progressPrinter) task(task *queue.Task) {
 	if task.State == "pending" {
 		return
 	}
@@ -263,7 +263,7 @@ func (t *teller) task(task *queue.Task) {
 }
 
 // items describes the progress of a step with many items, and names the first items that failed.
-func (t *teller) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
+func (t *progressPrinter) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
 	failed := 0
 	for i := range items {
 		if task := &items[i]; task.State == "failed" {

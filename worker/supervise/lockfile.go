@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ledger is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may hold
+// lockFile is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may hold
 // runs in the database. Lock and list are one file, so that deleting the lock deletes the list, too: no worker is replaced because
 // of a list without its lock.
 //
 // Each line is the whole list, and the last complete line counts. So a change is either there or not, even if the guard is killed
 // while it writes. The list need not survive a crash of the machine, because another boot makes it void.
-type ledger struct {
+type lockFile struct {
 	path string
 	fd   int // not an os.File, because it is passed to driver processes
 	end  int64
@@ -56,16 +56,16 @@ const (
 )
 
 // openLedger opens the lock file, and makes it if it is missing. It does not lock it.
-func openLedger(folder, name string) (*ledger, error) {
+func openLedger(folder, name string) (*lockFile, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
-	l := &ledger{path: filepath.Join(folder, fmt.Sprintf(lockName, name)), fd: -1}
+	l := &lockFile{path: filepath.Join(folder, fmt.Sprintf(lockName, name)), fd: -1}
 	return l, l.open()
 }
 
 // open refuses links, and files that other users may write: the processes that the file lists get killed.
-func (l *ledger) open() error {
+func (l *lockFile) open() error {
 	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return &fs.PathError{Op: "open the lock file", Path: l.path, Err: err}
@@ -82,7 +82,7 @@ func (l *ledger) open() error {
 	return nil
 }
 
-func (l *ledger) close() {
+func (l *lockFile) close() {
 	if l.fd >= 0 {
 		_ = unix.Close(l.fd)
 		l.fd = -1
@@ -90,7 +90,7 @@ func (l *ledger) close() {
 }
 
 // try takes the lock if it is free. If the file was removed meanwhile, the lock means nothing, so try opens the file anew.
-func (l *ledger) try() (bool, error) {
+func (l *lockFile) try() (bool, error) {
 	err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
 		return false, nil
@@ -104,19 +104,19 @@ func (l *ledger) try() (bool, error) {
 	return false, l.open()
 }
 
-func (l *ledger) inPlace() bool {
+func (l *lockFile) inPlace() bool {
 	var open, named unix.Stat_t
 	return unix.Fstat(l.fd, &open) == nil && unix.Lstat(l.path, &named) == nil && open.Ino == named.Ino && open.Dev == named.Dev
 }
 
-func (l *ledger) file() file {
+func (l *lockFile) file() file {
 	var st unix.Stat_t
 	_ = unix.Fstat(l.fd, &st)
 	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
 }
 
 // read reads the last complete line. A file without a complete line is an empty list.
-func (l *ledger) read() error {
+func (l *lockFile) read() error {
 	l.list, l.end = list{}, 0
 	text := make([]byte, ledgerBytes)
 	n, err := unix.Pread(l.fd, text, 0)
@@ -143,7 +143,7 @@ func (l *ledger) read() error {
 }
 
 // write makes next the list, or leaves the old list in place and returns an error.
-func (l *ledger) write(next list) error {
+func (l *lockFile) write(next list) error {
 	next.File = l.file()
 	line, err := json.Marshal(next)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// line is the loop's own state of a log.
-type line struct {
+// logState is the loop's own state of a log.
+type logState struct {
 	log     *Log
 	spool   *spool
 	next    int // number of the next piece
@@ -27,8 +27,8 @@ type closing struct {
 // budget is the room that is left in a call of the sink.
 type budget struct{ chunks, bytes int }
 
-// free reports whether the caller can end the log without the loop. If so, the log belongs to the caller alone from then on.
-func (n *line) free() bool {
+// tryDetach reports whether the caller can end the log without the loop. If so, the log belongs to the caller alone from then on.
+func (n *logState) tryDetach() bool {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,14 +44,14 @@ func (n *line) free() bool {
 	return true
 }
 
-func (n *line) isOver() bool {
+func (n *logState) isOver() bool {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
 	return n.log.over
 }
 
 // due returns when the log has something to send. It has nothing to send while some of it is in the present call.
-func (n *line) due(now time.Time, interval time.Duration) (time.Time, bool) {
+func (n *logState) due(now time.Time, interval time.Duration) (time.Time, bool) {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (n *line) due(now time.Time, interval time.Duration) (time.Time, bool) {
 
 // tail returns the index of the first piece that may be stored with the final marker: the pieces from there on have at most
 // ChunkBytes. The caller holds the lock of the log.
-func (n *line) tail() int {
+func (n *logState) tail() int {
 	pieces := n.log.pieces
 	first, bytes := len(pieces), 0
 	for first > 0 && bytes+pieces[first-1].size <= ChunkBytes {
@@ -79,14 +79,14 @@ func (n *line) tail() int {
 }
 
 // ready reports whether a log that is to end can be ended now.
-func (n *line) ready() bool {
+func (n *logState) ready() bool {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
 	return n.sending == 0 && n.tail() == 0
 }
 
 // collect numbers the next pieces and returns their chunks.
-func (n *line) collect(b *budget) []queue.Chunk {
+func (n *logState) collect(b *budget) []queue.Chunk {
 	pieces := n.take(b)
 	chunks := make([]queue.Chunk, 0, len(pieces))
 	for _, p := range pieces {
@@ -96,7 +96,7 @@ func (n *line) collect(b *budget) []queue.Chunk {
 }
 
 // take numbers the next pieces. They do not change from then on.
-func (n *line) take(b *budget) []*piece {
+func (n *logState) take(b *budget) []*piece {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (n *line) take(b *budget) []*piece {
 	return l.pieces[:count:count]
 }
 
-func (n *line) number(p *piece) {
+func (n *logState) number(p *piece) {
 	p.taken = true
 	if !p.sent {
 		p.sent, p.seq = true, n.next
@@ -132,7 +132,7 @@ func (n *line) number(p *piece) {
 
 // chunk returns the chunk of a numbered piece. If its bytes cannot be read back from disk, the chunk is empty for good, because
 // its number is already given.
-func (n *line) chunk(p *piece) queue.Chunk {
+func (n *logState) chunk(p *piece) queue.Chunk {
 	if p.data == nil {
 		p.data = make([]byte, p.size)
 		if err := n.spool.read(p.offset, p.data); err != nil {
@@ -152,7 +152,7 @@ func (n *line) chunk(p *piece) queue.Chunk {
 
 // stored removes the pieces of the call that ended, and returns how much memory that frees. If the run is lost, they were not
 // stored.
-func (n *line) stored(lost bool) int64 {
+func (n *logState) stored(lost bool) int64 {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,19 +172,19 @@ func (n *line) stored(lost bool) int64 {
 }
 
 // failed puts the pieces of the call that failed back. They are sent again unchanged.
-func (n *line) failed() {
+func (n *logState) failed() {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
 	n.sending = 0
 }
 
-func (n *line) forget(p *piece) int64 {
+func (n *logState) forget(p *piece) int64 {
 	n.log.waiting -= int64(p.size)
 	return n.spool.forget(p)
 }
 
 // abandon drops all pieces, because nothing of the run can be stored any more.
-func (n *line) abandon() int64 {
+func (n *logState) abandon() int64 {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func (n *line) abandon() int64 {
 
 // finish returns the last chunks: the pieces that were sent without an answer, with the same numbers; the tail; and the marker.
 // It drops the pieces in between, which were not sent in time.
-func (n *line) finish(reason string) []queue.Chunk {
+func (n *logState) finish(reason string) []queue.Chunk {
 	l := n.log
 	l.mu.Lock()
 	pieces, dropped := l.pieces, l.dropped
@@ -234,13 +234,13 @@ func (n *line) finish(reason string) []queue.Chunk {
 }
 
 // keep counts a stored piece, and lose a dropped one. A piece that was lost on disk has been counted already.
-func (n *line) keep(p *piece) {
+func (n *logState) keep(p *piece) {
 	if !p.gone() {
 		n.log.shipper.count.stored.Add(counted(p))
 	}
 }
 
-func (n *line) lose(p *piece) {
+func (n *logState) lose(p *piece) {
 	if !p.gone() {
 		n.log.shipper.count.dropped.Add(counted(p))
 	}
@@ -258,7 +258,7 @@ func counted(p *piece) int64 {
 }
 
 // marker returns the final chunk. Its text says how much of the log is missing, if any.
-func (n *line) marker(reason string, dropped int64) queue.Chunk {
+func (n *logState) marker(reason string, dropped int64) queue.Chunk {
 	n.dropped += dropped
 	c := n.log.at
 	c.Seq, c.Stream, c.At, c.Final, c.Reason, c.Dropped = n.next, queue.StreamOarlock, n.log.shipper.config.Now(), true, reason, dropped
@@ -270,7 +270,7 @@ func (n *line) marker(reason string, dropped int64) queue.Chunk {
 }
 
 // unload moves large pieces that were not sent yet to disk. It returns how much memory that frees.
-func (n *line) unload() (freed int64, err error) {
+func (n *logState) unload() (freed int64, err error) {
 	for _, p := range n.large() {
 		if err = n.spool.write(p); err != nil {
 			return freed, err
@@ -281,7 +281,7 @@ func (n *line) unload() (freed int64, err error) {
 }
 
 // large returns the pieces that are worth writing to disk. They do not change from then on.
-func (n *line) large() []*piece {
+func (n *logState) large() []*piece {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()

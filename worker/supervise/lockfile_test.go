@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
-func newLedger(t *testing.T) *ledger {
+func newLedger(t *testing.T) *lockFile {
 	t.Helper()
 	l, err := openLedger(t.TempDir(), "one")
 	must(t, err)
@@ -25,7 +25,7 @@ func newLedger(t *testing.T) *ledger {
 // reread returns the list that the next guard reads.
 func reread(t *testing.T, path string) (list, error) {
 	t.Helper()
-	l := &ledger{path: path, fd: -1}
+	l := &lockFile{path: path, fd: -1}
 	must(t, l.open())
 	defer l.close()
 	err := l.read()
