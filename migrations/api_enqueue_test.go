@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -309,4 +310,51 @@ func TestEnqueue_SubmittersOfADAGMakeABoundedNumberOfLanes(t *testing.T) {
 		t.Errorf("%d runs of a paused DAG are among others", n)
 	}
 	wantCode(t, b.conn, "", "SELECT oarlock.put_dag('{\"name\": \"next\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{http}')")
+}
+
+// Runs of one future moment begin within the tenth of a second after it, in the order of their requests.
+func TestEnqueue_OrdersRunsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	const at = "date_trunc('day', now() + interval '2 days')"
+	must(t, b.conn, "SELECT setval('oarlock.runs_run_id_seq', 1996)")
+	for range 6 { // beyond a multiple of 1,000
+		must(t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_at => `+at+`)`)
+		must(t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', priority => 0, labels => jsonb_build_object('long', repeat('x', 100)), run_at => `+at+`)`)
+		must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, ARRAY[3]), run_at => `+at+`)`)
+	}
+	if ids := b.list(t, "SELECT run_id::text FROM oarlock.runs ORDER BY ready_at, run_id"); !slices.IsSorted(ids) || len(ids) != 30 {
+		t.Errorf("%d runs begin in the order %v", len(ids), ids)
+	}
+	must(t, b.conn, "SELECT setval('oarlock.runs_run_id_seq', 99990)")
+	must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, ARRAY[20]), run_at => `+at+`)`)
+	const outside = "SELECT count(*) FROM oarlock.runs WHERE ready_at < run_at OR ready_at >= run_at + interval '100 milliseconds'"
+	if n := get[int](t, b.conn, outside); n != 0 {
+		t.Errorf("%d runs begin before their time, or more than a tenth of a second after it", n)
+	}
+}
+
+// A run that is retried gets a place of the same kind, and one that is due already is due at once.
+func TestRetry_SpreadsRunsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	must(t, b.conn, "SELECT setval('oarlock.runs_run_id_seq', 99990)")
+	must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, ARRAY[8]))`)
+	const end = "UPDATE oarlock.runs SET state = 'failed', epoch = 1, started_at = now(), finished_at = now()"
+	const retry = "SELECT oarlock.retry(r.run_id) FROM oarlock.runs r ORDER BY r.run_id"
+	must(t, b.conn, end)
+	must(t, b.conn, retry) // mostly within a tenth of a second
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.runs WHERE ready_at < run_at OR ready_at > clock_timestamp()"); n != 0 {
+		t.Errorf("%d runs are not due at once", n)
+	}
+	must(t, b.conn, "UPDATE oarlock.runs SET run_at = run_at - interval '1 hour'")
+	must(t, b.conn, end)
+	must(t, b.conn, retry)
+	if got := b.list(t, "SELECT extract(microseconds FROM ready_at - run_at)::int::text FROM oarlock.runs ORDER BY run_id"); !equal(got, []string{"99991", "99992", "99993", "99994", "99995", "99996", "99997", "99998"}) {
+		t.Errorf("they begin %v µs after their time", got)
+	}
+	must(t, b.conn, end)
+	for _, place := range []string{"run_at - interval '1 microsecond'", "run_at + interval '100 milliseconds'", "NULL"} {
+		wantCode(t, b.conn, "OA010", "UPDATE oarlock.runs SET generation = generation + 1, state = 'queued', losses = 0, inbox = inbox + 1, stage = 2, ready_at = "+place+", started_at = NULL, finished_at = NULL")
+	}
 }

@@ -60,6 +60,7 @@ func goodCalls() map[string]string {
 		"end_backends":     "gen_random_uuid()",
 		"child_ended":      "2",
 		"lanes_of":         "gen_random_uuid()",
+		"place_of":         "1; now(); now()",
 		"room_of":          "'default'; 1; 2",
 		"claim_limited":    "gen_random_uuid(); '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'",
 		"claim_family":     "gen_random_uuid(); 1; '{}'",

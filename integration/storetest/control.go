@@ -151,7 +151,7 @@ func (m *Memory) reopen(r *run) {
 	r.losses, r.wakeAt = 0, noTime
 	m.expireAfter(r, m.now())
 	r.inbox++
-	m.list(r, stageNew, r.runAt, reachRanked)
+	m.list(r, stageNew, r.place(m.now()), reachRanked)
 }
 
 // rouse makes a run's driver look at its inbox. If a worker holds the run, that worker is notified; else rouse queues the
@@ -175,7 +175,7 @@ func (m *Memory) requeue(r *run, stage, reach int) {
 	case stage == stageNew && r.stage == stageNew:
 		at = r.readyAt
 	case stage == stageNew:
-		at = r.runAt
+		at = r.place(at)
 	}
 	m.list(r, stage, at, reach)
 }

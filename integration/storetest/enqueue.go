@@ -60,7 +60,7 @@ func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (q
 	if r.Key != "" {
 		m.keys[runKey{user, r.Key}] = keyed{made.id, asked}
 	}
-	m.list(made, stageNew, made.runAt, reachRanked)
+	m.list(made, stageNew, made.place(m.now()), reachRanked)
 	return made.id, nil
 }
 
@@ -301,7 +301,7 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	} else {
 		m.keys[runKey{p.submittedBy, c.Key}] = keyed{made.id, content}
 	}
-	m.list(made, stageNew, made.runAt, reachRanked)
+	m.list(made, stageNew, made.place(m.now()), reachRanked)
 	return made.id, nil
 }
 

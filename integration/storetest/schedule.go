@@ -291,6 +291,6 @@ func (m *Memory) fire(s *scheduleRow, at time.Time) (queue.RunID, error) {
 	}
 	made.trigger, made.schedule = "schedule", s
 	made.previousAt, _ = s.clock.Last(at)
-	m.list(made, stageNew, made.runAt, reachRanked)
+	m.list(made, stageNew, made.place(m.now()), reachRanked)
 	return made.id, nil
 }

@@ -26,6 +26,16 @@ type shelf struct {
 
 func byPlace(a, b *run) int { return cmp.Or(a.readyAt.Compare(b.readyAt), cmp.Compare(a.id, b.id)) }
 
+// place returns the place of a run that is queued as new: its time, plus its share of the tenth of a second over which runs of
+// one moment are spread. A run that is due has no later place than now.
+func (r *run) place(now time.Time) time.Time {
+	place := r.runAt.Add(time.Duration(r.id%100_000) * time.Microsecond)
+	if !r.runAt.After(now) && place.After(now) {
+		return now
+	}
+	return place
+}
+
 // shelve moves a run to a shelf of its lane.
 func (r *run) shelve(stage int, readyAt time.Time) {
 	r.unshelve()

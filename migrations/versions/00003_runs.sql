@@ -495,7 +495,7 @@ BEGIN
         opened.left_ms := 0;
         opened.tolerated := 0;
         opened.stage := 2;
-        opened.ready_at := OLD.run_at;
+        opened.ready_at := least(greatest(NEW.ready_at, OLD.run_at), OLD.run_at + OLD.run_id % 100000 * interval '1 microsecond'); -- see place_of
         opened.started_at := NULL;
         opened.finished_at := NULL;
     END IF;

@@ -545,12 +545,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns the place of a new run in its lane. Workers begin to look at a moment, so of thousands of runs at one moment they would
--- read all that are over. Runs that several calls ask for at one moment in the future are therefore spread over the millisecond
--- after it, each thousand ids in their order.
-CREATE FUNCTION oarlock.place_of(id bigint, due timestamptz, started timestamptz) RETURNS timestamptz
+-- Returns the place in its lane of a run that is due at a moment. Workers begin to look at a moment, so of thousands of runs at one
+-- moment they would read all that are over. Runs of one moment are therefore spread over the tenth of a second after it, each
+-- hundred thousand ids in their order. A run that is due at `now` has no later place than that, so that workers find it at once.
+CREATE FUNCTION oarlock.place_of(id bigint, due timestamptz, now timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE
-RETURN CASE WHEN due > started THEN due + id % 1000 * interval '1 microsecond' ELSE due END;
+RETURN CASE WHEN due > now THEN due + id % 100000 * interval '1 microsecond' ELSE least(due + id % 100000 * interval '1 microsecond', now) END;
+COMMENT ON FUNCTION oarlock.place_of(bigint, timestamptz, timestamptz) IS 'Internal: the place of a run in its lane.';
 
 -- Inserts a run after the full check of its request, and returns its lane.
 -- +goose StatementBegin
@@ -679,7 +680,6 @@ DECLARE
     lane      int := target.lane_id;
     labels    jsonb := target.labels;
     due       timestamptz := greatest(asked.run_at, started);
-    place     timestamptz := oarlock.place_of(ids[1], due, started);
     deadline  timestamptz := due + target.queue_timeout;
     logical   timestamptz := coalesce(asked.run_at, started);
     submitter text := asked.submitter;
@@ -688,11 +688,12 @@ DECLARE
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
-    -- The places are a microsecond apart, as in place_of.
+    -- Runs that are due now are a microsecond apart, in the order of the call.
     INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                               submitted_by, run_key, traceparent, queue_deadline, created_at)
     OVERRIDING SYSTEM VALUE
-    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, place + u.n * interval '1 microsecond', logical, 'sql', u.id, submitter, u.key,
+    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due,
+           CASE WHEN due > started THEN oarlock.place_of(u.id, due, started) ELSE due + u.n * interval '1 microsecond' END, logical, 'sql', u.id, submitter, u.key,
            trace, deadline, started
       FROM unnest(ids, kept, params, keys) WITH ORDINALITY u (id, kept, p, key, n)
      WHERE u.id = u.kept;

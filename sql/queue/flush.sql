@@ -34,7 +34,8 @@ changed AS (
                               -- end other
                               ELSE 1 END,
            -- part other
-           ready_at    = CASE WHEN u.stage IS NULL THEN r.ready_at WHEN NOT u.fresh THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at ELSE r.run_at END,
+           ready_at    = CASE WHEN u.stage IS NULL THEN r.ready_at WHEN NOT u.fresh THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at
+                              ELSE oarlock.place_of(r.run_id, r.run_at, clock_timestamp()) END,
            -- end other
            losses      = CASE WHEN NOT u.calms THEN r.losses ELSE 0 END,
            reason      = CASE WHEN u.recorded THEN u.reason ELSE r.reason END,

@@ -16,7 +16,8 @@ WITH idle AS MATERIALIZED (
 ), queued AS (
     UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL,
            stage = CASE WHEN i.acted THEN 0 ELSE 2 END,
-           ready_at = CASE WHEN i.acted THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at ELSE r.run_at END,
+           ready_at = CASE WHEN i.acted THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at
+                           ELSE oarlock.place_of(r.run_id, r.run_at, clock_timestamp()) END,
            started_at = CASE WHEN i.acted THEN r.started_at END, deadline = CASE WHEN i.acted THEN r.deadline END
       FROM (SELECT i.run_id, r.ending <> '' OR r.paused_by <> ''
                    OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
