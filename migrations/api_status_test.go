@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -171,11 +172,52 @@ func TestRunStatus_CountsWhatGoesBefore(t *testing.T) {
 		{"SELECT oarlock.set_dag('capped', paused => true)", "3rd in line in queue default; 0 of 16 slots taken"},
 		{`UPDATE oarlock.workers SET labels = '{"gpu": "1"}', queues = '{other}' WHERE name = 'w2'`, "3rd in line in queue default; 0 of 8 slots taken"},
 		{"UPDATE oarlock.workers SET queues = '{}'", "5th in line in queue default; 0 of 16 slots taken"}, // one worker serves it and the runs of dag picky
+		{"SELECT oarlock.set_dag('capped', paused => false)", "7th in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.enqueue('capped', priority => p) FROM generate_series(-2, -1) p", "7th in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.enqueue('capped', priority => p) FROM generate_series(1, 3) p", "7th in line in queue default; 0 of 16 slots taken"}, // two, of whichever lanes
+		{"UPDATE oarlock.dags SET max_active_runs = 1 WHERE name = 'capped'", "5th in line in queue default; 0 of 16 slots taken"},
+		{"UPDATE oarlock.dags SET max_active_runs = 2 WHERE name = 'capped'", "6th in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.set_queue('default', paused => true)", "queue default is paused by postgres"},
+		{fmt.Sprintf("UPDATE oarlock.runs SET stage = 1, epoch = 1, started_at = now() WHERE run_id = %d", run), "1st in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.set_queue('default', paused => false)", "2nd in line in queue default; 0 of 16 slots taken"}, // one of capped ranks higher
 	} {
 		must(t, b.conn, c.change)
 		if got := get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", run); got != c.want {
 			t.Errorf("after %s: %q, want %q", c.change, got, c.want)
 		}
+	}
+}
+
+// Lists explain each queued run. What that costs does not grow with lanes that hold nothing.
+func TestRunStatus_AsksNoWorkerAboutEmptyLanes(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.claim(t, enqueue(t, b.conn))
+	must(t, b.conn, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+		SELECT gen_random_uuid(), 'w', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'c' FROM generate_series(1, 50)`)
+	must(t, b.conn, "INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM oarlock.workers w ON CONFLICT DO NOTHING")
+	run := enqueue(t, b.conn)
+	lanes := func(n int) {
+		must(t, b.conn, `INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, made_for, twin)
+			SELECT l.queue, 50, '{"gpu": "1"}', l.needs, l.slots, l.made_for, (SELECT count(*) FROM oarlock.lanes) + n
+			  FROM oarlock.lanes l, generate_series(1, $2::int) n WHERE l.lane_id = (SELECT r.lane_id FROM oarlock.runs r WHERE r.run_id = $1)`, run, n)
+	}
+	must(t, b.conn, `CREATE OR REPLACE FUNCTION oarlock.may_serve(w oarlock.workers, offers text[], l oarlock.lanes) RETURNS bool
+		LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN (w).labels @> (l).selector; END $$`) // it is written out in queries, where no call can be counted
+	calls := func() int {
+		conn := connect(t, b.url)
+		must(t, conn, "SET track_functions = 'all'")
+		must(t, conn, "BEGIN")
+		if got := get[string](t, conn, "SELECT reason FROM oarlock.run_status($1)", run); !strings.HasPrefix(got, "1st in line") {
+			t.Error(got)
+		}
+		return get[int](t, conn, "SELECT pg_stat_get_xact_function_calls('oarlock.may_serve'::regproc)")
+	}
+	lanes(10)
+	few := calls()
+	lanes(990)
+	if many := calls(); few == 0 || many > few {
+		t.Errorf("asks %d times with 10 empty lanes, and %d times with 1,000", few, many)
 	}
 }
 

@@ -80,6 +80,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Returns how many runs of a DAG count against its max_active_runs: runs that a worker holds, and runs that have begun and wait.
+CREATE FUNCTION oarlock.active_runs(dag bigint) RETURNS bigint
+LANGUAGE sql STABLE
+RETURN (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = dag AND r.worker_id IS NOT NULL)
+     + (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = dag AND r.epoch > 0 AND r.worker_id IS NULL
+           AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2);
+COMMENT ON FUNCTION oarlock.active_runs(bigint) IS 'Internal: how many runs count against the limit of a DAG.';
+
 -- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It
 -- counts runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as
 -- many as the limit has left. The limit of the queue has room, since otherwise the run shows that reason. At most twenty runs
@@ -91,30 +99,38 @@ BEGIN ATOMIC
     WITH crew AS MATERIALIZED (
         SELECT w AS self, o.offers, w.busy, w.slots FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND oarlock.may_serve(w, o.offers, l)
-    ), held AS MATERIALIZED ( -- read only if the queue has runs of a DAG with a limit
-        SELECT h.dag_id, count(*) AS runs FROM oarlock.runs h WHERE h.worker_id IS NOT NULL GROUP BY h.dag_id)
+    ), held AS ( -- runs of these DAGs may still be in a shared lane, where a worker passes over them
+        SELECT ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0) AS dags
+    ), owners AS ( -- the lanes by the DAG that has them to itself, since its limit is one for all of them; 0: the shared lanes
+        SELECT o.dag_id, array_agg(o) AS lanes FROM oarlock.lanes o
+         WHERE o.queue = (l).queue AND o.priority >= (l).priority GROUP BY o.dag_id
+    )
     SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
                 ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
            || format(' in queue %s; %s of %s slots taken', (l).queue, least(taken.busy, taken.slots), taken.slots)
       FROM (SELECT count(*) AS n FROM (
-                SELECT FROM oarlock.lanes o LEFT JOIN oarlock.dags d ON d.dag_id = o.dag_id
+                SELECT FROM oarlock.queues q CROSS JOIN owners LEFT JOIN oarlock.dags d ON d.dag_id = owners.dag_id
                  CROSS JOIN generate_series(0, 2) s (stage)
                  CROSS JOIN LATERAL (
-                       -- Runs of a DAG that was paused or got a limit lately may still be in this lane. At most a hundred are read.
-                       SELECT FROM (SELECT x.dag_id FROM oarlock.runs x
-                                     WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
-                                       AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
-                                       AND (o.priority > (l).priority OR s.stage < (r).stage OR (x.ready_at, x.run_id) < ((r).ready_at, (r).run_id))
-                                     ORDER BY x.ready_at, x.run_id LIMIT 100) x
-                        WHERE s.stage < 2 OR o.dag_id <> 0 OR x.dag_id <> ALL (ARRAY(SELECT h.dag_id FROM oarlock.dags h WHERE h.paused_by IS NOT NULL OR h.max_active_runs > 0))
-                        LIMIT CASE WHEN s.stage = 2 AND d.max_active_runs > 0 AND d.dag_id <> (r).dag_id
-                                   THEN least(20, greatest(d.max_active_runs - coalesce((SELECT h.runs FROM held h WHERE h.dag_id = d.dag_id), 0)
-                                            - (SELECT count(*) FROM oarlock.runs h WHERE h.dag_id = d.dag_id AND h.epoch > 0 AND h.worker_id IS NULL
-                                                  AND h.state IN ('queued', 'waiting', 'paused') AND h.stage < 2), 0))
-                                   ELSE 20 END) b
-                 WHERE o.queue = (l).queue AND (s.stage < 2 OR d.paused_by IS NULL)
-                   AND (o.priority > (l).priority OR o.priority = (l).priority AND s.stage <= (r).stage)
-                   AND (o.lane_id = (l).lane_id OR EXISTS (SELECT FROM crew c WHERE oarlock.may_serve(c.self, c.offers, o)))
+                       SELECT count(*) AS n FROM (
+                              -- The crew is asked about a shelf once, and only if it has runs that go before. OFFSET 0 keeps that order.
+                              SELECT FROM (SELECT o AS lane,
+                                                  ARRAY(SELECT x.dag_id FROM oarlock.runs x
+                                                         WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
+                                                           AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
+                                                           AND (o.priority > (l).priority OR s.stage < (r).stage OR (x.ready_at, x.run_id) < ((r).ready_at, (r).run_id))
+                                                         ORDER BY x.ready_at, x.run_id LIMIT CASE WHEN s.stage = 2 AND o.dag_id = 0 THEN 100 ELSE 20 END) AS dags
+                                             FROM unnest(owners.lanes) o
+                                            WHERE o.priority > (l).priority OR s.stage <= (r).stage OFFSET 0) shelf
+                               CROSS JOIN LATERAL unnest(shelf.dags) u (dag_id)
+                               WHERE shelf.dags <> '{}'
+                                 AND ((shelf.lane).lane_id = (l).lane_id OR EXISTS (SELECT FROM crew c WHERE oarlock.may_serve(c.self, c.offers, shelf.lane)))
+                                 AND (s.stage < 2 OR owners.dag_id <> 0 OR u.dag_id <> ALL ((SELECT h.dags FROM held h)::bigint[]))
+                               LIMIT 20) x) ahead
+                 -- The limit is counted only for a DAG of which something goes before.
+                 CROSS JOIN LATERAL generate_series(1, CASE WHEN ahead.n > 0 AND s.stage = 2 AND d.max_active_runs > 0 AND d.dag_id <> (r).dag_id
+                                                            THEN least(ahead.n, d.max_active_runs - oarlock.active_runs(d.dag_id)) ELSE ahead.n END)
+                 WHERE q.name = (l).queue AND (s.stage < 2 OR q.paused_by IS NULL AND d.paused_by IS NULL)
                  LIMIT 20) c) before,
            (SELECT coalesce(sum(c.busy), 0) AS busy, coalesce(sum(c.slots), 0) AS slots FROM crew c) taken;
 END;
@@ -159,9 +175,7 @@ BEGIN
         END IF;
     END IF;
     IF d.max_active_runs > 0 AND r.stage = 2 THEN -- a run that has begun counts as one of these already
-        active := (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.worker_id IS NOT NULL)
-                + (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.epoch > 0 AND x.worker_id IS NULL
-                      AND x.state IN ('queued', 'waiting', 'paused') AND x.stage < 2);
+        active := oarlock.active_runs(d.dag_id);
         IF active >= d.max_active_runs THEN
             RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
         END IF;
@@ -465,6 +479,7 @@ DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
 DROP FUNCTION oarlock.place_in_line(oarlock.runs, oarlock.lanes);
+DROP FUNCTION oarlock.active_runs(bigint);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);
 DROP FUNCTION oarlock.why_quiet(oarlock.workers);
 DROP FUNCTION oarlock.utc_text(timestamptz);
