@@ -21,6 +21,12 @@ func (f *fleet) crew(t *testing.T, n int, queue string) {
 func (f *fleet) told(t *testing.T, rows int) (channels []string) {
 	t.Helper()
 	f.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[$1::int]))", rows)
+	return f.heard(t)
+}
+
+// heard returns the channels of the notifications that were sent so far.
+func (f *fleet) heard(t *testing.T) (channels []string) {
+	t.Helper()
 	f.exec(t, "NOTIFY told_all, 'end'")
 	for {
 		n, err := f.conn.WaitForNotification(t.Context())
@@ -92,6 +98,20 @@ func TestWake_FindsWorkers(t *testing.T) {
 		}
 		if n := len(distinct(all)); n < 50 {
 			t.Errorf("100 runs were told to %d workers of 1000: %s", n, strings.Join(all, " "))
+		}
+	})
+	t.Run("AllBehindRowsOfGoneOnes", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t)
+		f.crew(t, 2000, "default")
+		f.exec(t, "UPDATE oarlock.workers SET state = 'gone', ended_at = now()")
+		f.exec(t, "VACUUM oarlock.workers")
+		f.crew(t, 50, "default")
+		f.exec(t, "LISTEN told_all")
+		f.exec(t, "DO $$ DECLARE c text; BEGIN FOR c IN SELECT channel FROM oarlock.workers WHERE state = 'live' LOOP EXECUTE 'LISTEN ' || c; END LOOP; END $$")
+		f.exec(t, "SELECT oarlock.wake($1, 1) FROM generate_series(1, 2000)", f.lane(t)) // a transaction notifies each worker once
+		if got := f.heard(t); len(got) != 50 {
+			t.Errorf("2000 runs were told to %d workers of 50", len(got))
 		}
 	})
 }

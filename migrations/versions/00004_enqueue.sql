@@ -473,14 +473,15 @@ COMMENT ON FUNCTION oarlock.may_serve(oarlock.workers, text[], oarlock.lanes) IS
 -- priority than the lane. If no worker is hungry, 16 of these are notified even of one run, because no row tells which worker has
 -- the slot that ends next. With reach 2 also any other worker, because the run may need no slot. If no worker fits, there is no
 -- NOTIFY. No run of these has its place before `at`: if the transaction stays open for long, workers look from there on again.
--- The search begins at a page of the table drawn by lot. It ends with the 32nd worker found, for more runs with one worker for
--- each, or with the last worker of the table. So an enqueue costs no more beside 1,000 workers, and the only worker that serves a
--- lane is always found.
+-- The search goes by the ids of workers, which are drawn by lot, from an id drawn by lot on and round. By their places in the table
+-- it would favor the workers behind many rows of workers that are gone. It ends with the 32nd worker found, for more runs with one
+-- worker for each, or with the last worker of the table. So an enqueue costs no more beside 1,000 workers, and the only worker that
+-- serves a lane is always found. The settings keep the plan on the key: the planner expects few workers to fit, and would sort all.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1, at timestamptz DEFAULT statement_timestamp()) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
-    start tid    := format('(%s,0)', floor(random() * pg_relation_size('oarlock.workers') / current_setting('block_size')::int));
+    start uuid   := gen_random_uuid();
     most  bigint := rows;
     told  text[] := '{}'; -- the channels of the workers
 BEGIN
@@ -491,17 +492,17 @@ BEGIN
         told := told || ARRAY(
             SELECT found.channel
               FROM (SELECT w.channel
-                      FROM (VALUES (start, '(4294967295,0)'::tid), ('(0,0)', start)) part (since, until)
+                      FROM (VALUES (start, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid), ('00000000-0000-0000-0000-000000000000', start)) part (since, until)
                      CROSS JOIN LATERAL (
                            SELECT w.channel
                              FROM oarlock.workers w
                              JOIN oarlock.lanes l ON l.lane_id = lane
                               AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)
-                            WHERE w.ctid >= part.since AND w.ctid < part.until AND w.state = 'live'
+                            WHERE w.worker_id >= part.since AND w.worker_id < part.until AND w.state = 'live'
                               AND CASE kind WHEN 0 THEN w.hungry > 0
                                             WHEN 1 THEN w.hungry = 0 AND w.least < l.priority
                                             ELSE w.hungry = 0 AND w.only_run IS NULL AND (w.least < l.priority) IS NOT TRUE END
-                            LIMIT greatest(most, 32)) w
+                            ORDER BY w.worker_id LIMIT greatest(most, 32)) w
                      LIMIT greatest(most, 32)) found
              ORDER BY random() LIMIT most - cardinality(told));
         EXIT WHEN cardinality(told) >= most;
