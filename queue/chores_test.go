@@ -30,32 +30,60 @@ func (c chore) wantUnderWay(t *testing.T) {
 	}
 }
 
-// expiring enters a run that has waited too long. Ending it must wait until the transaction is over.
-func (f *fleet) expiring(t *testing.T) (run queue.RunID, release func()) {
+// expiring enters a run that has waited too long.
+func (f *fleet) expiring(t *testing.T) queue.RunID {
 	t.Helper()
-	run = f.ask(t, "plain", 1)[0]
+	run := f.ask(t, "plain", 1)[0]
 	f.exec(t, "UPDATE oarlock.runs SET queue_deadline = clock_timestamp() - interval '1 s' WHERE run_id = $1", run)
-	f.exec(t, "INSERT INTO oarlock.controls (run_id, verb, by) VALUES ($1, 'pause', 'x')", run)
+	return run
+}
+
+// A run that cannot be ended without waiting for another session hinders neither other runs nor the worker.
+func TestChores_PassOverLockedControls(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	held, free := f.expiring(t), f.expiring(t)
+	f.exec(t, "INSERT INTO oarlock.controls (run_id, verb, by) VALUES ($1, 'pause', 'x')", held)
 	tx := f.opened(t, "SELECT FROM oarlock.controls FOR UPDATE")
-	return run, func() {
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Error(err)
+	expire := func() {
+		t.Helper()
+		look(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := s.DoChores(ctx); err != nil {
+			t.Fatal(err)
 		}
+	}
+	expire()
+	if r := f.get(t, free); r.Reason != "queue_timeout" {
+		t.Errorf("the run that no session holds is %s, %s", r.State, r.Reason)
+	}
+	if r := f.get(t, held); r.State != "queued" {
+		t.Errorf("the run with a locked control is %s, %s", r.State, r.Reason)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expire()
+	if r := f.get(t, held); r.Reason != "queue_timeout" {
+		t.Errorf("the run whose control is free again is %s, %s", r.State, r.Reason)
 	}
 }
 
-// Looks go on each second while a chore waits for a row that an application holds. They find a silent worker, and it is taken
-// over from.
+// Looks go on each second while a chore gets no answer. They find a silent worker, and it is taken over from.
 func TestChores_ABlockedOneDelaysNoTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	held := f.ask(t, "plain", 1)
-	dead, w := f.register(t), f.watcher(t)
+	dead := f.register(t)
+	w, proxy := f.through(t)
 	poll(t, dead, 1)
-	expired, release := f.expiring(t)
+	expired := f.expiring(t)
 	w.looks(t)
+	stuck := proxy.Inject(netfault.Fault{When: prepares("queue/expire_queued"), Do: netfault.Hold})
 	blocked := doChores(t.Context(), w.Session)
-	f.blocked(t, "expire_queued")
+	stuck.MustFire(t)
 	for range 30 {
 		if w.looks(t).Sweep {
 			t.Fatal("a worker is lost too early")
@@ -67,7 +95,7 @@ func TestChores_ABlockedOneDelaysNoTakeover(t *testing.T) {
 	}
 	wantLost(t, sweep(t, w.Session), dead.ID(), len(held))
 	blocked.wantUnderWay(t)
-	release()
+	stuck.Release()
 	if err := <-blocked.done; err != nil {
 		t.Error(err)
 	}
@@ -91,10 +119,11 @@ func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	w, proxy := f.through(t)
-	_, release := f.expiring(t)
+	f.expiring(t)
 	w.looks(t)
+	stuck := proxy.Inject(netfault.Fault{When: prepares("queue/expire_queued"), Do: netfault.Hold})
 	blocked := doChores(t.Context(), w.Session)
-	f.blocked(t, "expire_queued")
+	stuck.MustFire(t)
 	held := proxy.Inject(netfault.Fault{When: prepares("queue/sweep"), Do: netfault.Hold})
 	swept := make(chan error, 1)
 	go func() {
@@ -107,7 +136,7 @@ func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	}
 	blocked.wantUnderWay(t)
 	held.Release()
-	release()
+	stuck.Release()
 	for _, done := range []chan error{blocked.done, swept} {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -115,8 +144,8 @@ func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	}
 }
 
-// Partitions for logs are made once an hour, and after a failure at once. An error that keeps them from being made hinders no
-// other chore.
+// Partitions for logs are made once an hour, and after an error at the next chores. A table that another session has locked is no
+// error: its days wait for the next hour. An error hinders no other chore.
 func TestChores_MakeRoomForLogs(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

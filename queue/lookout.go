@@ -325,7 +325,7 @@ func (j *janitor) work(ctx context.Context) (woken int, err error) {
 	}
 	if due.logDays {
 		if _, err := j.count(ctx, makeLogDays, logDaysAhead); err != nil {
-			j.x.addChores(chores{logDays: true}) // looks find the other chores again
+			j.x.addChores(chores{logDays: true}) // looks find the other chores again; a lock timeout is no error, and waits for the next hour
 			errs = append(errs, fmt.Errorf("make room for logs: %w", err))
 		}
 	}

@@ -277,8 +277,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
 
--- Ends runs that waited too long to start. It locks parents before their children, like every statement. Runs that another session
--- holds are left to the next call.
+-- Ends runs that waited too long to start. It locks parents before their children, like every statement. If another session holds
+-- a run, its parent or one of its open controls, the run is left to the next call, because waiting would hold up timers.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.expire_queued(batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -299,6 +299,8 @@ BEGIN
         END IF;
         SELECT * INTO r FROM oarlock.runs q WHERE q.run_id = due.run_id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND OR r.state <> 'queued' OR r.started_at IS NOT NULL OR r.queue_deadline IS NULL OR r.queue_deadline > statement_timestamp();
+        CONTINUE WHEN (SELECT count(*) FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL)
+                    > (SELECT count(*) FROM (SELECT FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) free);
         UPDATE oarlock.runs q SET state = 'failed', reason = 'queue_timeout', queue_deadline = NULL, finished_at = clock_timestamp()
          WHERE q.run_id = r.run_id;
         PERFORM oarlock.refuse_open(r.run_id, 'failed', 'queue_timeout');

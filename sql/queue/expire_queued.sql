@@ -1,4 +1,4 @@
 -- Purpose: ends runs that waited too long to start
--- Index: runs_deadline
--- Locks: each one's parent, then itself, passing over locked ones
+-- Index: runs_deadline, controls_open
+-- Locks: each one's parent, then itself, then its open controls, passing over locked ones
 SELECT oarlock.expire_queued($1)
