@@ -60,7 +60,6 @@ func goodCalls() map[string]string {
 		"end_backends":     "gen_random_uuid()",
 		"child_ended":      "2",
 		"lanes_of":         "gen_random_uuid()",
-		"place_of":         "1; now(); now()",
 		"room_of":          "'default'; 1; 2",
 		"claim_limited":    "gen_random_uuid(); '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'",
 		"claim_family":     "gen_random_uuid(); 1; '{}'",
@@ -79,7 +78,7 @@ func goodCalls() map[string]string {
 		"schedule_list":    "'nightly'; 'postgres'; 9; 0; 's'",
 		"schedule_fires":   "'nightly'; 's'; now(); 9; 'postgres'",
 		"schedule_times":   "'nightly'; 's'; 5; 'postgres'",
-		"keep":             "1; 's'; 'k'; '{}'; 1; 0; true",
+		"keep":             "1; 's'; 'k'; '{}'; 1; 0; true", "place_of": "1; now(); now()",
 	}
 }
 
