@@ -61,7 +61,7 @@ func goodCalls() map[string]string {
 		"child_ended":      "2",
 		"lanes_of":         "gen_random_uuid()",
 		"room_of":          "'default'; 1; 2",
-		"claim_limited":    "gen_random_uuid(); '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'",
+		"claim_limited":    "gen_random_uuid(); '{}'; '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'",
 		"claim_family":     "gen_random_uuid(); 1; '{}'",
 		"condemn":          "1; gen_random_uuid(); 1; 'r'",
 		"put_away":         "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",

@@ -230,9 +230,9 @@ func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
 }
 
 func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
-	cursors, rest := c.x.cursors.args()
+	shelves, ats, rest := c.x.cursors.args()
 	return pgx.StrictNamedArgs{
-		"worker": c.worker.ID, "claims": plain(ids), "cursors": cursors, "rest": rest,
+		"worker": c.worker.ID, "claims": plain(ids), "shelves": shelves, "cursors": ats, "rest": rest,
 		"stage": o.last, "lowest": o.lowest, "fair": o.fair, "new_first": o.newFirst, "queues": c.queues,
 	}
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,7 +18,7 @@ func swept(t *testing.T) *cursors {
 	t.Helper()
 	c := new(cursors)
 	c.sweeping()
-	if c.swept(2, noon, time.Time{}, nil, true) {
+	if c.swept([]int{1, 2}, noon, time.Time{}, nil, true) {
 		t.Fatal("found something")
 	}
 	return c
@@ -52,7 +53,7 @@ func TestCursors_SweepsSetThem(t *testing.T) {
 	c.claimed(after(time.Hour), claimAt(after(time.Minute)))
 	sweep := func(now, since, at time.Time, hungry bool) bool {
 		c.sweeping()
-		return c.swept(2, now, since, []head{{shelfOne, at, 7}}, hungry)
+		return c.swept([]int{1, 2}, now, since, []head{{shelfOne, at, 7}}, hungry)
 	}
 	if sweep(after(time.Hour), time.Time{}, after(2*time.Minute), false) {
 		t.Error("a head above its cursor is late")
@@ -98,12 +99,12 @@ func TestCursors_StayAtTheStartUntilSwept(t *testing.T) {
 	c := swept(t)
 	c.forget()
 	c.sweeping()
-	c.swept(2, after(time.Hour), after(59*time.Minute), nil, true)
+	c.swept([]int{1, 2}, after(time.Hour), after(59*time.Minute), nil, true)
 	c.want(t, "after a sweep of a minute", time.Time{})
 	if c.areKnown() {
 		t.Error("nothing asks for a sweep from the start")
 	}
-	c.swept(2, after(time.Hour), time.Time{}, nil, true)
+	c.swept([]int{1, 2}, after(time.Hour), time.Time{}, nil, true)
 	c.want(t, "after one from the start", after(time.Hour-slack))
 }
 
@@ -116,18 +117,38 @@ func TestCursors_NoticesLowerThem(t *testing.T) {
 	c.want(t, "at what was told", after(-time.Second))
 	c.sweeping()
 	c.told(1, after(-2*time.Second))
-	c.swept(2, after(time.Second), time.Time{}, nil, false)
+	c.swept([]int{1, 2}, after(time.Second), time.Time{}, nil, false)
 	c.want(t, "at what was told while the sweep was under way", after(-2*time.Second))
 	c.sweeping()
-	c.swept(2, after(2*time.Second), time.Time{}, nil, false)
+	c.swept([]int{1, 2}, after(2*time.Second), time.Time{}, nil, false)
 	c.want(t, "after a sweep that could see it", after(2*time.Second-slack))
 	if !c.told(1, after(-time.Hour)) {
 		t.Error("an hour ago is for polls")
 	}
 	c.want(t, "no further back than that", after(2*time.Second-slack-noticeReach))
+	for lane := range 10_000 {
+		c.told(3+lane, noon)
+	}
 	c.told(1<<31-1, noon)
-	if at, _ := c.args(); len(at) > stages*3 {
-		t.Errorf("a lane that nobody has takes %d places", len(at))
+	if shelves, ats, _ := c.args(); len(shelves) > stages*2 || len(ats) != len(shelves) {
+		t.Errorf("claims send %d shelves and %d cursors, and the worker serves 2 lanes", len(shelves), len(ats))
+	}
+}
+
+// Any login that enqueues can raise the number of the next lane: each enqueue that is rolled back takes one.
+func TestCursors_AHighNumberCostsNoMore(t *testing.T) {
+	t.Parallel()
+	const lane = 1<<31 - 1 // highest of a lane; its shelf is no int of the database
+	c := new(cursors)
+	c.sweeping()
+	c.swept([]int{1, lane}, noon, time.Time{}, []head{{shelfOf(lane, stageNew), after(-time.Hour), 7}, {shelfOf(1, stageBegun), after(-time.Minute), 8}}, false)
+	c.told(lane, after(-time.Second))
+	shelves, ats, _ := c.args()
+	if want := []int{shelfOf(1, stageBegun), shelfOf(lane, stageRoused), shelfOf(lane, stageBegun), shelfOf(lane, stageNew)}; !slices.Equal(shelves, want) {
+		t.Errorf("claims send the shelves %v, want %v", shelves, want)
+	}
+	if want := []time.Time{after(-time.Minute), after(-time.Second), after(-time.Second), after(-time.Hour)}; !slices.Equal(ats, want) {
+		t.Errorf("claims send the cursors %v, want %v", ats, want)
 	}
 }
 
@@ -136,19 +157,20 @@ func TestCursors_EachShelfHasItsOwn(t *testing.T) {
 	t.Parallel()
 	c := new(cursors)
 	var heads []head
-	const lanes = 200
-	for lane := 1; lane <= lanes; lane++ {
-		heads = append(heads, head{shelfOf(lane, stageNew), after(-time.Duration(lane) * time.Hour), 1})
+	var lanes []int
+	for lane := range 200 {
+		lanes = append(lanes, 1+lane)
+		heads = append(heads, head{shelfOf(1+lane, stageNew), after(-time.Duration(1+lane) * time.Hour), 1})
 	}
 	c.sweeping()
 	c.swept(lanes, noon, time.Time{}, heads, false)
-	at, rest := c.args()
-	for _, h := range heads {
-		if got := at[h.shelf-1]; !got.Equal(h.at) {
-			t.Errorf("shelf %d is read from %v on, want %v", h.shelf, got, h.at)
+	shelves, ats, rest := c.args()
+	for i, h := range heads {
+		if shelves[i] != h.shelf || !ats[i].Equal(h.at) {
+			t.Errorf("shelf %d is read from %v on, want shelf %d from %v on", shelves[i], ats[i], h.shelf, h.at)
 		}
 	}
-	if !at[shelfOf(lanes, stageBegun)-1].Equal(rest) || !rest.Equal(after(-slack)) {
-		t.Errorf("the rest is read from %v on", rest)
+	if len(shelves) != len(heads) || !rest.Equal(after(-slack)) {
+		t.Errorf("%d shelves have a cursor of their own, the rest is read from %v on", len(shelves), rest)
 	}
 }

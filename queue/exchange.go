@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// exchange holds everything that the polls, looks and sweeps of a session leave for each other. They do not wait for each other:
+// exchange holds everything that the polls, looks, chores and sweeps of a session leave for each other. They do not wait for each other:
 // each stores what it found here, and takes what the others stored.
 type exchange struct {
 	cursors cursors
@@ -232,14 +233,14 @@ const (
 	stages
 )
 
-// shelfOf returns the number of a shelf, which is its index in the arrays of the statements.
+// shelfOf returns the number of a shelf, as the statements compute it too. It may be larger than an int of the database.
 func shelfOf(lane, stage int) int { return stages*lane + stage }
 
 // cursors hold the place on each shelf where polls begin, so that polls do not read the dead rows below it. A sweep sets all
 // cursors, a poll raises the cursors of the shelves it claimed from, and a notification lowers the cursors of its lane.
 type cursors struct {
 	mu      sync.Mutex
-	lanes   int               // highest number of a lane, as of the last sweep
+	lanes   []int             // lanes that the worker serves, in order, as of the last sweep
 	rest    time.Time         // cursor of each shelf that is not in at; zero: the very start
 	at      map[int]time.Time // by shelf
 	lowered map[int]time.Time // cursors lowered since the running sweep began; nil: no sweep is running
@@ -254,22 +255,19 @@ type head struct {
 	run   RunID
 }
 
-// args returns the cursors as an array by shelf, up to the last shelf with a cursor of its own, and the cursor of all other
-// shelves. Shelves in between get the cursor of the other shelves, not a null: to find one element of an array with nulls, the
-// database reads the array from its start.
-func (c *cursors) args() (at []time.Time, rest time.Time) {
+// args returns the shelves with a cursor of their own in order, the cursors of these shelves, and the cursor of all other shelves.
+// The statements find a shelf by halving the array. An array with one element for each possible shelf would be as long as the
+// highest number of a lane, which any login that enqueues can raise: each enqueue that is rolled back takes a number.
+func (c *cursors) args() (shelves []int, ats []time.Time, rest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := 0
-	for shelf := range c.at {
-		last = max(last, shelf)
+	shelves, ats = make([]int, 0, len(c.at)), make([]time.Time, len(c.at))
+	shelves = slices.AppendSeq(shelves, maps.Keys(c.at))
+	slices.Sort(shelves)
+	for i, shelf := range shelves {
+		ats[i] = c.at[shelf]
 	}
-	rest = orMinusInfinity(c.rest)
-	at = slices.Repeat([]time.Time{rest}, last)
-	for shelf, t := range c.at {
-		at[shelf-1] = t // arrays of the database begin at 1
-	}
-	return at, rest
+	return shelves, ats, orMinusInfinity(c.rest)
 }
 
 // orMinusInfinity returns t, or a moment below every other if t is zero.
@@ -332,11 +330,13 @@ func (c *cursors) claimed(now time.Time, claims []*Claim) {
 }
 
 // told lowers the cursors of a lane that has new runs, none of which has its place before at. It reports whether at is too far
-// back for polls, which begin at most noticeReach back.
+// back for polls, which begin at most noticeReach back. It passes over lanes that the last sweep did not name, because any
+// connection may notify, and each lane costs memory and a part of each claim. Runs of a lane that is newer than the last sweep
+// stand above the cursor of all other shelves.
 func (c *cursors) told(lane int, at time.Time) (older bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if lane > c.lanes { // any connection may notify, and the array of args is as long as the highest number in it
+	if _, served := slices.BinarySearch(c.lanes, lane); !served {
 		return false
 	}
 	if oldest := c.rest.Add(-noticeReach); at.Before(oldest) {
@@ -372,7 +372,7 @@ func (c *cursors) sweeping() {
 //
 // A head below its cursor lowers the cursor, so that polls try it. If polls have tried the head before and all slots are taken,
 // the cursor stays above the head: a run that is locked for long does not slow down other claims.
-func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bool) (late bool) {
+func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	upTo := now.Add(-slack)

@@ -152,10 +152,10 @@ func (l *lookout) args(load Load) pgx.StrictNamedArgs {
 	if l.worker.Only != 0 {
 		stalled = nil // no other worker drives runs of this family
 	}
-	cursors, rest := l.x.cursors.args()
+	shelves, ats, rest := l.x.cursors.args()
 	return pgx.StrictNamedArgs{
 		"worker": l.worker.ID, "begun": begunMax, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting,
-		"cursors": cursors, "rest": rest, "slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
+		"shelves": shelves, "cursors": ats, "rest": rest, "slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
 		"attended": orMinusInfinity(l.x.agendaFloor()),
 	}
 }

@@ -116,7 +116,7 @@ func lockingSelect(tb testing.TB, s *queue.Session, want int, cursors bool) int 
 	tb.Helper()
 	statement, args := s.ClaimStatement(queue.Want{Slots: want, Free: want})
 	if !cursors {
-		args["cursors"], args["rest"] = []*time.Time{}, time.Unix(0, 0)
+		args["shelves"], args["cursors"], args["rest"] = []int64{}, []time.Time{}, time.Unix(0, 0)
 	}
 	n := 0
 	err := s.OnClaims(tb.Context(), func(_ context.Context, conn *pgx.Conn) error {
@@ -352,6 +352,12 @@ func (f *fleet) idleBuffers(t *testing.T) map[string]int {
 	t.Helper()
 	s := calm(t, f.register(t))
 	turn(t, s, 1)
+	return buffersOf(t, s)
+}
+
+// buffersOf returns how many buffers the next calls of a session read.
+func buffersOf(t *testing.T, s *queue.Session) map[string]int {
+	t.Helper()
 	read := map[string]int{}
 	err := s.OnReads(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		look, args := s.LookStatement(queue.Load{})
@@ -372,6 +378,38 @@ func (f *fleet) idleBuffers(t *testing.T) map[string]int {
 		t.Fatal(err)
 	}
 	return read
+}
+
+// Any login that enqueues can raise the number of the next lane, because each enqueue that is rolled back takes one.
+func TestScale_AHighLaneNumberCostsNoMore(t *testing.T) {
+	t.Parallel()
+	const high = 800_000_001 // its shelves have no int as a number
+	for _, limit := range []int{0, 1000} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			t.Parallel()
+			read := map[int]map[string]int{}
+			for _, lane := range []int{1, high} {
+				f := newFleet(t)
+				f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
+				f.exec(t, "SELECT setval(pg_get_serial_sequence('oarlock.lanes', 'lane_id'), $1, false)", lane)
+				f.ask(t, "plain", 1)
+				s := calm(t, f.register(t))
+				_, args := s.LimitedStatement(queue.Want{Slots: 1})
+				if shelves, ok := args["shelves"].([]int); !ok || len(shelves) != 1 {
+					t.Errorf("lane %d: a claim sends the shelves %v, want the one with the run", lane, args["shelves"])
+				}
+				if read[lane] = buffersOf(t, s); len(turn(t, s, 1).Claims) != 1 {
+					t.Errorf("lane %d: the run is not claimed", lane)
+				}
+			}
+			for call, few := range read[1] {
+				t.Logf("a %s reads %d buffers, and %d if the lane has a high number", call, few, read[high][call])
+				if read[high][call] > few+5 {
+					t.Errorf("a %s reads %d buffers if the lane has a high number, and %d if it has a low one", call, read[high][call], few)
+				}
+			}
+		})
+	}
 }
 
 func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {

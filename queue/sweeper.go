@@ -153,8 +153,7 @@ func (w *sweeper) reach(why reasons) (r reach, due bool) {
 func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
 	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement takes its snapshot
 	w.x.cursors.sweeping()
-	var lanes int
-	var shelves []int
+	var lanes, shelves []int
 	var ats []time.Time
 	var runs []RunID
 	text, to := sweepShelves, []any{&f.now, &lanes, &shelves, &ats, &runs, &f.blocked, &f.overdue}

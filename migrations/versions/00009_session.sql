@@ -55,8 +55,8 @@ COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many mo
 -- skip that shelf meanwhile. The function is plpgsql, because each of its statements must see the claims that other sessions
 -- committed before it got its locks. For the arguments see queue/claim.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int, fair bool,
-    new_first bool, queues text[]) RETURNS SETOF oarlock.claims
+CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], shelves bigint[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int,
+    fair bool, new_first bool, queues text[]) RETURNS SETOF oarlock.claims
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -67,7 +67,7 @@ DECLARE
     more  int;
     n     int := 0;
 BEGIN
-    IF num_nulls(worker, claims, cursors, rest, last_stage, lowest, fair, new_first, queues) > 0 THEN
+    IF num_nulls(worker, claims, shelves, cursors, rest, last_stage, lowest, fair, new_first, queues) > 0 THEN
         RAISE EXCEPTION 'claim_limited: no argument may be null' USING ERRCODE = '22004';
     END IF;
     PERFORM FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
@@ -83,8 +83,9 @@ BEGIN
                    FROM oarlock.lanes_of(claim_limited.worker) l
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
-                  CROSS JOIN LATERAL (SELECT s.stage, coalesce(cursors[3 * l.lane_id + s.stage], rest) AS since
-                                        FROM generate_series(0, least(last_stage, CASE WHEN l.paused THEN 1 ELSE 2 END)) s (stage)) s
+                  CROSS JOIN LATERAL (SELECT s.stage, CASE WHEN shelves[p.i] = 3 * l.lane_id::bigint + s.stage THEN cursors[p.i] ELSE rest END AS since
+                                        FROM generate_series(0, least(last_stage, CASE WHEN l.paused THEN 1 ELSE 2 END)) s (stage)
+                                       CROSS JOIN LATERAL (SELECT width_bucket(3 * l.lane_id::bigint + s.stage, shelves)) p (i)) s
                   CROSS JOIN LATERAL (SELECT r.ready_at FROM oarlock.runs r
                                        WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued'
                                          AND r.ready_at >= s.since AND r.ready_at <= CASE s.stage WHEN 2 THEN due ELSE 'infinity' END
@@ -123,7 +124,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
+COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
 
 -- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else. It claims the oldest first,
 -- and runs behind limits as far as the limits have room.
@@ -322,7 +323,7 @@ DROP FUNCTION oarlock.set_aside(int[], int);
 DROP FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
 DROP FUNCTION oarlock.claim_family(uuid, bigint, uuid[]);
-DROP FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]);
+DROP FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]);
 DROP FUNCTION oarlock.room_of(text, bigint, int);
 DROP VIEW oarlock.claims;
 DROP FUNCTION oarlock.lanes_of(uuid);

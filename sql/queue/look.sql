@@ -8,13 +8,16 @@ WITH shown AS (
 ), lane AS MATERIALIZED (
     SELECT l.* FROM oarlock.lanes_of(@worker) l
 ), head AS MATERIALIZED ( -- the shelves that have a due run at or behind the cursor of claims
-    SELECT l.lane_id, s.stage, l.priority, l.limited
+    SELECT l.lane_id, s.stage, l.priority, l.limited, c.since
       FROM lane l
      CROSS JOIN (VALUES (0), (1), (2)) s (stage)
+     -- width_bucket finds a shelf by halving the array. A join would read the whole array for each shelf, because hash joins are off.
+     CROSS JOIN LATERAL (SELECT width_bucket(3 * l.lane_id::bigint + s.stage, @shelves::bigint[])) p (i)
+     CROSS JOIN LATERAL (SELECT CASE WHEN (@shelves::bigint[])[p.i] = 3 * l.lane_id::bigint + s.stage THEN (@cursors::timestamptz[])[p.i] ELSE @rest::timestamptz END) c (since)
      CROSS JOIN LATERAL (
            SELECT FROM oarlock.runs q
             WHERE q.lane_id = l.lane_id AND q.stage = s.stage AND q.state = 'queued'
-              AND q.ready_at >= coalesce((@cursors::timestamptz[])[3 * l.lane_id + s.stage], @rest::timestamptz)
+              AND q.ready_at >= c.since
               AND q.ready_at <= CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END
               AND (q.stage < 2 OR l.dag_id <> 0 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
             ORDER BY q.ready_at, q.run_id LIMIT 1) r
@@ -36,7 +39,7 @@ SELECT statement_timestamp() AS now,
        (SELECT count(*) FROM (
             SELECT FROM head h CROSS JOIN LATERAL (
                    SELECT FROM oarlock.runs q
-                    WHERE q.lane_id = h.lane_id AND q.stage = 1 AND q.state = 'queued' AND q.ready_at >= coalesce((@cursors)[3 * h.lane_id + 1], @rest)
+                    WHERE q.lane_id = h.lane_id AND q.stage = 1 AND q.state = 'queued' AND q.ready_at >= h.since
                     ORDER BY q.ready_at, q.run_id LIMIT @begun::int) r
              WHERE h.stage = 1 LIMIT @begun) b) AS begun,
        (SELECT true FROM oarlock.runs r

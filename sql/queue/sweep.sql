@@ -33,8 +33,8 @@ WITH RECURSIVE lane AS MATERIALIZED (
       FROM holder h WHERE h.worker_id IS NOT NULL
 -- end claims
 )
-SELECT statement_timestamp() AS now, coalesce((SELECT max(l.lane_id) FROM lane l), 0) AS lanes,
-       ARRAY(SELECT 3 * h.lane_id + h.stage FROM head h ORDER BY h.lane_id, h.stage) AS places,
+SELECT statement_timestamp() AS now, ARRAY(SELECT l.lane_id FROM lane l ORDER BY l.lane_id) AS lanes,
+       ARRAY(SELECT 3 * h.lane_id::bigint + h.stage FROM head h ORDER BY h.lane_id, h.stage) AS places,
        ARRAY(SELECT h.ready_at FROM head h ORDER BY h.lane_id, h.stage) AS ats,
        ARRAY(SELECT h.run_id FROM head h ORDER BY h.lane_id, h.stage) AS heads,
        CASE WHEN EXISTS (SELECT FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0) THEN
