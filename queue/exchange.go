@@ -166,6 +166,13 @@ func (x *exchange) addChores(due chores) {
 	c.wakes, c.expires, c.logDays = c.wakes || due.wakes, c.expires || due.expires, c.logDays || due.logDays
 }
 
+// choreDue reports whether the next DoChores has anything to do.
+func (x *exchange) choreDue() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.chores != chores{} || len(x.unreadable) > 0
+}
+
 // takeChores returns the chores for one DoChores, and removes them.
 func (x *exchange) takeChores() chores { return taken(x, &x.chores) }
 

@@ -279,11 +279,16 @@ var (
 // A chore may wait for a lock that an application holds. Meanwhile it occupies the connection for looks, and looks use another
 // one.
 func (s *Session) DoChores(ctx context.Context) (queued int, err error) {
+	due := false
 	err = s.alone(ctx, s.janitor.working, func() (err error) {
+		due = s.x.choreDue()
 		queued, err = s.janitor.work(ctx)
 		return err
 	})
 	s.store.meter.requeued(0, queued)
+	if due || err != nil {
+		tell(s.store.meter.ChoresDone, err)
+	}
 	if err != nil {
 		return queued, fmt.Errorf("do chores: %w", err)
 	}

@@ -101,14 +101,14 @@ func TestMeter_CountsRunsOfAWorkerThatIsReplaced(t *testing.T) {
 	}
 }
 
-func TestMeter_CountsLooksAndSweepsButThoseThatCameTooSoon(t *testing.T) {
+func TestMeter_CountsCallsThatHadSomethingToDo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	var told []string
 	note := func(what string) func(error) {
 		return func(err error) { told = append(told, fmt.Sprint(what, " ", err == nil)) }
 	}
-	s := f.registerAt(t, openFor(t, queue.Config{URL: f.url, Meter: queue.Meter{Looked: note("look"), Swept: note("sweep")}}))
+	s := f.registerAt(t, openFor(t, queue.Config{URL: f.url, Meter: queue.Meter{Looked: note("look"), Swept: note("sweep"), ChoresDone: note("chores")}}))
 	s.SetClock(func() time.Duration { return time.Hour })
 	sweep(t, s)
 	look(t, s)
@@ -116,12 +116,23 @@ func TestMeter_CountsLooksAndSweepsButThoseThatCameTooSoon(t *testing.T) {
 	if swept, err := s.Sweep(t.Context()); err != nil || swept.Done {
 		t.Errorf("a sweep that comes too soon: %+v, %v", swept, err)
 	}
+	if _, err := s.DoChores(t.Context()); err != nil {
+		t.Errorf("chores when nothing is due: %v", err)
+	}
+	run := f.ask(t, "plain", 1)[0]
+	f.exec(t, "UPDATE oarlock.runs SET state = 'waiting', epoch = 1, wake_at = clock_timestamp() - interval '1 s' WHERE run_id = $1", run)
+	if _, err := s.Look(t.Context(), queue.Load{}); err != nil { // finds the run, and leaves it to DoChores
+		t.Error(err)
+	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
+	if _, err := s.DoChores(gone); err == nil {
+		t.Error("chores without a context succeed")
+	}
 	if _, err := s.Look(gone, queue.Load{}); err == nil {
 		t.Error("a look without a context succeeds")
 	}
-	if want := []string{"sweep true", "look true", "look false"}; !slices.Equal(told, want) {
+	if want := []string{"sweep true", "look true", "chores true", "look true", "chores false", "look false"}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 }

@@ -155,13 +155,14 @@ const doubtfulMisses = 2
 // Meter holds functions that sessions call as things happen. They run where every microsecond counts, so they must only count,
 // and must not block or call back. A nil function is not called.
 type Meter struct {
-	Flushed   func(FlushTry)
-	FenceLost func()                  // called once per session that finds that another worker took its worker for dead
-	Requeued  func(workers, runs int) // runs were put back into the queue, some of them from so many lost workers
-	Looked    func(err error)         // err: of a Look
-	Swept     func(err error)         // err: of a Sweep, unless the call came too soon
-	Attended  func(done Attended, took time.Duration, err error)
-	Overdue   func(d time.Duration) // of each Look: for how long the first item of the agenda has been due; 0: nothing is due
+	Flushed    func(FlushTry)
+	FenceLost  func()                  // called once per session that finds that another worker took its worker for dead
+	Requeued   func(workers, runs int) // runs were put back into the queue, some of them from so many lost workers
+	Looked     func(err error)         // err: of a Look
+	Swept      func(err error)         // err: of a Sweep, unless the call came too soon
+	ChoresDone func(err error)         // err: of a DoChores, unless nothing was due
+	Attended   func(done Attended, took time.Duration, err error)
+	Overdue    func(d time.Duration) // of each Look: for how long the first item of the agenda has been due; 0: nothing is due
 }
 
 func (m *Meter) requeued(workers, runs int) {

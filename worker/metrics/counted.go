@@ -42,6 +42,7 @@ type counted struct {
 	claims     prometheus.Histogram
 	looks      choice
 	sweeps     choice
+	chores     choice
 	attends    choice
 	attendTook prometheus.Histogram
 	fires      choice
@@ -82,6 +83,7 @@ func newCounted() counted {
 		claims:     histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
 		looks:      newChoice("looks_total", "Looks at other workers and at what is due, by result.", "result", results),
 		sweeps:     newChoice("sweeps_total", "Sweeps for what was left behind, by result.", "result", results),
+		chores:     newChoice("chores_total", "Calls that did what was due for all workers, by result.", "result", results),
 		attends:    newChoice("attends_total", "Calls that did what was due on the agenda, by result.", "result", results),
 		attendTook: histogram("attend_duration_seconds", "How long these calls took.", tripBuckets),
 		fires:      newChoice("fires_total", "Fire times of schedules that this worker decided, by outcome.", "outcome", fireOutcomes),
@@ -119,7 +121,7 @@ func newCounted() counted {
 func (c *counted) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
-		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.attends.vec, c.attendTook, c.fires.vec, c.fireLate, c.unattended, c.overdue, c.reaped, c.requeued,
+		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.chores.vec, c.attends.vec, c.attendTook, c.fires.vec, c.fireLate, c.unattended, c.overdue, c.reaped, c.requeued,
 		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
 		c.renewals.vec, c.renewTook, c.margins, c.fencesLost, c.replacements.vec,
 	}
@@ -182,7 +184,8 @@ func (s *Set) Queue() queue.Meter {
 	return queue.Meter{
 		Flushed: s.flushed, FenceLost: c.fencesLost.Inc, Requeued: s.requeued,
 		Looked: func(err error) { c.looks.inc(result(err)) }, Swept: func(err error) { c.sweeps.inc(result(err)) },
-		Attended: s.attended, Overdue: func(d time.Duration) { c.overdue.Set(d.Seconds()) },
+		ChoresDone: func(err error) { c.chores.inc(result(err)) },
+		Attended:   s.attended, Overdue: func(d time.Duration) { c.overdue.Set(d.Seconds()) },
 	}
 }
 

@@ -52,6 +52,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	s.Polled(worker.PollEnd{Err: io.EOF})
 	s.Queue().Looked(io.EOF)
 	s.Queue().Swept(nil)
+	s.Queue().ChoresDone(io.EOF)
 	s.Renewed(9*time.Second, time.Millisecond, nil)
 	s.Renewed(8*time.Second, time.Millisecond, io.EOF)
 	q := s.Queue()
@@ -103,7 +104,7 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_run_duration_seconds_sum{outcome="succeeded"} 3`, `oarlock_tasks_total{state="failed"} 1`, `oarlock_tasks_total{state="skipped"} 0`,
 		`oarlock_attempts_total{body="run",outcome="exit"} 1`, `oarlock_attempt_duration_seconds_sum{body="run"} 2`,
 		`oarlock_polls_total{result="ok"} 1`, `oarlock_polls_total{result="error"} 1`, `oarlock_claimed_runs_sum 3`,
-		`oarlock_looks_total{result="error"} 1`, `oarlock_sweeps_total{result="ok"} 1`,
+		`oarlock_looks_total{result="error"} 1`, `oarlock_sweeps_total{result="ok"} 1`, `oarlock_chores_total{result="error"} 1`,
 		`oarlock_workers_reaped_total 1`, `oarlock_runs_requeued_total 2`,
 		`oarlock_flushes_total{result="ok"} 1`, `oarlock_flush_batches_sum 4`, `oarlock_flush_records_sum 9`, `oarlock_flush_bytes_total 1000`,
 		`oarlock_renewals_total{result="error"} 1`, `oarlock_renewal_duration_seconds_count 1`, `oarlock_renewal_margin_seconds_sum 17`,
