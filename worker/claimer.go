@@ -51,7 +51,7 @@ func (l *life) claim() {
 	due := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	for {
+	for l.ctx.Err() == nil {
 		var gap time.Duration // least time since the last poll
 		forAsk := false       // an ask is the only reason for this poll
 		rested := c.rests
@@ -130,6 +130,9 @@ func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	l.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
 	l.take(want, kept, &polled)
 	l.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
+	if l.ctx.Err() != nil { // the poll may be so late that the poll loop of the next life owns the claimer
+		return false, 0
+	}
 	if polled.Sweep {
 		l.lookout.sweep.send()
 	}

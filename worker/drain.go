@@ -218,9 +218,12 @@ func (l *life) hurryLogs() {
 }
 
 // windUp waits for the loops of a life without drivers, closes its logs and then its session.
-func (l *life) windUp(helpers *sync.WaitGroup) error {
+func (l *life) windUp(helpers *loops) error {
 	if err := l.part(after(func() { helpers.Wait(); l.fleet.wg.Wait() })); err != nil {
 		return err
+	}
+	if n := helpers.left.Load(); n > 0 { // the next life has the state of the loops that ended
+		l.log.Warn("a call of the database does not return: going on without it", "loops", n)
 	}
 	if err := l.part(after(l.logs.Close)); err != nil {
 		return err

@@ -99,7 +99,7 @@ type Worker struct {
 	lives     *backoff.ExponentialBackOff // pauses between lives that were lost soon; owned by Run
 }
 
-// life holds the state of one registration of a worker. A driver or body that ends late keeps the life that it began in, and
+// life holds the state of one registration of a worker. A driver or loop that ends late keeps the life that it began in, and
 // cannot reach the next one.
 type life struct {
 	*Worker
@@ -283,17 +283,17 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 	}
 	l.ctx, l.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer l.stop(errStopped)
-	var helpers sync.WaitGroup
-	helpers.Go(l.keepLease)
-	helpers.Go(l.listen)
-	helpers.Go(l.claim)
-	helpers.Go(l.lookAround)
-	helpers.Go(l.doChores)
-	helpers.Go(l.sweep)
-	helpers.Go(l.attend)
-	helpers.Go(l.share)
-	helpers.Go(l.keepRecords)
-	helpers.Go(l.watchHost)
+	var helpers loops
+	helpers.start(l.keepLease)
+	helpers.start(l.listen)
+	helpers.start(l.claim)
+	helpers.start(l.lookAround)
+	helpers.start(l.doChores)
+	helpers.start(l.sweep)
+	helpers.start(l.attend)
+	helpers.start(l.share)
+	helpers.start(l.keepRecords)
+	helpers.start(l.watchHost)
 	lost, left := l.seeOut()
 	l.view.enter(Ending)
 	l.stop(errStopped)
@@ -308,6 +308,22 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 		err = errors.Join(err, l.config.Ended(l.id, released))
 	}
 	return lost, errors.Join(left, err)
+}
+
+// loops are the loops of a life that still run.
+type loops struct {
+	sync.WaitGroup
+
+	left atomic.Int64
+}
+
+// start runs a loop in a goroutine of its own.
+func (l *loops) start(loop func()) {
+	l.left.Add(1)
+	l.Go(func() {
+		loop()
+		l.left.Add(-1)
+	})
 }
 
 func (l *life) register(ctx context.Context) error {
