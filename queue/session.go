@@ -387,7 +387,8 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// closeRest closes everything else at the same time. It cuts off looks, chores and sweeps that are under way.
+// closeRest closes everything else at the same time. It cuts off chores, sweeps and looks that are under way. A look that uses
+// the connection for reads ends by its own timeout, or when ctx ends.
 func (s *Session) closeRest(ctx context.Context) error {
 	s.lookout.conn.end()
 	s.sweeper.conn.end()
