@@ -28,6 +28,9 @@ func checkDocuments(t *Tree) []Finding {
 		if strings.Contains(p, "testdata/") {
 			continue
 		}
+		if p == decisionsPage {
+			found = append(found, checkContents(p, t.Text(p))...)
+		}
 		doc := document{t, p, targets(t)}
 		fenced := false
 		for n, line := range strings.Split(t.Text(p), "\n") {
@@ -38,6 +41,27 @@ func checkDocuments(t *Tree) []Finding {
 			for _, why := range doc.check(line, fenced) {
 				found = append(found, Finding{p, n + 1, why})
 			}
+		}
+	}
+	return found
+}
+
+// decisionsPage is the page with a list of its headings at its top.
+const decisionsPage = "docs/internals/decisions.md"
+
+// checkContents reports headings of the third level that a page does not link exactly once above its first section.
+func checkContents(p, text string) (found []Finding) {
+	top, _, _ := strings.Cut(text, "\n## ")
+	links := map[string]int{}
+	for _, m := range linkTarget.FindAllStringSubmatch(top, -1) {
+		links[m[1]]++
+	}
+	for n, line := range strings.Split(text, "\n") {
+		if !strings.HasPrefix(line, "### ") {
+			continue
+		}
+		if anchor := "#" + anchors(line)[0]; links[anchor] != 1 {
+			found = append(found, Finding{p, n + 1, fmt.Sprintf("the top of the page links %s %d times: link it once", anchor, links[anchor])})
 		}
 	}
 	return found

@@ -29,7 +29,7 @@ var Rules = []Rule{
 	{"packages", "every package says what it is for, and has its row in ARCHITECTURE.md", checkPackages},
 	{"sqltext", "SQL stands in sql/ and migrations/, not in Go strings", checkSQLText},
 	{"statements", "every file in sql/ has a header and is used", checkStatements},
-	{"documents", "links, paths and make targets in documents exist", checkDocuments},
+	{"documents", "links, paths and make targets in documents exist, and the list of decisions is complete", checkDocuments},
 	{"comments", "comments name their actors, and few sentences hang on a pronoun", checkComments},
 	{"documented", "what tables, the Makefile and documents name exists: packages, paths, identifiers", checkDocumented},
 }
