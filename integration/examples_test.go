@@ -51,6 +51,7 @@ var examplesByFile = map[string]example{
 	"overlap/overlap": {
 		want:  "succeeded build=succeeded lint=succeeded test=succeeded ship=succeeded",
 		says:  map[string]string{"build": "pushing app:42", "ship": "shipping app:42"},
+		alone: true, // a step that waits for a slot does not overlap
 		after: overlaps,
 	},
 	"search/searches": {
