@@ -64,3 +64,14 @@ func mayExecute(t *testing.T, conn *pgx.Conn, name, statement string, params int
 		t.Errorf("sql/%s.sql: %v", name, result.Err)
 	}
 }
+
+// A plan that a setting forbids looks so dear that Postgres compiles it, which takes 0.2 s at each call.
+func TestFunctions_ThatSteerPlansAreNotCompiled(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	compiled := b.list(t, `SELECT p.oid::regprocedure::text FROM pg_proc p WHERE pronamespace = 'oarlock'::regnamespace
+		AND p.proconfig::text LIKE '%enable_%=off%' AND NOT 'jit=off' = ANY (p.proconfig)`)
+	if len(compiled) > 0 {
+		t.Errorf("say SET jit = off of %v", compiled)
+	}
+}
