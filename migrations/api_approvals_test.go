@@ -315,7 +315,7 @@ func TestApprover_ReadsNoTasksOfRunsOfOthers(t *testing.T) {
 			plan = pgtest.Explained(t, get[[]byte](t, eve, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM oarlock.run_status($1)", run))
 		}
 		if plan.Rows != 0 || plan.Buffers() > pages/2 {
-			t.Errorf("statistics: %s: it is shown %d rows, and %d pages are read, where the tasks fill %d", statistics, plan.Rows, plan.Buffers(), pages)
+			t.Errorf("statistics: %s: it is shown %v rows, and %d pages are read, where the tasks fill %d", statistics, plan.Rows, plan.Buffers(), pages)
 		}
 	}
 }

@@ -50,14 +50,15 @@ func clockRows(t *testing.T, table string) []clockRow {
 
 const makeTiming = "oarlock.make_timing($1::text, $2::text::interval, $3::text::timestamptz, $4::text, $5::text::timestamptz, $6::text::timestamptz, $7::text[])"
 
-// args returns the arguments of makeTiming. Postgres reads durations of Go except for these units.
+// args returns the arguments of makeTiming. Postgres does not read all units of Go, and PostgreSQL 14 no number of them that exceeds
+// 32 bits: a duration is written as hours and seconds.
 func (r clockRow) args(more ...any) []any {
 	if r.Every != nil {
 		d, err := time.ParseDuration(*r.Every)
 		if err != nil {
 			panic(err)
 		}
-		text := fmt.Sprintf("%d microseconds", d.Microseconds())
+		text := fmt.Sprintf("%d hours %f seconds", d/time.Hour, (d % time.Hour).Seconds())
 		r.Every = &text
 	}
 	return append([]any{r.Cron, r.Every, r.At, r.Timezone, r.Start, r.End, r.Except}, more...)

@@ -122,7 +122,7 @@ func (d *desk) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int
 		t.Fatal(err)
 	}
 	p := pgtest.Explained(t, text)
-	return p.Rows, p.Buffers()
+	return int(p.Rows), p.Buffers()
 }
 
 func TestList_FindsAPageAmongManyRunsByAnIndex(t *testing.T) {

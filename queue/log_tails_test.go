@@ -65,8 +65,8 @@ func TestLogTails_ReadLittleOfLongLogs(t *testing.T) {
 		}
 		p = pgtest.Explained(t, text)
 	}
-	t.Logf("%d rows, %d buffers", p.Rows, p.Buffers())
+	t.Logf("%v rows, %d buffers", p.Rows, p.Buffers())
 	if p.Rows == 0 || p.Buffers() > MaxLogTails*100 {
-		t.Errorf("%d rows, %d buffers", p.Rows, p.Buffers())
+		t.Errorf("%v rows, %d buffers", p.Rows, p.Buffers())
 	}
 }

@@ -274,7 +274,7 @@ func (w *writer) buffers(tb testing.TB, q LogWindowQuery) (buffers, rows int) {
 		tb.Fatal(err)
 	}
 	p := pgtest.Explained(tb, text)
-	return p.Buffers(), p.Rows
+	return p.Buffers(), int(p.Rows)
 }
 
 func TestLogWindow_ReadsLittleOfALongLog(t *testing.T) {

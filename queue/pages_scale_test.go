@@ -129,9 +129,9 @@ func TestPages_ReadWhatTheyShow(t *testing.T) {
 			{"journal", "journal", pgx.StrictNamedArgs{"run": run, "event": nil, "control": nil, "rows": 101}, 300},
 		} {
 			p, took := d.read(t, c.statement, c.args)
-			t.Logf("%-5s %-20s %6d rows %7d buffers of a table of %d, %v", statistics, c.name, p.Rows, p.Buffers(), table, took)
+			t.Logf("%-5s %-20s %6.0f rows %7d buffers of a table of %d, %v", statistics, c.name, p.Rows, p.Buffers(), table, took)
 			if p.Rows == 0 || p.Buffers() > c.most {
-				t.Errorf("%s, statistics %s: %d rows, %d buffers, at most %d", c.name, statistics, p.Rows, p.Buffers(), c.most)
+				t.Errorf("%s, statistics %s: %v rows, %d buffers, at most %d", c.name, statistics, p.Rows, p.Buffers(), c.most)
 			}
 		}
 	}

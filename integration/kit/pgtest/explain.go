@@ -7,14 +7,14 @@ import (
 
 // Plan is a node of the output of EXPLAIN (FORMAT JSON). Buffers and rows need ANALYZE and BUFFERS.
 type Plan struct {
-	Node     string `json:"Node Type"`
-	Name     string `json:"Subplan Name"`
-	Relation string `json:"Relation Name"`
-	Index    string `json:"Index Name"`
-	Rows     int    `json:"Actual Rows"`
-	Hit      int    `json:"Shared Hit Blocks"`
-	Read     int    `json:"Shared Read Blocks"`
-	Plans    []Plan `json:"Plans"`
+	Node     string  `json:"Node Type"`
+	Name     string  `json:"Subplan Name"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"` // the mean of all loops, which PostgreSQL before 18 rounds
+	Hit      int     `json:"Shared Hit Blocks"`
+	Read     int     `json:"Shared Read Blocks"`
+	Plans    []Plan  `json:"Plans"`
 }
 
 // Explained decodes the output of EXPLAIN (FORMAT JSON).
