@@ -19,9 +19,9 @@ import (
 // brokenHost is a way to break the host of one worker, and to repair it.
 type brokenHost struct {
 	name     string
-	within   func(t *testing.T, b *bench) []string // starts the worker in a broken place; nil: it starts like any other
-	settings func(t *testing.T, b *bench) []string
-	breaks   func(t *testing.T, b *bench, driver int) (mend func())
+	within   func(t *testing.T, b *testBundle) []string // starts the worker in a broken place; nil: it starts like any other
+	settings func(t *testing.T, b *testBundle) []string
+	breaks   func(t *testing.T, b *testBundle, driver int) (mend func())
 	reason   string // the reason that the worker reports
 	dies     string // the error of Go when it dies of the same fault; "": it does not die
 }
@@ -73,7 +73,7 @@ func (h *brokenHost) play(t *testing.T) {
 }
 
 // told waits until the worker on the broken host reports in every place why it does nothing.
-func (h *brokenHost) told(t *testing.T, b *bench, bad *process) {
+func (h *brokenHost) told(t *testing.T, b *testBundle, bad *process) {
 	t.Helper()
 	died := func() bool { return h.dies != "" && bad.saw(h.dies) }
 	until(t, "the worker says that it is not ready", func() bool { return strings.Contains(bad.page(t, "/readyz"), h.reason) || died() })
@@ -87,7 +87,7 @@ func (h *brokenHost) told(t *testing.T, b *bench, bad *process) {
 }
 
 // worker starts the worker on the host that is about to break.
-func (h *brokenHost) worker(t *testing.T, b *bench) *process {
+func (h *brokenHost) worker(t *testing.T, b *testBundle) *process {
 	t.Helper()
 	settings := []string{"slots=4", "listen=127.0.0.1:0"}
 	if h.settings != nil {
@@ -101,7 +101,7 @@ func (h *brokenHost) worker(t *testing.T, b *bench) *process {
 }
 
 // worksAlone drains the other workers and expects this one to end a run.
-func (b *bench) worksAlone(t *testing.T, name string) {
+func (b *testBundle) worksAlone(t *testing.T, name string) {
 	t.Helper()
 	if _, err := b.DrainWorker(t.Context(), "good"); err != nil {
 		t.Fatal(err)
@@ -112,10 +112,10 @@ func (b *bench) worksAlone(t *testing.T, name string) {
 	}
 }
 
-func diskOf(b *bench) string { return filepath.Join(b.dir, "disk") }
+func diskOf(b *testBundle) string { return filepath.Join(b.dir, "disk") }
 
 // ownDisk gives a worker a small disk for its state.
-func ownDisk(t *testing.T, b *bench) []string {
+func ownDisk(t *testing.T, b *testBundle) []string {
 	t.Helper()
 	disk := diskOf(b)
 	if err := os.Mkdir(disk, 0o700); err != nil {
@@ -129,7 +129,7 @@ func ownDisk(t *testing.T, b *bench) []string {
 }
 
 // noInodes uses up the inodes of that disk.
-func noInodes(t *testing.T, b *bench, _ int) func() {
+func noInodes(t *testing.T, b *testBundle, _ int) func() {
 	t.Helper()
 	filler := filepath.Join(diskOf(b), "filler")
 	var err error
@@ -143,7 +143,7 @@ func noInodes(t *testing.T, b *bench, _ int) func() {
 }
 
 // smallMemory starts a worker that has a small /dev/shm of its own.
-func smallMemory(t *testing.T, _ *bench) []string {
+func smallMemory(t *testing.T, _ *testBundle) []string {
 	t.Helper()
 	within := []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=256k oarlock /dev/shm && exec "$@"`, "sh"}
 	if out, err := exec.Command(within[0], append(within[1:], "true")...).CombinedOutput(); err != nil {
@@ -152,7 +152,7 @@ func smallMemory(t *testing.T, _ *bench) []string {
 	return within
 }
 
-func fullMemory(t *testing.T, _ *bench, driver int) func() {
+func fullMemory(t *testing.T, _ *testBundle, driver int) func() {
 	t.Helper()
 	filler := fmt.Sprintf("/proc/%d/root/dev/shm/filler", driver)
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
@@ -161,10 +161,10 @@ func fullMemory(t *testing.T, _ *bench, driver int) func() {
 	return func() { os.Remove(filler) }
 }
 
-func fewDescriptors(*testing.T, *bench) []string { return []string{"prlimit", "--nofile=256:256"} }
+func fewDescriptors(*testing.T, *testBundle) []string { return []string{"prlimit", "--nofile=256:256"} }
 
 // noDescriptors lowers a worker's limit to the descriptors it has open, which are too few for a body.
-func noDescriptors(t *testing.T, _ *bench, driver int) func() {
+func noDescriptors(t *testing.T, _ *testBundle, driver int) func() {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", driver))
 	if err != nil {
@@ -200,7 +200,7 @@ func TestWorker_IsReplacedAfterACrash(t *testing.T) {
 const nobody = 65534
 
 // asNobody starts a worker as a user with a kernel limit on processes, and without access to files of root.
-func asNobody(t *testing.T, _ *bench) []string {
+func asNobody(t *testing.T, _ *testBundle) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "oarlock-nobody-")
 	if err == nil {
@@ -221,7 +221,7 @@ func asNobody(t *testing.T, _ *bench) []string {
 	return []string{"sh", "-c", become, "sh"}
 }
 
-func noProcesses(t *testing.T, _ *bench, driver int) func() {
+func noProcesses(t *testing.T, _ *testBundle, driver int) func() {
 	t.Helper()
 	user := []string{"setpriv", fmt.Sprintf("--reuid=%d", nobody), fmt.Sprintf("--regid=%d", nobody), "--clear-groups"}
 	limit(t, driver, "--nproc=1:", user...)

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-func (b *bench) cancel(t *testing.T, run queue.RunID, now bool) queue.Control {
+func (b *testBundle) cancel(t *testing.T, run queue.RunID, now bool) queue.Control {
 	t.Helper()
 	c, err := b.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
 	if err != nil {

@@ -78,9 +78,9 @@ flood() { see start; yes "run $OARLOCK_RUN_ID $OARLOCK_STEP#$OARLOCK_ATTEMPT say
 leave() { setsid -f sleep 120 </dev/null >/dev/null 2>&1; (trap '' TERM; sleep 120 & exec sleep 120) </dev/null >/dev/null 2>&1 & }
 `
 
-// arena is the place where a seed is played: a database, workers behind proxies, clients.
-type arena struct {
-	*bench
+// chaosBundle is the place where a seed is played: a database, workers behind proxies, clients.
+type chaosBundle struct {
+	*testBundle
 	t     *testing.T
 	lane  *lane
 	scene scene
@@ -116,9 +116,9 @@ type awaited struct {
 	since time.Duration // when the sampler first saw that it had fired, by the sampler's clock
 }
 
-func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
+func newChaosBundle(t *testing.T, l *lane, seed uint64, scene scene) *chaosBundle {
 	t.Helper()
-	a := &arena{
+	a := &chaosBundle{
 		t: t, lane: l, scene: scene, name: fmt.Sprintf("chaos_%d", seed), nodes: []*pgcluster.Node{l.node},
 		faults: map[string]int{}, excused: map[int]bool{}, asked: newAnswers(), lost: loss{over: make(chan struct{})},
 	}
@@ -138,7 +138,7 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 	for _, node := range a.nodes {
 		a.urls = append(a.urls, node.URL())
 	}
-	a.bench = &bench{db: &pgtest.DB{URL: a.urlOf(nil, "")}, dir: t.TempDir()}
+	a.testBundle = &testBundle{db: &pgtest.DB{URL: a.urlOf(nil, "")}, dir: t.TempDir()}
 	for _, folder := range []string{"copies", "state"} {
 		if err := os.Mkdir(filepath.Join(a.dir, folder), 0o755); err != nil {
 			t.Fatal(err)
@@ -157,10 +157,10 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 }
 
 // node returns the server that takes writes.
-func (a *arena) node() *pgcluster.Node { return a.nodes[a.takes] }
+func (a *chaosBundle) node() *pgcluster.Node { return a.nodes[a.takes] }
 
 // clone makes the seed's database.
-func (a *arena) clone(t *testing.T) {
+func (a *chaosBundle) clone(t *testing.T) {
 	t.Helper()
 	node, ctx := a.node(), t.Context()
 	for _, err := range []error{
@@ -198,7 +198,7 @@ func databaseURL(node *pgcluster.Node, database string) string {
 
 // urlOf returns a URL that leads to the server that takes writes, through proxies if there are any, as a role or as a
 // superuser.
-func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
+func (a *chaosBundle) urlOf(proxies []*netfault.Proxy, role string) string {
 	var hosts []string
 	var u *url.URL
 	for i, text := range a.urls {
@@ -225,7 +225,7 @@ func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
 }
 
 // proxies starts one proxy for each server.
-func (a *arena) proxies(t *testing.T) (all []*netfault.Proxy) {
+func (a *chaosBundle) proxies(t *testing.T) (all []*netfault.Proxy) {
 	t.Helper()
 	for _, node := range a.nodes {
 		p, _ := netfault.Through(t, node.URL())
@@ -264,7 +264,7 @@ func set(ctx context.Context, node *pgcluster.Node, name, value string) error {
 	return script(ctx, node.URL(), "reload")
 }
 
-func (a *arena) putAll(t *testing.T, plan *traffic.Plan) {
+func (a *chaosBundle) putAll(t *testing.T, plan *traffic.Plan) {
 	t.Helper()
 	for _, d := range plan.DAGs {
 		a.put(t, d.Source)
@@ -287,7 +287,7 @@ const (
 // station is a worker that is started again whenever it ends, as by a service manager.
 type station struct {
 	name    string
-	bench   *bench
+	bench   *testBundle
 	proxies []*netfault.Proxy
 	cable   *network // nil: it runs on this host
 	ended   chan struct{}
@@ -302,11 +302,11 @@ type station struct {
 	stormy  int  // those that go on
 }
 
-func (a *arena) startWorkers(t *testing.T) {
+func (a *chaosBundle) startWorkers(t *testing.T) {
 	t.Helper()
 	for i := range chaosWorkers {
 		u := &station{name: fmt.Sprintf("w%d", i+1), proxies: a.proxies(t), ended: make(chan struct{})}
-		far := *a.bench
+		far := *a.testBundle
 		u.bench = &far
 		u.bench.url = a.urlOf(u.proxies, "chaos_worker")
 		if i == 0 && a.scene == networkScene {
@@ -376,7 +376,7 @@ func (u *station) pids() (guard, driver int) {
 }
 
 // stopWorkers stops all workers in order, and checks that they leave nothing behind (W4).
-func (a *arena) stopWorkers(t *testing.T) {
+func (a *chaosBundle) stopWorkers(t *testing.T) {
 	t.Helper()
 	for _, u := range a.units {
 		u.mu.Lock()
@@ -399,7 +399,7 @@ func (a *arena) stopWorkers(t *testing.T) {
 }
 
 // say notes a breach.
-func (a *arena) say(format string, args ...any) {
+func (a *chaosBundle) say(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.broken = append(a.broken, fmt.Sprintf(format, args...))

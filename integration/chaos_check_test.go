@@ -21,7 +21,7 @@ import (
 )
 
 // awaitAll waits until every run is over (S6).
-func (a *arena) awaitAll(t *testing.T) bool {
+func (a *chaosBundle) awaitAll(t *testing.T) bool {
 	t.Helper()
 	for end := time.Now().Add(chaosSettle); time.Now().Before(end); {
 		if n, err := one[int](t.Context(), a.superURL(), "open"); err == nil && n == 0 {
@@ -33,7 +33,7 @@ func (a *arena) awaitAll(t *testing.T) bool {
 }
 
 // stopClients waits for the clients that read logs, which end with their runs, and stops the others.
-func (a *arena) stopClients() {
+func (a *chaosBundle) stopClients() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -61,7 +61,7 @@ type ended struct {
 }
 
 // judge checks everything that a seed left.
-func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *chaosResult {
+func (a *chaosBundle) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *chaosResult {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	conn, err := connect(ctx, a.superURL())
@@ -69,7 +69,7 @@ func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Dura
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	j := &judge{arena: a, t: t, ctx: ctx, conn: conn, plan: plan, res: newChaosResult()}
+	j := &judge{chaosBundle: a, t: t, ctx: ctx, conn: conn, plan: plan, res: newChaosResult()}
 	j.res.faults, j.res.lag = a.faults, lag
 	j.runs = j.readRuns()
 	j.trail = j.readTrail()
@@ -86,7 +86,7 @@ func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Dura
 
 // judge compares what happened with the promises.
 type judge struct {
-	*arena
+	*chaosBundle
 	t     *testing.T
 	ctx   context.Context
 	conn  *pgx.Conn

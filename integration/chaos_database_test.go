@@ -27,11 +27,11 @@ func containsAll(text string, parts ...string) bool {
 }
 
 // breakDatabase breaks servers and the ways to them. It owns the servers: no other goroutine starts or stops one.
-func (a *arena) breakDatabase(r *rand.Rand, end time.Time) {
+func (a *chaosBundle) breakDatabase(r *rand.Rand, end time.Time) {
 	faults := append(networkFaults(), databaseFaults()...)
 	switch a.scene {
 	case clockScene:
-		faults = append(faults, fault{"the database's clock stepped", 12, func(a *arena, r *rand.Rand) bool { return a.stepClock(between(r, -7*chaosTTL, 7*chaosTTL)) }})
+		faults = append(faults, fault{"the database's clock stepped", 12, func(a *chaosBundle, r *rand.Rand) bool { return a.stepClock(between(r, -7*chaosTTL, 7*chaosTTL)) }})
 	case diskScene:
 		faults = append(faults, fault{"the server's disk full", 6, fillDisk})
 	case networkScene:
@@ -45,29 +45,29 @@ func (a *arena) breakDatabase(r *rand.Rand, end time.Time) {
 
 func databaseFaults() []fault {
 	return []fault{
-		{"backends terminated", 4, func(a *arena, r *rand.Rand) bool {
+		{"backends terminated", 4, func(a *chaosBundle, r *rand.Rand) bool {
 			defer a.storm()()
 			n, err := one[int](a.ctx, a.superURL(), "terminate", []int{1, 3, 100}[r.IntN(3)])
 			return err == nil && n > 0
 		}},
-		{"a backend killed with SIGKILL", 1, func(a *arena, r *rand.Rand) bool {
+		{"a backend killed with SIGKILL", 1, func(a *chaosBundle, r *rand.Rand) bool {
 			defer a.storm()()
 			pids := a.backendPIDs()
 			return len(pids) > 0 && syscall.Kill(pids[r.IntN(len(pids))], syscall.SIGKILL) == nil
 		}},
-		{"Postgres restarted", 2, func(a *arena, r *rand.Rand) bool {
+		{"Postgres restarted", 2, func(a *chaosBundle, r *rand.Rand) bool {
 			return a.restart(r, (*pgcluster.Node).Stop)
 		}},
-		{"Postgres stopped at once, and started", 2, func(a *arena, r *rand.Rand) bool {
+		{"Postgres stopped at once, and started", 2, func(a *chaosBundle, r *rand.Rand) bool {
 			return a.restart(r, (*pgcluster.Node).Crash)
 		}},
-		{"rows held by others", 4, func(a *arena, r *rand.Rand) bool {
+		{"rows held by others", 4, func(a *chaosBundle, r *rand.Rand) bool {
 			return a.hold(r, []string{"hold_rows", "hold_workers", "hold_fences", "hold_tasks"}[r.IntN(4)])
 		}},
 		{"runs locked in the wrong order", 2, lockBackwards},
 		{"short timeouts", 3, shortTimeouts},
 		{"no connections left", 2, hogConnections},
-		{"NOTIFY lost: listeners terminated", 3, func(a *arena, _ *rand.Rand) bool {
+		{"NOTIFY lost: listeners terminated", 3, func(a *chaosBundle, _ *rand.Rand) bool {
 			n, err := one[int](a.ctx, a.superURL(), "terminate_listeners")
 			return err == nil && n > 0
 		}},
@@ -75,9 +75,9 @@ func databaseFaults() []fault {
 	}
 }
 
-func (a *arena) superURL() string { return databaseURL(a.node(), a.name) }
+func (a *chaosBundle) superURL() string { return databaseURL(a.node(), a.name) }
 
-func (a *arena) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) bool {
+func (a *chaosBundle) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) bool {
 	defer a.storm()()
 	leave(a.node(), a.t)
 	pause(a.ctx, between(r, 0, chaosTTL/2))
@@ -86,7 +86,7 @@ func (a *arena) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) b
 }
 
 // hold keeps rows locked for a while, like an application that forgot a transaction.
-func (a *arena) hold(r *rand.Rand, name string) bool {
+func (a *chaosBundle) hold(r *rand.Rand, name string) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
@@ -101,7 +101,7 @@ func (a *arena) hold(r *rand.Rand, name string) bool {
 }
 
 // lockBackwards locks two runs, the later one first. So it deadlocks with a session that locks them in order.
-func lockBackwards(a *arena, r *rand.Rand) bool {
+func lockBackwards(a *chaosBundle, r *rand.Rand) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
@@ -128,7 +128,7 @@ func lockBackwards(a *arena, r *rand.Rand) bool {
 // stepped are the settings that shortTimeouts changes.
 var stepped = []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"}
 
-func shortTimeouts(a *arena, r *rand.Rand) bool {
+func shortTimeouts(a *chaosBundle, r *rand.Rand) bool {
 	name := stepped[r.IntN(len(stepped))]
 	node, url := a.node(), a.node().URL()
 	if set(a.ctx, node, name, fmt.Sprint(10+r.IntN(190))) != nil {
@@ -143,7 +143,7 @@ func shortTimeouts(a *arena, r *rand.Rand) bool {
 }
 
 // hogConnections takes all free connections, then makes some workers look for new ones.
-func hogConnections(a *arena, r *rand.Rand) bool {
+func hogConnections(a *chaosBundle, r *rand.Rand) bool {
 	const most = 200
 	var taken []*pgx.Conn
 	ctx := context.WithoutCancel(a.ctx)
@@ -165,7 +165,7 @@ func hogConnections(a *arena, r *rand.Rand) bool {
 }
 
 // forge sends meaningless notifications, which any login may send.
-func forge(a *arena, r *rand.Rand) bool {
+func forge(a *chaosBundle, r *rand.Rand) bool {
 	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
@@ -191,7 +191,7 @@ func forge(a *arena, r *rand.Rand) bool {
 }
 
 // stepClock moves the database's clock by up to seven leases, forwards or backwards.
-func (a *arena) stepClock(ahead time.Duration) bool {
+func (a *chaosBundle) stepClock(ahead time.Duration) bool {
 	conn, err := connect(context.WithoutCancel(a.ctx), a.superURL())
 	if err != nil {
 		return false
@@ -202,7 +202,7 @@ func (a *arena) stepClock(ahead time.Duration) bool {
 }
 
 // fillDisk leaves the server no disk space for a while.
-func fillDisk(a *arena, r *rand.Rand) bool {
+func fillDisk(a *chaosBundle, r *rand.Rand) bool {
 	defer a.storm()()
 	remove := fill(a.t, a.disk)
 	pause(a.ctx, between(r, 200*time.Millisecond, chaosTTL/2))

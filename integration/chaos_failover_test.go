@@ -28,7 +28,7 @@ func (l *loss) touches(asked, answered time.Time) bool {
 }
 
 // addStandby adds a standby to the server.
-func (a *arena) addStandby(t *testing.T) {
+func (a *chaosBundle) addStandby(t *testing.T) {
 	t.Helper()
 	primary := a.nodes[0]
 	standby := primary.Standby(a.lane.t) // it outlives the seed and is the lane's server from now on
@@ -52,7 +52,7 @@ func (a *arena) addStandby(t *testing.T) {
 }
 
 // failOver loses the primary for good.
-func (a *arena) failOver(r *rand.Rand) {
+func (a *chaosBundle) failOver(r *rand.Rand) {
 	defer a.storm()()
 	primary, standby := a.nodes[0], a.nodes[1]
 	if a.scene == asyncScene {
@@ -72,7 +72,7 @@ func (a *arena) failOver(r *rand.Rand) {
 }
 
 // catchUp waits until a standby has everything that the primary has acknowledged so far.
-func (a *arena) catchUp(primary, standby *pgcluster.Node) {
+func (a *chaosBundle) catchUp(primary, standby *pgcluster.Node) {
 	var position string
 	until(a.t, "the primary says how far it is", func() (ok bool) {
 		var err error
@@ -87,7 +87,7 @@ func (a *arena) catchUp(primary, standby *pgcluster.Node) {
 
 // survived waits until no more commits can be lost, and reports whether an acknowledged control is still there. A control
 // that is gone and must not be is a breach.
-func (a *arena) survived(c *queue.Control, asked, answered time.Time) bool {
+func (a *chaosBundle) survived(c *queue.Control, asked, answered time.Time) bool {
 	select {
 	case <-a.lost.over:
 	case <-a.ctx.Done():
@@ -113,7 +113,7 @@ func (a *arena) survived(c *queue.Control, asked, answered time.Time) bool {
 // certain returns the calls that are certain, and weakens the others. The answer to a call that may be lost becomes
 // "maybe", and a look at such a time is dropped. If the acceptance of a run may be lost, all calls about the run are
 // dropped, since another run may get its number.
-func (a *arena) certain(calls []check.Call) (all []check.Call) {
+func (a *chaosBundle) certain(calls []check.Call) (all []check.Call) {
 	doubtful := map[string]bool{}
 	for run, at := range a.asked.accepted {
 		doubtful[fmt.Sprint("run ", run)] = a.lost.touches(at, at)

@@ -19,7 +19,7 @@ import (
 type fault struct {
 	kind string
 	odds int
-	do   func(a *arena, r *rand.Rand) (done bool)
+	do   func(a *chaosBundle, r *rand.Rand) (done bool)
 }
 
 func choose(r *rand.Rand, from []fault) *fault {
@@ -37,7 +37,7 @@ func choose(r *rand.Rand, from []fault) *fault {
 }
 
 // harm does one fault after the other until the time for faults is over.
-func (a *arena) harm(r *rand.Rand, from []fault, end time.Time, low, high time.Duration) {
+func (a *chaosBundle) harm(r *rand.Rand, from []fault, end time.Time, low, high time.Duration) {
 	for time.Now().Before(end) && a.ctx.Err() == nil {
 		pause(a.ctx, between(r, low, high))
 		if f := choose(r, from); f.do(a, r) {
@@ -46,14 +46,14 @@ func (a *arena) harm(r *rand.Rand, from []fault, end time.Time, low, high time.D
 	}
 }
 
-func (a *arena) did(kind string) {
+func (a *chaosBundle) did(kind string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.faults[kind]++
 }
 
 // later undoes a fault after a while.
-func (a *arena) later(d time.Duration, undo func()) {
+func (a *chaosBundle) later(d time.Duration, undo func()) {
 	a.atWork.Go(func() {
 		pause(a.ctx, d)
 		undo()
@@ -61,7 +61,7 @@ func (a *arena) later(d time.Duration, undo func()) {
 }
 
 // strike makes later undo a fault of these workers, or of all. Until then they need not share work.
-func (a *arena) strike(d time.Duration, undo func(), units ...*station) {
+func (a *chaosBundle) strike(d time.Duration, undo func(), units ...*station) {
 	over := a.storm(units...)
 	a.later(d, func() {
 		undo()
@@ -69,14 +69,14 @@ func (a *arena) strike(d time.Duration, undo func(), units ...*station) {
 	})
 }
 
-func (a *arena) excuse(driver int) {
+func (a *chaosBundle) excuse(driver int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.excused[driver] = true
 }
 
 // idle picks a worker that no fault uses, and reserves it until free is called.
-func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
+func (a *chaosBundle) idle(r *rand.Rand) (u *station, free func()) {
 	for _, i := range r.Perm(len(a.units)) {
 		u := a.units[i]
 		u.mu.Lock()
@@ -108,7 +108,7 @@ func (u *station) use() {
 	u.uses++
 }
 
-func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
+func (a *chaosBundle) breakProcesses(r *rand.Rand, end time.Time) {
 	a.harm(r, []fault{
 		{"kill -9 of the driver process", 6, killDriver},
 		{"kill -9 of the guard", 3, killGuard},
@@ -121,13 +121,13 @@ func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
 }
 
 // stopWorker asks a worker to end. Its station starts it again.
-func stopWorker(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGTERM) }
+func stopWorker(a *chaosBundle, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGTERM) }
 
 // killGuard kills the guard, so the driver process must end the worker. It hands on its runs first. Processes that tasks
 // may leave behind (leftovers: keep) live until that is done.
-func killGuard(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGKILL) }
+func killGuard(a *chaosBundle, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGKILL) }
 
-func signalGuard(a *arena, r *rand.Rand, sig syscall.Signal) bool {
+func signalGuard(a *chaosBundle, r *rand.Rand, sig syscall.Signal) bool {
 	u, free := a.idle(r)
 	if u == nil {
 		return false
@@ -147,7 +147,7 @@ const swept = 2 * time.Second
 
 // killDriver kills the driver process. The guard must end everything it left, unless another fault hits the guard too
 // (W4).
-func killDriver(a *arena, r *rand.Rand) bool {
+func killDriver(a *chaosBundle, r *rand.Rand) bool {
 	u, free := a.idle(r)
 	if u == nil {
 		return false
@@ -194,7 +194,7 @@ func livesBelow(parents ...int) (ids []string) {
 
 // killBoth kills guard and driver process. Until the next start nothing ends their tasks, which live on if the lease is
 // over before.
-func killBoth(a *arena, r *rand.Rand) bool {
+func killBoth(a *chaosBundle, r *rand.Rand) bool {
 	u, free := a.idle(r)
 	if u == nil {
 		return false
@@ -217,7 +217,7 @@ func killBoth(a *arena, r *rand.Rand) bool {
 // spell draws how long a worker is frozen, or silent: from unnoticed to long enough to lose the lease.
 func spell(r *rand.Rand) time.Duration { return between(r, chaosTTL*3/10, chaosTTL*3) }
 
-func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
+func (a *chaosBundle) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
 	u, free := a.idle(r)
 	if u == nil {
 		return false
@@ -241,17 +241,17 @@ func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
 	return true
 }
 
-func freezeDriver(a *arena, r *rand.Rand) bool {
+func freezeDriver(a *chaosBundle, r *rand.Rand) bool {
 	return a.freeze(r, func(_, driver int) []int { return []int{driver} })
 }
 
-func freezeGuard(a *arena, r *rand.Rand) bool {
+func freezeGuard(a *chaosBundle, r *rand.Rand) bool {
 	return a.freeze(r, func(guard, _ int) []int { return []int{guard} })
 }
 
 // freezeAll also stops every process that a worker has started. A process that is awake a moment longer starts nothing
 // that stays awake.
-func freezeAll(a *arena, r *rand.Rand) bool {
+func freezeAll(a *chaosBundle, r *rand.Rand) bool {
 	return a.freeze(r, func(guard, driver int) []int {
 		a.excuse(driver)
 		all := []int{guard, driver}
@@ -274,7 +274,7 @@ func freezeAll(a *arena, r *rand.Rand) bool {
 
 // inject adds a fault that waits for its message on one of the workers' connections.
 func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
-	return fault{kind, 2, func(a *arena, r *rand.Rand) bool {
+	return fault{kind, 2, func(a *chaosBundle, r *rand.Rand) bool {
 		u, p := a.proxy(r)
 		injected := p.Inject(netfault.Fault{When: when(), Do: do, Nth: 1 + r.IntN(8)})
 		a.mu.Lock()
@@ -290,14 +290,14 @@ func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
 func atFlush() netfault.Match { return flush }
 
 // proxy picks one of the workers' proxies to the server that takes writes.
-func (a *arena) proxy(r *rand.Rand) (*station, *netfault.Proxy) {
+func (a *chaosBundle) proxy(r *rand.Rand) (*station, *netfault.Proxy) {
 	u := a.units[r.IntN(len(a.units))]
 	return u, u.proxies[a.takes]
 }
 
 func networkFaults() []fault {
 	return []fault{
-		{"all connections of a worker cut", 3, func(a *arena, r *rand.Rand) bool {
+		{"all connections of a worker cut", 3, func(a *chaosBundle, r *rand.Rand) bool {
 			u, p := a.proxy(r)
 			defer a.storm(u)()
 			p.CutAll()
@@ -312,19 +312,19 @@ func networkFaults() []fault {
 		inject("a flush held back", atFlush, netfault.Hold),
 		inject("no more replies after a flush", written, netfault.Mute),
 		inject("a connection cut at any reply", func() netfault.Match { return netfault.OfType(netfault.Server, 'Z') }, netfault.Cut),
-		{"a worker's network silent", 3, func(a *arena, r *rand.Rand) bool {
+		{"a worker's network silent", 3, func(a *chaosBundle, r *rand.Rand) bool {
 			u, p := a.proxy(r)
 			p.Freeze()
 			a.strike(spell(r), p.Thaw, u)
 			return true
 		}},
-		{"a slow network", 2, func(a *arena, r *rand.Rand) bool {
+		{"a slow network", 2, func(a *chaosBundle, r *rand.Rand) bool {
 			u, p := a.proxy(r)
 			p.SetDelay(between(r, 5*time.Millisecond, 120*time.Millisecond))
 			a.strike(spell(r), func() { p.SetDelay(0) }, u)
 			return true
 		}},
-		{"connections refused", 2, func(a *arena, r *rand.Rand) bool {
+		{"connections refused", 2, func(a *chaosBundle, r *rand.Rand) bool {
 			u, p := a.proxy(r)
 			p.Refuse(true)
 			p.CutAll()
@@ -332,18 +332,18 @@ func networkFaults() []fault {
 			return true
 		}},
 		{"a client's reply cut after it was done", 4, cutClient},
-		{"all connections of a client cut", 2, func(a *arena, r *rand.Rand) bool {
+		{"all connections of a client cut", 2, func(a *chaosBundle, r *rand.Rand) bool {
 			a.clientProxy(r).CutAll()
 			return true
 		}},
 	}
 }
 
-func (a *arena) clientProxy(r *rand.Rand) *netfault.Proxy {
+func (a *chaosBundle) clientProxy(r *rand.Rand) *netfault.Proxy {
 	return a.clients[r.IntN(len(a.clients))].proxies[a.takes]
 }
 
-func cutClient(a *arena, r *rand.Rand) bool {
+func cutClient(a *chaosBundle, r *rand.Rand) bool {
 	match := netfault.Completed([]string{"COMMIT", "SELECT 1"}[r.IntN(2)]) // sql-shown: the command tag that the server returns
 	injected := a.clientProxy(r).Inject(netfault.Fault{When: match, Do: netfault.Cut})
 	a.mu.Lock()
@@ -353,7 +353,7 @@ func cutClient(a *arena, r *rand.Rand) bool {
 }
 
 // pullCable cuts off a worker that has a network of its own.
-var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) bool {
+var pullCable = fault{"a network's link down", 8, func(a *chaosBundle, r *rand.Rand) bool {
 	cable := a.units[0].cable
 	cable.cut(a.t)
 	a.strike(spell(r), func() { cable.mend(a.t) }, a.units[0])
@@ -361,7 +361,7 @@ var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) b
 }}
 
 // backendPIDs returns the processes of a server that serve workers.
-func (a *arena) backendPIDs() (pids []int) {
+func (a *chaosBundle) backendPIDs() (pids []int) {
 	for _, pid := range children(a.node().PID()) {
 		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 		if len(title) > 0 && containsAll(string(title), "chaos_worker", a.name) {
@@ -371,7 +371,7 @@ func (a *arena) backendPIDs() (pids []int) {
 	return pids
 }
 
-func (a *arena) unsetAll() error {
+func (a *chaosBundle) unsetAll() error {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
 	for _, name := range stepped {
@@ -383,7 +383,7 @@ func (a *arena) unsetAll() error {
 }
 
 // heal undoes the remaining faults, and counts the faults that waited for a message and got it.
-func (a *arena) heal(t *testing.T) {
+func (a *chaosBundle) heal(t *testing.T) {
 	t.Helper()
 	until(t, "settings are as they were", func() bool { return a.unsetAll() == nil })
 	if a.scene == clockScene {

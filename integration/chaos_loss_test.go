@@ -11,8 +11,8 @@ import (
 )
 
 // lossy returns an arena with a standby that lacked all commits between the tenth and the twentieth second.
-func lossy(b *bench) *arena {
-	a := &arena{bench: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}}
+func lossy(b *testBundle) *chaosBundle {
+	a := &chaosBundle{testBundle: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}}
 	a.lost.began, a.lost.ended = a.asked.start.Add(10*time.Second), a.asked.start.Add(20*time.Second)
 	close(a.lost.over)
 	return a

@@ -37,7 +37,7 @@ func planted(t *testing.T) *judge {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	b := &bench{Store: store, db: db, dir: t.TempDir()}
+	b := &testBundle{Store: store, db: db, dir: t.TempDir()}
 	b.put(t, "name: child\nsteps: [{id: a, action: noop}]\n")
 	b.put(t, family)
 	if err := script(t.Context(), db.URL, "audit"); err != nil {
@@ -45,8 +45,8 @@ func planted(t *testing.T) *judge {
 	}
 	parent, child := b.enqueue(t, "family", nil), b.enqueue(t, "child", nil)
 	j := &judge{
-		arena: &arena{bench: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}},
-		t:     t, ctx: t.Context(), conn: db.Conn(t), plan: &traffic.Plan{}, res: newChaosResult(),
+		chaosBundle: &chaosBundle{testBundle: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}},
+		t:           t, ctx: t.Context(), conn: db.Conn(t), plan: &traffic.Plan{}, res: newChaosResult(),
 	}
 	if err := script(t.Context(), db.URL, "planted"); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestKillDriver_FindsWhatIsLeft(t *testing.T) {
 				_ = p.Wait()
 			})
 			until(t, "the task is there", func() bool { return len(carriers(id)) == 1 })
-			a := &arena{ctx: t.Context(), units: []*station{{now: p}}}
+			a := &chaosBundle{ctx: t.Context(), units: []*station{{now: p}}}
 			if !killDriver(a, mathrand.New(mathrand.NewPCG(1, 1))) {
 				t.Fatal("it did not kill")
 			}
@@ -159,7 +159,7 @@ func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
 	if err := script(t.Context(), b.db.URL, "audit"); err != nil {
 		t.Fatal(err)
 	}
-	a := &arena{bench: b, t: t}
+	a := &chaosBundle{testBundle: b, t: t}
 	a.ctx, a.stop = context.WithCancel(t.Context())
 	a.atWork.Go(a.watchSharing)
 	stop = func() *check.Sharing {
@@ -171,7 +171,7 @@ func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
 		return &a.shared
 	}
 	t.Cleanup(func() { stop() })
-	return &judge{arena: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: newChaosResult()}, stop
+	return &judge{chaosBundle: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: newChaosResult()}, stop
 }
 
 // A worker polls and takes nothing, while a run waits.

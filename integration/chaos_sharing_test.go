@@ -20,7 +20,7 @@ const (
 )
 
 // storm notes that a fault begins which may keep these workers, or all, from claiming and giving back. over ends it.
-func (a *arena) storm(units ...*station) (over func()) {
+func (a *chaosBundle) storm(units ...*station) (over func()) {
 	if len(units) == 0 {
 		units = a.units
 	}
@@ -37,7 +37,7 @@ func (a *arena) storm(units ...*station) (over func()) {
 }
 
 // stormy reports whether a fault is under way that may keep a worker from claiming.
-func (a *arena) stormy() bool {
+func (a *chaosBundle) stormy() bool {
 	for _, u := range a.units {
 		u.mu.Lock()
 		under := u.stormy > 0
@@ -50,7 +50,7 @@ func (a *arena) stormy() bool {
 }
 
 // watchSharing samples which runs wait for a slot and which workers have one (C2). Its session is not a target of faults.
-func (a *arena) watchSharing() {
+func (a *chaosBundle) watchSharing() {
 	start := time.Now()
 	for a.ctx.Err() == nil {
 		if conn, err := connect(a.ctx, a.db.URL); err == nil {
@@ -65,7 +65,7 @@ func (a *arena) watchSharing() {
 }
 
 // sample samples until the session breaks.
-func (a *arena) sample(conn *pgx.Conn, start time.Time) {
+func (a *chaosBundle) sample(conn *pgx.Conn, start time.Time) {
 	for a.ctx.Err() == nil {
 		m := check.Moment{At: time.Since(start)}
 		text, err := a.moment(conn)
@@ -85,7 +85,7 @@ func (a *arena) sample(conn *pgx.Conn, start time.Time) {
 	}
 }
 
-func (a *arena) moment(conn *pgx.Conn) (text []byte, err error) {
+func (a *chaosBundle) moment(conn *pgx.Conn) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(a.ctx, sampleMost)
 	defer cancel()
 	err = conn.QueryRow(ctx, chaosStatement("sharing")).Scan(&text)
@@ -100,7 +100,7 @@ func (a *arena) moment(conn *pgx.Conn) (text []byte, err error) {
 const muteFor = 3 * chaosTTL
 
 // addWeather adds the known faults. It includes faults that began after the statement was sent.
-func (a *arena) addWeather(m *check.Moment) {
+func (a *chaosBundle) addWeather(m *check.Moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range m.Seats {
@@ -139,7 +139,7 @@ const alone = time.Second
 
 // rush enqueues some runs at once when no fault is left and all other runs are over. One worker is alone with them at
 // first.
-func (a *arena) rush(plan *traffic.Plan) {
+func (a *chaosBundle) rush(plan *traffic.Plan) {
 	for a.stormy() && a.ctx.Err() == nil {
 		pause(a.ctx, sampleEvery)
 	}

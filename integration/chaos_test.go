@@ -134,7 +134,7 @@ func newChaosNode(t *testing.T, node *pgcluster.Node) *pgcluster.Node {
 func (l *lane) play(t *testing.T, seed uint64, summary *chaosSummary) {
 	began := time.Now()
 	r := rand.New(rand.NewPCG(seed, 0))
-	a := newArena(t, l, seed, sceneOf(r))
+	a := newChaosBundle(t, l, seed, sceneOf(r))
 	plan := traffic.New(r, traffic.Options{Runs: chaosRuns, Over: chaosFaults * 2 / 3, LongTicks: int(chaosTTL * 5 / 4 / tick)})
 	t.Logf("seed %d: %s; again with: make chaos SEED=%d", seed, a.scene, seed)
 	a.putAll(t, plan)

@@ -27,7 +27,7 @@ type client struct {
 
 const chaosClients = 2
 
-func (a *arena) openClients(t *testing.T) {
+func (a *chaosBundle) openClients(t *testing.T) {
 	t.Helper()
 	for i := range chaosClients {
 		c := &client{number: i, proxies: a.proxies(t)}
@@ -90,7 +90,7 @@ func (s *answers) any(r *rand.Rand) queue.RunID {
 }
 
 // ask plays a plan.
-func (a *arena) ask(plan *traffic.Plan, r *rand.Rand) {
+func (a *chaosBundle) ask(plan *traffic.Plan, r *rand.Rand) {
 	var asking sync.WaitGroup
 	eyes := rand.New(rand.NewPCG(r.Uint64(), 0))
 	a.atWork.Go(func() { a.look(eyes) })
@@ -125,7 +125,7 @@ func request(ask *traffic.Ask) queue.Request {
 }
 
 // byKey makes all clients enqueue one run at once, until each has an answer.
-func (a *arena) byKey(ask *traffic.Ask) {
+func (a *chaosBundle) byKey(ask *traffic.Ask) {
 	var asking sync.WaitGroup
 	var first sync.Once
 	for _, c := range a.clients {
@@ -150,7 +150,7 @@ func (a *arena) byKey(ask *traffic.Ask) {
 }
 
 // inTransaction enqueues like a host application that has other work to do before it commits.
-func (a *arena) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
+func (a *chaosBundle) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
 	conn, err := pgx.Connect(a.ctx, a.db.URL)
 	if err != nil {
 		return
@@ -181,7 +181,7 @@ func (a *arena) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
 const maxTails = 3
 
 // follow makes the requests of the plan to a run, in the background.
-func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
+func (a *chaosBundle) follow(ask *traffic.Ask, c *client, run queue.RunID) {
 	a.asked.note(run)
 	again := false
 	for _, d := range ask.Demand {
@@ -201,7 +201,7 @@ func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
 	}
 }
 
-func (a *arena) demand(c *client, run queue.RunID, d traffic.Demand) {
+func (a *chaosBundle) demand(c *client, run queue.RunID, d traffic.Demand) {
 	switch d.Verb {
 	case traffic.Cancel:
 		pause(a.ctx, d.After)
@@ -226,7 +226,7 @@ func (a *arena) demand(c *client, run queue.RunID, d traffic.Demand) {
 	}
 }
 
-func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
+func (a *chaosBundle) cancelOnce(c *client, run queue.RunID, now bool) {
 	from, asked := time.Since(a.asked.start), time.Now()
 	control, err := c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
 	call := check.Call{Client: 10 + c.number, Object: fmt.Sprint("run ", run), Verb: "cancel", Answer: check.Unknown}
@@ -243,7 +243,7 @@ func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
 }
 
 // insist sends a request until it has an answer that holds. Sending the same request twice does no harm.
-func (a *arena) insist(ask queue.Ask) {
+func (a *chaosBundle) insist(ask queue.Ask) {
 	for a.ctx.Err() == nil {
 		asked := time.Now()
 		control, err := a.Control(a.ctx, ask)
@@ -255,7 +255,7 @@ func (a *arena) insist(ask queue.Ask) {
 }
 
 // look reads runs, again and again.
-func (a *arena) look(r *rand.Rand) {
+func (a *chaosBundle) look(r *rand.Rand) {
 	for a.ctx.Err() == nil {
 		pause(a.ctx, 40*time.Millisecond)
 		run, c := a.asked.any(r), a.clients[r.IntN(len(a.clients))]
@@ -271,7 +271,7 @@ func (a *arena) look(r *rand.Rand) {
 }
 
 // keepSnapshot holds back the horizon of the whole server, like a long report.
-func (a *arena) keepSnapshot() {
+func (a *chaosBundle) keepSnapshot() {
 	for a.ctx.Err() == nil {
 		conn, err := pgx.Connect(a.ctx, a.db.URL)
 		if err == nil {
@@ -281,7 +281,7 @@ func (a *arena) keepSnapshot() {
 	}
 }
 
-func (a *arena) holdSnapshot(conn *pgx.Conn) {
+func (a *chaosBundle) holdSnapshot(conn *pgx.Conn) {
 	ctx := context.WithoutCancel(a.ctx)
 	defer conn.Close(ctx)
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -298,7 +298,7 @@ func (a *arena) holdSnapshot(conn *pgx.Conn) {
 }
 
 // countLimited checks whether a queue has more runs than its limit (C1).
-func (a *arena) countLimited() {
+func (a *chaosBundle) countLimited() {
 	for a.ctx.Err() == nil {
 		pause(a.ctx, 150*time.Millisecond)
 		conn, err := pgx.Connect(a.ctx, a.db.URL)

@@ -24,7 +24,7 @@ type account struct {
 }
 
 // account reads the stored log of an attempt. It fails the test if a chunk number is missing.
-func (b *bench) account(t *testing.T, run queue.RunID, step string) (a account) {
+func (b *testBundle) account(t *testing.T, run queue.RunID, step string) (a account) {
 	t.Helper()
 	q := queue.LogQuery{Run: run, Step: step, Attempt: 1}
 	for {
@@ -100,7 +100,7 @@ steps:
 }
 
 // digest returns the hash of a file of the bench.
-func (b *bench) digest(t *testing.T, name string) string {
+func (b *testBundle) digest(t *testing.T, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(b.dir, name))
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *process) goroutines(t *testing.T) (n int) {
 }
 
 // playNasty runs the corpus, and expects each of its steps to end as its name says.
-func (b *bench) playNasty(t *testing.T) {
+func (b *testBundle) playNasty(t *testing.T) {
 	t.Helper()
 	run := b.enqueue(t, "nasty", nil)
 	b.await(t, run)

@@ -41,14 +41,14 @@ func written() netfault.Match {
 }
 
 // throughProxy returns a bench with workers that reach the database through a proxy.
-func throughProxy(t *testing.T) (*bench, *netfault.Proxy) {
+func throughProxy(t *testing.T) (*testBundle, *netfault.Proxy) {
 	t.Helper()
 	b := setup(t)
 	b.put(t, chain)
 	return b, b.proxied(t)
 }
 
-func (b *bench) proxied(t *testing.T) *netfault.Proxy {
+func (b *testBundle) proxied(t *testing.T) *netfault.Proxy {
 	t.Helper()
 	proxy, url := netfault.Through(t, b.url)
 	b.url = url
@@ -57,7 +57,7 @@ func (b *bench) proxied(t *testing.T) *netfault.Proxy {
 
 // killDriver kills the driver process of w1 when a fault has begun. Once the run went on, it releases the message that
 // the fault held: a dead process must not write.
-func (b *bench) killDriver(t *testing.T, run queue.RunID, fault *netfault.Injected, goesOn string) {
+func (b *testBundle) killDriver(t *testing.T, run queue.RunID, fault *netfault.Injected, goesOn string) {
 	t.Helper()
 	fault.MustFire(t)
 	_, pid := b.driver(t, "w1")
@@ -68,7 +68,7 @@ func (b *bench) killDriver(t *testing.T, run queue.RunID, fault *netfault.Inject
 
 // finished expects a chain to have succeeded, with these lost attempts of its steps, and with these lines in the witness
 // once.
-func (b *bench) finished(t *testing.T, run queue.RunID, lostA, lostB []string, once ...string) {
+func (b *testBundle) finished(t *testing.T, run queue.RunID, lostA, lostB []string, once ...string) {
 	t.Helper()
 	b.write(t, "go", "")
 	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded"; got != want {

@@ -36,7 +36,7 @@ func startDev(t *testing.T, workers string, settings ...string) (p *process, fol
 	if err := errors.Join(os.Chmod(state, 0o755), os.Mkdir(folder, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	p = (&bench{dir: state}).start(t, append(settings, "$XDG_STATE_HOME="+state), "dev", "--workers", workers, folder)
+	p = (&testBundle{dir: state}).start(t, append(settings, "$XDG_STATE_HOME="+state), "dev", "--workers", workers, folder)
 	t.Cleanup(func() {
 		signal(t, syscall.SIGINT, p.Process.Pid)
 		if code := p.exit(t); code != 0 {
@@ -64,7 +64,7 @@ func (p *process) found(t *testing.T, expression string) (group string) {
 }
 
 // oarlock runs a command as a user does.
-func (b *bench) oarlock(t *testing.T, args ...string) string {
+func (b *testBundle) oarlock(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(cmp.Or(b.another, program), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "DATABASE_URL=" + b.url}
@@ -150,7 +150,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 }
 
 // holder returns the name of the worker that drives a run.
-func (b *bench) holder(t *testing.T, run queue.RunID) (name string) {
+func (b *testBundle) holder(t *testing.T, run queue.RunID) (name string) {
 	t.Helper()
 	until(t, fmt.Sprintf("somebody has run %d", run), func() bool {
 		r, err := b.Get(t.Context(), run)
@@ -164,7 +164,7 @@ func (b *bench) holder(t *testing.T, run queue.RunID) (name string) {
 }
 
 // heldElsewhere enqueues runs that wait for a file, until one of them is on a worker other than this.
-func (b *bench) heldElsewhere(t *testing.T, than string) (all []queue.RunID, run queue.RunID, worker string) {
+func (b *testBundle) heldElsewhere(t *testing.T, than string) (all []queue.RunID, run queue.RunID, worker string) {
 	t.Helper()
 	const most = 40
 	for range most {
@@ -179,7 +179,7 @@ func (b *bench) heldElsewhere(t *testing.T, than string) (all []queue.RunID, run
 	return nil, 0, ""
 }
 
-func (b *bench) allSucceed(t *testing.T, runs []queue.RunID) {
+func (b *testBundle) allSucceed(t *testing.T, runs []queue.RunID) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), townPatience)
 	defer cancel()
@@ -197,7 +197,7 @@ func (b *bench) allSucceed(t *testing.T, runs []queue.RunID) {
 // noneTwice checks that each attempt started at most once, and none after the attempt that succeeded. Each earlier
 // attempt must be recorded as lost, or as failed where the DAG makes it fail. noneTwice returns how many earlier attempts
 // there were.
-func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
+func (b *testBundle) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
 	t.Helper()
 	starts := map[queue.RunID]map[string]int{}
 	for _, s := range b.sights(t) {
@@ -239,7 +239,7 @@ func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
 }
 
 // tellsOf expects status and events of a run to contain certain words.
-func (b *bench) tellsOf(t *testing.T, run queue.RunID, words ...string) {
+func (b *testBundle) tellsOf(t *testing.T, run queue.RunID, words ...string) {
 	t.Helper()
 	text := b.oarlock(t, "status", fmt.Sprint(run)) +
 		b.oarlock(t, "events", fmt.Sprint(run))

@@ -59,7 +59,7 @@ func TestEnvironment_ExamplesPrintWhatThePageSays(t *testing.T) {
 }
 
 // environmentWorkers starts the workers that the page describes.
-func (b *bench) environmentWorkers(t *testing.T) []*process {
+func (b *testBundle) environmentWorkers(t *testing.T) []*process {
 	t.Helper()
 	for name, text := range map[string]string{
 		"secrets/api": "swallow\n",
@@ -75,7 +75,7 @@ func (b *bench) environmentWorkers(t *testing.T) []*process {
 }
 
 // writeProgram makes an executable file of the bench, with its folders.
-func (b *bench) writeProgram(t *testing.T, name, text string) {
+func (b *testBundle) writeProgram(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -87,7 +87,7 @@ func (b *bench) writeProgram(t *testing.T, name, text string) {
 }
 
 // printsAs runs a DAG and compares the output of its tasks, and the end of those that do not succeed.
-func (b *bench) printsAs(t *testing.T, source, want string) {
+func (b *testBundle) printsAs(t *testing.T, source, want string) {
 	t.Helper()
 	spec, err := dagspec.Parse("page.yaml", []byte(source))
 	if err == nil {

@@ -23,11 +23,11 @@ import (
 // example is what a run of an example must do.
 type example struct {
 	request queue.Request
-	alone   bool                                  // it looks at other runs, so it runs before them
-	during  func(*testing.T, *bench, queue.RunID) // what users do meanwhile
-	want    string                                // the state of the run and of its tasks
-	says    map[string]string                     // text in the logs of tasks
-	after   func(*testing.T, *bench, queue.RunID)
+	alone   bool                                       // it looks at other runs, so it runs before them
+	during  func(*testing.T, *testBundle, queue.RunID) // what users do meanwhile
+	want    string                                     // the state of the run and of its tasks
+	says    map[string]string                          // text in the logs of tasks
+	after   func(*testing.T, *testBundle, queue.RunID)
 }
 
 var examplesByFile = map[string]example{
@@ -213,7 +213,7 @@ func dagName(t *testing.T, file string) string {
 	return ""
 }
 
-func (x *example) run(t *testing.T, b *bench) {
+func (x *example) run(t *testing.T, b *testBundle) {
 	run, err := b.Enqueue(t.Context(), x.request)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func (x *example) run(t *testing.T, b *bench) {
 }
 
 // logOf returns the log of a task's last attempt.
-func (b *bench) logOf(t *testing.T, run queue.RunID, step, item string) string {
+func (b *testBundle) logOf(t *testing.T, run queue.RunID, step, item string) string {
 	t.Helper()
 	chunks, err := b.ReadLogs(t.Context(), queue.LogQuery{Run: run, Step: step, Item: item})
 	if err != nil {
@@ -252,7 +252,7 @@ func (b *bench) logOf(t *testing.T, run queue.RunID, step, item string) string {
 	return text.String()
 }
 
-func approve(t *testing.T, b *bench, run queue.RunID) {
+func approve(t *testing.T, b *testBundle, run queue.RunID) {
 	t.Helper()
 	ask := queue.Ask{Run: run, Verb: dagrun.VerbApprove, Step: "approve", Outputs: json.RawMessage(`{"ticket": "T-1"}`)}
 	until(t, "it waits for approval", func() bool { return strings.Contains(b.shown(t, run), "approve=waiting") })
@@ -266,7 +266,7 @@ func approve(t *testing.T, b *bench, run queue.RunID) {
 }
 
 // overlaps checks that steps started before the ends that other steps would wait for.
-func overlaps(t *testing.T, b *bench, run queue.RunID) {
+func overlaps(t *testing.T, b *testBundle, run queue.RunID) {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), run)
 	if err != nil {
@@ -284,7 +284,7 @@ func overlaps(t *testing.T, b *bench, run queue.RunID) {
 }
 
 // cachedNextTime runs the example again.
-func cachedNextTime(t *testing.T, b *bench, _ queue.RunID) {
+func cachedNextTime(t *testing.T, b *testBundle, _ queue.RunID) {
 	t.Helper()
 	run := b.enqueue(t, "sums", nil)
 	b.await(t, run)
@@ -295,7 +295,7 @@ func cachedNextTime(t *testing.T, b *bench, _ queue.RunID) {
 }
 
 // loadedOnce expects the row that the run's SQL wrote, in the transaction that also holds its outcome.
-func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
+func loadedOnce(t *testing.T, b *testBundle, _ queue.RunID) {
 	t.Helper()
 	conn := b.db.Conn(t)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -306,7 +306,7 @@ func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
 }
 
 // aNight triggers a schedule for a time, as if it had fired: the run loads what came since the night before.
-func aNight(t *testing.T, b *bench, _ queue.RunID) {
+func aNight(t *testing.T, b *testBundle, _ queue.RunID) {
 	t.Helper()
 	conn := b.db.Conn(t)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -322,7 +322,7 @@ func aNight(t *testing.T, b *bench, _ queue.RunID) {
 }
 
 // aMonth backfills a month with runs about their own days. The command in the file's comment foretells them.
-func aMonth(t *testing.T, b *bench, _ queue.RunID) {
+func aMonth(t *testing.T, b *testBundle, _ queue.RunID) {
 	t.Helper()
 	_, line, _ := strings.Cut(read(t, "../examples/month-backfill/daily-report.yaml"), "#   oarlock ")
 	line, _, _ = strings.Cut(line, "\n")
@@ -350,7 +350,7 @@ func aMonth(t *testing.T, b *bench, _ queue.RunID) {
 }
 
 // oneEach makes an application that may only submit keep a schedule for each tenant.
-func oneEach(t *testing.T, b *bench, _ queue.RunID) {
+func oneEach(t *testing.T, b *testBundle, _ queue.RunID) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.db.Login(t, "oarlock_submit"))
 	if err != nil {

@@ -13,7 +13,7 @@ func TestWorker_NeedsASchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("wants a database")
 	}
-	b := &bench{db: pgtest.Empty(t), dir: t.TempDir()}
+	b := &testBundle{db: pgtest.Empty(t), dir: t.TempDir()}
 	b.url = b.db.URL
 	w := b.worker(t, "w1")
 	if code := w.exit(t); code != 5 {

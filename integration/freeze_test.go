@@ -21,7 +21,7 @@ steps:
 `
 
 // beginTicking makes a worker run b of n runs.
-func (b *bench) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
+func (b *testBundle) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
 	t.Helper()
 	b.put(t, ticking)
 	for range n {
@@ -34,7 +34,7 @@ func (b *bench) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
 }
 
 // endTicking lets the runs end, each of which was lost once.
-func (b *bench) endTicking(t *testing.T, runs []queue.RunID) {
+func (b *testBundle) endTicking(t *testing.T, runs []queue.RunID) {
 	t.Helper()
 	b.write(t, "go", "")
 	for _, run := range runs {

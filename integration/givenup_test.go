@@ -41,7 +41,7 @@ func TestRun_LeavesNoRunBehind(t *testing.T) {
 }
 
 // in returns the runs in a state.
-func (b *bench) in(t *testing.T, state string) []queue.Run {
+func (b *testBundle) in(t *testing.T, state string) []queue.Run {
 	t.Helper()
 	page, err := b.List(t.Context(), queue.Filter{States: []string{state}})
 	if err != nil {

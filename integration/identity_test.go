@@ -26,14 +26,14 @@ steps:
 func keyedRuns() int { return times(20, 100) }
 
 // reach returns a bench for the database behind a URL.
-func reach(t *testing.T, url string) *bench {
+func reach(t *testing.T, url string) *testBundle {
 	t.Helper()
 	b := newBench(t, &pgtest.DB{URL: url}, url)
 	return b
 }
 
 // serve makes a worker execute keyed runs to their end, and returns the runs' numbers and the keys that their bodies saw.
-func (b *bench) serve(t *testing.T, who string, settings ...string) (runs []queue.RunID, keys []string) {
+func (b *testBundle) serve(t *testing.T, who string, settings ...string) (runs []queue.RunID, keys []string) {
 	t.Helper()
 	w := b.worker(t, who, append([]string{"env=WHO=" + who, "slots=16"}, settings...)...)
 	runs, keys = b.execute(t, who)
@@ -42,7 +42,7 @@ func (b *bench) serve(t *testing.T, who string, settings ...string) (runs []queu
 }
 
 // served starts a worker and stops it again.
-func (b *bench) served(t *testing.T, name string, settings ...string) {
+func (b *testBundle) served(t *testing.T, name string, settings ...string) {
 	t.Helper()
 	w := b.worker(t, name, settings...)
 	b.driver(t, name)
@@ -50,7 +50,7 @@ func (b *bench) served(t *testing.T, name string, settings ...string) {
 }
 
 // execute enqueues keyed runs for a worker that is running already.
-func (b *bench) execute(t *testing.T, who string) (runs []queue.RunID, keys []string) {
+func (b *testBundle) execute(t *testing.T, who string) (runs []queue.RunID, keys []string) {
 	t.Helper()
 	b.put(t, keyed)
 	runs, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns())})
@@ -64,7 +64,7 @@ func (b *bench) execute(t *testing.T, who string) (runs []queue.RunID, keys []st
 }
 
 // keys returns the keys that bodies saw under the worker of this name.
-func (b *bench) keys(t *testing.T, who string) []string {
+func (b *testBundle) keys(t *testing.T, who string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, "keys-"+who))
 	if err != nil && !os.IsNotExist(err) {
@@ -87,7 +87,7 @@ func apart(t *testing.T, runs, again []queue.RunID, keys, others []string) {
 }
 
 // adopt tells Oarlock what a database is.
-func (b *bench) adopt(t *testing.T, as string) string {
+func (b *testBundle) adopt(t *testing.T, as string) string {
 	t.Helper()
 	return b.oarlock(t, "migrate", "adopt", as, "--yes")
 }
@@ -168,7 +168,7 @@ func TestIdentity_NoKeyIsGivenTwice(t *testing.T) {
 }
 
 // pair returns a bench on a primary with an asynchronous standby.
-func pair(t *testing.T) (b *bench, primary, standby *pgcluster.Node) {
+func pair(t *testing.T) (b *testBundle, primary, standby *pgcluster.Node) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts servers")
@@ -240,7 +240,7 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 }
 
 // staysStill expects a copy to refuse workers, to say so in every place, and still to accept requests.
-func (b *bench) staysStill(t *testing.T) {
+func (b *testBundle) staysStill(t *testing.T) {
 	t.Helper()
 	refused(t, b.worker(t, "staging", "env=WHO=early"))
 	doctor := b.start(t, []string{"database_url=" + b.url}, "doctor")

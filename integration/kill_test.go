@@ -44,13 +44,13 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start'}
 `
 
-func (b *bench) putThree(t *testing.T) {
+func (b *testBundle) putThree(t *testing.T) {
 	t.Helper()
 	b.put(t, threeSteps)
 }
 
 // checkThree checks a run of threeSteps that lost its driver while the second step ran.
-func (b *bench) checkThree(t *testing.T, id queue.RunID) {
+func (b *testBundle) checkThree(t *testing.T, id queue.RunID) {
 	t.Helper()
 	if got, want := b.await(t, id), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -205,7 +205,7 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 }
 
 // checkHandedOn is checkThree for a driver that lived long enough to close the log of its attempt.
-func (b *bench) checkHandedOn(t *testing.T, run queue.RunID) {
+func (b *testBundle) checkHandedOn(t *testing.T, run queue.RunID) {
 	t.Helper()
 	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
 		t.Errorf("got %s, want %s", got, want)

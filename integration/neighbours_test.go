@@ -39,7 +39,7 @@ steps: [{id: a, action: dag.enqueue, with: {dag: plain, run_key: k}}]
 )
 
 // neighbours enqueues runs of every kind, and returns how long each took to end, sorted.
-func (b *bench) neighbours(t *testing.T) []time.Duration {
+func (b *testBundle) neighbours(t *testing.T) []time.Duration {
 	t.Helper()
 	var runs []queue.RunID
 	for range *shareTrials * 5 {
@@ -70,7 +70,7 @@ func asFast(t *testing.T, beside, without []time.Duration) {
 }
 
 // putNeighbours puts the graphs of all kinds of runs.
-func (b *bench) putNeighbours(t *testing.T) {
+func (b *testBundle) putNeighbours(t *testing.T) {
 	t.Helper()
 	for source := range strings.SplitSeq(neighbourly, "---\n") {
 		b.put(t, source)

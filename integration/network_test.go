@@ -46,7 +46,7 @@ func TestNetwork_AWorkerWithoutAnswersIsDeadBeforeOthersGoOn(t *testing.T) {
 }
 
 // lostAndFollowed makes w1 lose its network, and w2 go on with its runs. Then the network comes back.
-func (b *bench) lostAndFollowed(t *testing.T, w1 *process, near string, cut, mend func(*testing.T)) {
+func (b *testBundle) lostAndFollowed(t *testing.T, w1 *process, near string, cut, mend func(*testing.T)) {
 	t.Helper()
 	runs := b.beginTicking(t, 3)
 	id, _ := b.driver(t, "w1")
@@ -130,7 +130,7 @@ func (k *network) cut(t *testing.T) { t.Helper(); k.set(t, "down") }
 func (k *network) mend(t *testing.T) { t.Helper(); k.set(t, "up") }
 
 // startIn starts a worker in a network.
-func (b *bench) startIn(t *testing.T, k *network, name string) *process {
+func (b *testBundle) startIn(t *testing.T, k *network, name string) *process {
 	t.Helper()
 	far := *b
 	far.within = []string{"ip", "netns", "exec", k.name}

@@ -36,7 +36,7 @@ steps:
 `
 
 // copied returns the file that an attempt of a wrote.
-func (b *bench) copied(t *testing.T, run queue.RunID, attempt int) string {
+func (b *testBundle) copied(t *testing.T, run queue.RunID, attempt int) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, fmt.Sprintf("copy-%d-%d", run, attempt)))
 	if err != nil {
@@ -50,7 +50,7 @@ func hash(text string) string {
 }
 
 // beginTalking makes a worker run a of n runs.
-func (b *bench) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
+func (b *testBundle) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
 	t.Helper()
 	b.put(t, talking)
 	for range n {
@@ -62,20 +62,20 @@ func (b *bench) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
 }
 
 // outages must not disturb a task, as long as each is over before the lease.
-var outages = map[string]func(t *testing.T, b *bench, node node){
-	"stopped for 5 s": func(t *testing.T, b *bench, node node) {
+var outages = map[string]func(t *testing.T, b *testBundle, node node){
+	"stopped for 5 s": func(t *testing.T, b *testBundle, node node) {
 		node.Stop(t)
 		b.pass(t, 5*time.Second)
 		node.Start(t)
 	},
-	"crashed and started at once": func(t *testing.T, _ *bench, node node) {
+	"crashed and started at once": func(t *testing.T, _ *testBundle, node node) {
 		node.Crash(t)
 		node.Start(t)
 	},
-	"a backend killed with SIGKILL": func(t *testing.T, _ *bench, node node) {
+	"a backend killed with SIGKILL": func(t *testing.T, _ *testBundle, node node) {
 		signal(t, syscall.SIGKILL, backends(t, node)[0]) // the server then ends all other backends, and recovers
 	},
-	"all backends terminated": func(t *testing.T, _ *bench, node node) {
+	"all backends terminated": func(t *testing.T, _ *testBundle, node node) {
 		signal(t, syscall.SIGTERM, backends(t, node)...)
 	},
 }
@@ -104,7 +104,7 @@ func backends(t *testing.T, node node) (pids []int) {
 }
 
 // pass waits for d while the tasks of the bench run.
-func (b *bench) pass(t *testing.T, d time.Duration) {
+func (b *testBundle) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -140,7 +140,7 @@ func TestOutage_TasksGoOnAndNothingIsMissingAfterwards(t *testing.T) {
 }
 
 // untilOver awaits a run while servers come and go.
-func (b *bench) untilOver(t *testing.T, run queue.RunID) {
+func (b *testBundle) untilOver(t *testing.T, run queue.RunID) {
 	t.Helper()
 	until(t, fmt.Sprintf("run %d is over", run), func() bool {
 		r, err := b.Get(t.Context(), run)

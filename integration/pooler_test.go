@@ -17,7 +17,7 @@ const pooledEnd = "succeeded a=succeeded q=succeeded"
 var modes = []string{"session", "transaction"}
 
 // throughPooler returns a bench with workers and commands that go through a PgBouncer.
-func throughPooler(t *testing.T, p pgtest.PgBouncer) (b *bench, direct string) {
+func throughPooler(t *testing.T, p pgtest.PgBouncer) (b *testBundle, direct string) {
 	t.Helper()
 	b = setup(t)
 	p.Logins = append(p.Logins, b.db.URL)
@@ -105,7 +105,7 @@ func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
 }
 
 // refused waits for the end of a worker that cannot use its pooler.
-func (b *bench) refused(t *testing.T, w *process, words ...string) {
+func (b *testBundle) refused(t *testing.T, w *process, words ...string) {
 	t.Helper()
 	w.ends(t, 6, words...)
 	if live := b.live(t); live != "" {
@@ -138,7 +138,7 @@ func TestPooler_LetsCommandsThrough(t *testing.T) {
 }
 
 // commands runs the usual commands.
-func (b *bench) commands(t *testing.T, url string) {
+func (b *testBundle) commands(t *testing.T, url string) {
 	t.Helper()
 	b.put(t, read(t, pooledDAG))
 	b.worker(t, "w1") // past the pooler

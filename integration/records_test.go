@@ -27,7 +27,7 @@ steps:
 `
 
 // setupOnSmallDisk is setupOn on a disk that a test can fill.
-func setupOnSmallDisk(t *testing.T) (b *bench, node *pgcluster.Node, fill func() (remove func())) {
+func setupOnSmallDisk(t *testing.T) (b *testBundle, node *pgcluster.Node, fill func() (remove func())) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -39,7 +39,7 @@ func setupOnSmallDisk(t *testing.T) (b *bench, node *pgcluster.Node, fill func()
 }
 
 // beginBulky makes w1 run both steps of a run. When the disk gets full, step a ends.
-func (b *bench) beginBulky(t *testing.T, fill func() func(), settings ...string) (w *process, run queue.RunID, remove func()) {
+func (b *testBundle) beginBulky(t *testing.T, fill func() func(), settings ...string) (w *process, run queue.RunID, remove func()) {
 	t.Helper()
 	b.put(t, bulky)
 	w = b.worker(t, "w1", settings...)
@@ -54,7 +54,7 @@ func (b *bench) beginBulky(t *testing.T, fill func() func(), settings ...string)
 }
 
 // endBulky expects the run to go on elsewhere: attempts recorded as running are closed as lost and start again.
-func (b *bench) endBulky(t *testing.T, run queue.RunID) {
+func (b *testBundle) endBulky(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.untilOver(t, run)
 	if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {

@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	h := house{bench: setup(t), server: serve(t), people: map[string]*queue.Store{}}
+	h := house{testBundle: setup(t), server: serve(t), people: map[string]*queue.Store{}}
 	for _, role := range []string{"oarlock_submit", "oarlock_admin"} {
 		h.people[strings.TrimPrefix(role, "oarlock_")] = h.login(t, role)
 	}
@@ -44,7 +44,7 @@ func TestRules(t *testing.T) {
 
 // house is what all scenarios share.
 type house struct {
-	*bench
+	*testBundle
 	server string                  // URL of an HTTP server
 	people map[string]*queue.Store // stores by role
 }

@@ -17,7 +17,7 @@ const runbookPage = "../docs/operations.md"
 // runbook plays a page, or a section of docs/operations.md. A test brings about the situation, and the page says what a
 // person types and sees. In its blocks `…` stands for any text, and blanks match any number of blanks.
 type runbook struct {
-	*bench
+	*testBundle
 	title   string
 	url     string            // for the person that types; "": the page itself gives the address
 	oarlock string            // the program that is typed
@@ -33,7 +33,7 @@ var looks = regexp.MustCompile(`^oarlock (workers|status|events|list|logs|doctor
 var exports = regexp.MustCompile(`^(export|set -a)\b`)
 
 // openRunbook opens a section, which must be played to its end.
-func (b *bench) openRunbook(t *testing.T, title string) *runbook {
+func (b *testBundle) openRunbook(t *testing.T, title string) *runbook {
 	t.Helper()
 	_, section, found := strings.Cut(read(t, runbookPage), "\n### "+title+"\n")
 	if !found {
@@ -43,9 +43,9 @@ func (b *bench) openRunbook(t *testing.T, title string) *runbook {
 }
 
 // openBook opens a text, which must be played to its end.
-func (b *bench) openBook(t *testing.T, title, text string) *runbook {
+func (b *testBundle) openBook(t *testing.T, title, text string) *runbook {
 	t.Helper()
-	book := &runbook{bench: b, title: title, url: b.db.URL, oarlock: program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(text, -1)}
+	book := &runbook{testBundle: b, title: title, url: b.db.URL, oarlock: program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(text, -1)}
 	t.Cleanup(func() {
 		if len(book.blocks) > 0 && !t.Failed() && !t.Skipped() {
 			t.Errorf("%q: %d blocks were not played, the first is\n%s", title, len(book.blocks), book.blocks[0][2])
@@ -149,7 +149,7 @@ func (r *runbook) terminal(t *testing.T, settings ...string) {
 	t.Helper()
 	before, last, _ := strings.Cut(strings.TrimPrefix(r.next(t, "console"), "$ "), "\n$ oarlock ")
 	words, want, _ := strings.Cut(last, "\n")
-	there := *r.bench
+	there := *r.testBundle
 	there.within = []string{"sh", "-c", r.shell + before + "\n" + `exec "$@"`, "sh"}
 	r.says(t, there.start(t, settings, strings.Fields(words)...), want)
 }

@@ -18,7 +18,7 @@ steps: [{id: a, run: 'true'}]
 `
 
 // checkFires expects each fire time of each schedule to be decided once, and each run of a schedule to have a fire time.
-func (b *bench) checkFires(t *testing.T) {
+func (b *testBundle) checkFires(t *testing.T) {
 	t.Helper()
 	rows, _ := b.desk.Query(t.Context(), chaosStatement("fires_amiss"))
 	amiss, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -31,7 +31,7 @@ func (b *bench) checkFires(t *testing.T) {
 }
 
 // do executes a statement on the connection of tally.
-func (b *bench) do(t *testing.T, name string, args ...any) {
+func (b *testBundle) do(t *testing.T, name string, args ...any) {
 	t.Helper()
 	if _, err := b.desk.Exec(t.Context(), chaosStatement(name), args...); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestSchedules_KilledWorkers(t *testing.T) {
 }
 
 // outcomes counts the fire times of all schedules by their outcome.
-func (b *bench) outcomes(t *testing.T) (text string) {
+func (b *testBundle) outcomes(t *testing.T) (text string) {
 	t.Helper()
 	rows, _ := b.desk.Query(t.Context(), chaosStatement("schedules_counts"))
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s string, err error) {
@@ -107,7 +107,7 @@ type fate struct {
 	late    float64 // seconds, of the first
 }
 
-func (b *bench) fates(t *testing.T, schedule string) []fate {
+func (b *testBundle) fates(t *testing.T, schedule string) []fate {
 	t.Helper()
 	rows, _ := b.desk.Query(t.Context(), chaosStatement("schedules_fates"), schedule)
 	fates, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f fate, err error) { return f, row.Scan(&f.outcome, &f.times, &f.late) })
@@ -145,7 +145,7 @@ func TestSchedules_Outage(t *testing.T) {
 }
 
 // checkOutage expects for the fire times of an outage what the table of docs/schedules.md says.
-func (b *bench) checkOutage(t *testing.T, away int) {
+func (b *testBundle) checkOutage(t *testing.T, away int) {
 	t.Helper()
 	daily := b.fates(t, fmt.Sprintf("daily %d", away))
 	if len(daily) != 1 || daily[0].outcome != "fired" || daily[0].late < float64(away-10) || daily[0].late > 600 {

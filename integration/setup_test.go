@@ -74,8 +74,8 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// bench is a database of its own, with the processes that use it.
-type bench struct {
+// testBundle is a database of its own, with the processes that use it.
+type testBundle struct {
 	*queue.Store
 	db  *pgtest.DB
 	url string // for workers: a login with only their role
@@ -86,7 +86,7 @@ type bench struct {
 	within  []string  // a command that starts the program in another place
 }
 
-func setup(t *testing.T) *bench {
+func setup(t *testing.T) *testBundle {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("wants a database")
@@ -96,7 +96,7 @@ func setup(t *testing.T) *bench {
 }
 
 // setupOn is setup on a server of the test's own, which the test may stop and kill.
-func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node) {
+func setupOn(t *testing.T, settings map[string]string) (*testBundle, *pgcluster.Node) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -105,9 +105,9 @@ func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node)
 	return newBench(t, &pgtest.DB{URL: node.URL()}, node.URL()), node
 }
 
-func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
+func newBench(t *testing.T, db *pgtest.DB, url string) *testBundle {
 	t.Helper()
-	b := &bench{db: db, url: url, dir: t.TempDir()}
+	b := &testBundle{db: db, url: url, dir: t.TempDir()}
 	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
 var leftCgroup = regexp.MustCompile(`"cgroup":"([^"]+)"`)
 
 // removeCgroups removes the cgroups that killed guards could not remove. A cgroup in use stays.
-func (b *bench) removeCgroups() {
+func (b *testBundle) removeCgroups() {
 	locks, _ := filepath.Glob(filepath.Join(b.dir, "*", "worker-*.lock"))
 	for _, path := range locks {
 		text, _ := os.ReadFile(path)
@@ -139,7 +139,7 @@ func (b *bench) removeCgroups() {
 }
 
 // tell prints what happened in a test that failed.
-func (b *bench) tell(t *testing.T) {
+func (b *testBundle) tell(t *testing.T) {
 	if !t.Failed() {
 		return
 	}
@@ -164,7 +164,7 @@ func (b *bench) tell(t *testing.T) {
 }
 
 // check returns a function that checks the database at the end of a test, when its workers are gone.
-func (b *bench) check(t *testing.T) func() {
+func (b *testBundle) check(t *testing.T) func() {
 	return func() {
 		ctx := context.WithoutCancel(t.Context())
 		conn, err := pgx.Connect(ctx, b.db.URL) // only now, because the test may have changed the server
@@ -178,7 +178,7 @@ func (b *bench) check(t *testing.T) func() {
 }
 
 // put applies a DAG. $DIR in it is the folder of the bench.
-func (b *bench) put(t *testing.T, source string) {
+func (b *testBundle) put(t *testing.T, source string) {
 	t.Helper()
 	source = strings.ReplaceAll(source, "$DIR", b.dir)
 	spec, err := dagspec.Parse("test.yaml", []byte(source))
@@ -190,7 +190,7 @@ func (b *bench) put(t *testing.T, source string) {
 	}
 }
 
-func (b *bench) enqueue(t *testing.T, dag string, params map[string]any) queue.RunID {
+func (b *testBundle) enqueue(t *testing.T, dag string, params map[string]any) queue.RunID {
 	t.Helper()
 	r := queue.Request{DAG: dag}
 	if params != nil {
@@ -204,7 +204,7 @@ func (b *bench) enqueue(t *testing.T, dag string, params map[string]any) queue.R
 }
 
 // await waits for the end of a run, and describes it: its state, and each task as step=state.
-func (b *bench) await(t *testing.T, run queue.RunID) string {
+func (b *testBundle) await(t *testing.T, run queue.RunID) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -215,7 +215,7 @@ func (b *bench) await(t *testing.T, run queue.RunID) string {
 }
 
 // shown describes a run in a line.
-func (b *bench) shown(t *testing.T, run queue.RunID) string {
+func (b *testBundle) shown(t *testing.T, run queue.RunID) string {
 	t.Helper()
 	r, err := b.Get(t.Context(), run)
 	if err != nil {
@@ -237,7 +237,7 @@ func (b *bench) shown(t *testing.T, run queue.RunID) string {
 }
 
 // live returns the names of the workers that are live.
-func (b *bench) live(t *testing.T) string {
+func (b *testBundle) live(t *testing.T) string {
 	t.Helper()
 	workers, err := b.Workers(t.Context())
 	if err != nil {
@@ -257,7 +257,7 @@ var until = await.True
 
 // driver waits until a worker is live, under an id that is not among those in not. It returns this id and the process id
 // of its driver process.
-func (b *bench) driver(t *testing.T, name string, not ...string) (id string, pid int) {
+func (b *testBundle) driver(t *testing.T, name string, not ...string) (id string, pid int) {
 	t.Helper()
 	until(t, "worker "+name+" is live", func() bool {
 		workers, err := b.Workers(t.Context())
@@ -294,7 +294,7 @@ type process struct {
 }
 
 // worker starts `oarlock worker` under a name, with settings as in its file: slots=2.
-func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
+func (b *testBundle) worker(t *testing.T, name string, settings ...string) *process {
 	t.Helper()
 	return b.start(t, append([]string{
 		"name=" + name, "state_dir=" + filepath.Join(b.dir, "state"), "database_url=" + b.url, "log_level=debug",
@@ -302,7 +302,7 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 }
 
 // start starts a command with settings, which its environment holds. $NAME=value sets a variable as it is.
-func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
+func (b *testBundle) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	words := append(append(slices.Clone(b.within), cmp.Or(b.another, program)), args...)
 	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &await.Buffer{}}

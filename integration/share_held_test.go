@@ -50,7 +50,7 @@ func (c *committed) askAndHold(ctx context.Context, conn *pgx.Conn, r queue.Requ
 }
 
 // waits returns how long the runs waited after their commits, sorted. Server and test read the same clock.
-func (c *committed) waits(t *testing.T, b *bench) []time.Duration {
+func (c *committed) waits(t *testing.T, b *testBundle) []time.Duration {
 	t.Helper()
 	var waits []time.Duration
 	for run, at := range c.runs {
@@ -83,9 +83,9 @@ func holdAWhile() {
 // transaction, whatever commits meanwhile. An older transaction beside them changes nothing.
 func TestShare_RunsStartAtTheirCommits(t *testing.T) {
 	t.Parallel()
-	for name, beside := range map[string]func(t *testing.T, b *bench){
-		"alone": func(*testing.T, *bench) {},
-		"beside a writer that stays open": func(t *testing.T, b *bench) {
+	for name, beside := range map[string]func(t *testing.T, b *testBundle){
+		"alone": func(*testing.T, *testBundle) {},
+		"beside a writer that stays open": func(t *testing.T, b *testBundle) {
 			t.Helper()
 			tx, err := b.db.Conn(t).Begin(t.Context())
 			if err != nil {

@@ -29,7 +29,7 @@ steps:
 
 // tally returns the only value of a statement about all runs. It keeps its connection, since tests use it again and
 // again.
-func tally[T any](t *testing.T, b *bench, name string, args ...any) T {
+func tally[T any](t *testing.T, b *testBundle, name string, args ...any) T {
 	t.Helper()
 	if b.desk == nil {
 		b.desk = b.db.Conn(t)
@@ -42,7 +42,7 @@ func tally[T any](t *testing.T, b *bench, name string, args ...any) T {
 }
 
 // underWay waits until n tasks run at the same time.
-func (b *bench) underWay(t *testing.T, n int) {
+func (b *testBundle) underWay(t *testing.T, n int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d tasks under way", n), func() bool {
 		return tally[int](t, b, "share_running") == n
@@ -50,19 +50,19 @@ func (b *bench) underWay(t *testing.T, n int) {
 }
 
 // longestWait returns the longest time that a run waited for its first task to start, in the trial that began after run.
-func (b *bench) longestWait(t *testing.T, after queue.RunID) time.Duration {
+func (b *testBundle) longestWait(t *testing.T, after queue.RunID) time.Duration {
 	t.Helper()
 	seconds := tally[float64](t, b, "share_longest", after)
 	return time.Duration(seconds * float64(time.Second))
 }
 
-func (b *bench) lastRun(t *testing.T) queue.RunID {
+func (b *testBundle) lastRun(t *testing.T) queue.RunID {
 	t.Helper()
 	return tally[queue.RunID](t, b, "share_last")
 }
 
 // end lets all held tasks end, and waits until they have.
-func (b *bench) end(t *testing.T) {
+func (b *testBundle) end(t *testing.T) {
 	t.Helper()
 	b.write(t, "go", "")
 	until(t, "nothing left to do", func() bool {
@@ -73,8 +73,8 @@ func (b *bench) end(t *testing.T) {
 	}
 }
 
-// fleet starts a worker for each number of slots, and waits until all are hungry.
-func (b *bench) fleet(t *testing.T, slots ...int) {
+// driver set starts a worker for each number of slots, and waits until all are hungry.
+func (b *testBundle) fleet(t *testing.T, slots ...int) {
 	t.Helper()
 	for i, n := range slots {
 		b.worker(t, fmt.Sprint("w", i), fmt.Sprint("slots=", n), "$DIR="+b.dir)
@@ -82,7 +82,7 @@ func (b *bench) fleet(t *testing.T, slots ...int) {
 	b.hungry(t, len(slots))
 }
 
-func (b *bench) hungry(t *testing.T, n int) {
+func (b *testBundle) hungry(t *testing.T, n int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d hungry workers", n), func() bool {
 		return tally[int](t, b, "share_hungry") == n
@@ -92,21 +92,21 @@ func (b *bench) hungry(t *testing.T, n int) {
 // As many runs as there are slots all start at once, however they are asked for, and whatever the sizes of the workers.
 func TestShare_RunsGoWhereSlotsAreFree(t *testing.T) {
 	t.Parallel()
-	oneByOne := func(t *testing.T, b *bench, n int) {
+	oneByOne := func(t *testing.T, b *testBundle, n int) {
 		for range n {
 			b.enqueue(t, "held", nil)
 		}
 	}
 	for name, try := range map[string]struct {
 		slots []int
-		ask   func(t *testing.T, b *bench, n int)
+		ask   func(t *testing.T, b *testBundle, n int)
 	}{
 		"asked one by one": {[]int{4, 4, 4}, oneByOne},
 		"two and six":      {[]int{2, 6}, oneByOne},
-		"asked at once": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
+		"asked at once": {[]int{4, 4, 4}, func(t *testing.T, b *testBundle, n int) {
 			tally[int](t, b, "share_many", "held", n)
 		}},
-		"behind a limit that is lifted": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
+		"behind a limit that is lifted": {[]int{4, 4, 4}, func(t *testing.T, b *testBundle, n int) {
 			limit := func(n int) { tally[string](t, b, "share_limit", "four", n) }
 			limit(1)
 			oneByOne(t, b, n)

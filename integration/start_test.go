@@ -34,7 +34,7 @@ func TestStart_PageIsTypedInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t)}
+	b := &testBundle{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t)}
 	book := b.openBook(t, "docs/start.md", read(t, "../docs/start.md"))
 	password, _ := at.User.Password()
 	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+" PGPASSWORD="+password+"\n"
@@ -200,7 +200,7 @@ func (r *runbook) blind(t *testing.T, script string) {
 }
 
 // insertAs runs the statement of a page with a login. The newest run must come from it and succeed in the named queue.
-func (b *bench) insertAs(t *testing.T, login, statement string) {
+func (b *testBundle) insertAs(t *testing.T, login, statement string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), login)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // state returns the folder that workers of a bench keep, unless they have a setting for another.
-func (b *bench) state() string { return filepath.Join(b.dir, "state") }
+func (b *testBundle) state() string { return filepath.Join(b.dir, "state") }
 
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
@@ -20,7 +20,7 @@ func copyFolder(t *testing.T, from, to string) {
 }
 
 // undisturbed expects a run that began in beginTicking to end in its first drive.
-func (b *bench) undisturbed(t *testing.T, run queue.RunID) {
+func (b *testBundle) undisturbed(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.write(t, "go", "")
 	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {

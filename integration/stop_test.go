@@ -26,10 +26,10 @@ steps:
 `
 
 // quits are the ways to stop a worker.
-var quits = map[string]func(t *testing.T, b *bench, w *process){
-	"SIGTERM": func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGTERM, w.Process.Pid) },
-	"SIGINT":  func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGINT, w.Process.Pid) },
-	"SQL": func(t *testing.T, b *bench, _ *process) {
+var quits = map[string]func(t *testing.T, b *testBundle, w *process){
+	"SIGTERM": func(t *testing.T, _ *testBundle, w *process) { signal(t, syscall.SIGTERM, w.Process.Pid) },
+	"SIGINT":  func(t *testing.T, _ *testBundle, w *process) { signal(t, syscall.SIGINT, w.Process.Pid) },
+	"SQL": func(t *testing.T, b *testBundle, _ *process) {
 		if _, err := b.DrainWorker(t.Context(), "w1"); err != nil { // oarlock.drain_worker('w1')
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestStop_HandsOnOnceRunningTasksEnded(t *testing.T) {
 }
 
 // beginHandsOn makes w1 run b of a run, with a second worker beside it.
-func (b *bench) beginHandsOn(t *testing.T, settings ...string) (*process, queue.RunID) {
+func (b *testBundle) beginHandsOn(t *testing.T, settings ...string) (*process, queue.RunID) {
 	t.Helper()
 	b.put(t, handsOn)
 	w := b.worker(t, "w1", settings...)
@@ -86,7 +86,7 @@ func (b *bench) beginHandsOn(t *testing.T, settings ...string) (*process, queue.
 }
 
 // endHandsOn expects the run to go on after b was first asked and then forced to end.
-func (b *bench) endHandsOn(t *testing.T, w *process, run queue.RunID) {
+func (b *testBundle) endHandsOn(t *testing.T, w *process, run queue.RunID) {
 	t.Helper()
 	if code := w.exit(t); code != 0 {
 		t.Errorf("it ended with %d", code)

@@ -19,7 +19,7 @@ import (
 var takeoverTrials = flag.Int("takeover.trials", 0, "how often each takeover is measured")
 
 // setupTakeover is setup for the tests of `make takeover`, which skip otherwise.
-func setupTakeover(t *testing.T) *bench {
+func setupTakeover(t *testing.T) *testBundle {
 	t.Helper()
 	onlyMeasured(t)
 	return setup(t)
@@ -46,7 +46,7 @@ steps:
 `
 
 // relayed makes a run and waits until its first step runs.
-func (b *bench) relayed(t *testing.T, n int) queue.RunID {
+func (b *testBundle) relayed(t *testing.T, n int) queue.RunID {
 	t.Helper()
 	b.put(t, relay)
 	run := b.enqueue(t, "relay", map[string]any{"n": n})
@@ -55,10 +55,10 @@ func (b *bench) relayed(t *testing.T, n int) queue.RunID {
 }
 
 // letGo lets the first step of a run end.
-func (b *bench) letGo(t *testing.T, n int) { t.Helper(); b.write(t, fmt.Sprint("go", n), "") }
+func (b *testBundle) letGo(t *testing.T, n int) { t.Helper(); b.write(t, fmt.Sprint("go", n), "") }
 
 // done waits for the end of a run.
-func (b *bench) done(t *testing.T, run queue.RunID) {
+func (b *testBundle) done(t *testing.T, run queue.RunID) {
 	t.Helper()
 	b.untilOver(t, run)
 	if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded"; got != want {
@@ -188,7 +188,7 @@ func TestTakeover_AfterAPostgresRestart(t *testing.T) {
 // With a synchronous standby no ended task runs again.
 func TestTakeover_AfterPromotionOfAStandby(t *testing.T) {
 	onlyMeasured(t)
-	measurePromotion(t, "synchronous standby promoted: from its first write until the next step starts", "sync", nil, func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration {
+	measurePromotion(t, "synchronous standby promoted: from its first write until the next step starts", "sync", nil, func(t *testing.T, b *testBundle, n int, primary, standby *pgcluster.Node) time.Duration {
 		run := b.relayed(t, n)
 		primary.Crash(t)
 		b.letGo(t, n)
@@ -209,7 +209,7 @@ func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) 
 	if *takeoverTrials == 0 {
 		t.Parallel()
 	}
-	measurePromotion(t, "asynchronous standby promoted, the end of a step lost: from its first write until that step starts again", "", takeoverSettings, func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration {
+	measurePromotion(t, "asynchronous standby promoted, the end of a step lost: from its first write until that step starts again", "", takeoverSettings, func(t *testing.T, b *testBundle, n int, primary, standby *pgcluster.Node) time.Duration {
 		run := b.relayed(t, n)
 		standby.Follow(t, primary)
 		standby.Cut(t)
@@ -234,7 +234,7 @@ func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) 
 
 // measurePromotion gives each trial a primary and a standby. try makes a run, promotes the standby, and returns how long it
 // took until the run went on.
-func measurePromotion(t *testing.T, what, state string, settings []string, try func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration) {
+func measurePromotion(t *testing.T, what, state string, settings []string, try func(t *testing.T, b *testBundle, n int, primary, standby *pgcluster.Node) time.Duration) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts servers")

@@ -63,7 +63,7 @@ type load struct {
 }
 
 // beginLoad asks for a run of the DAG every 40 ms.
-func (b *bench) beginLoad(t *testing.T, dag string) *load {
+func (b *testBundle) beginLoad(t *testing.T, dag string) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel, runs: make(chan []queue.RunID, 1)}
@@ -90,7 +90,7 @@ func (b *bench) beginLoad(t *testing.T, dag string) *load {
 }
 
 // ended counts runs that are over.
-func (b *bench) ended(t *testing.T) int {
+func (b *testBundle) ended(t *testing.T) int {
 	t.Helper()
 	return len(b.in(t, "succeeded"))
 }

@@ -42,13 +42,13 @@ type sight struct {
 	At      time.Duration // since boot
 }
 
-func (b *bench) writeLibrary(t *testing.T) {
+func (b *testBundle) writeLibrary(t *testing.T) {
 	t.Helper()
 	b.write(t, "lib", strings.ReplaceAll(library, "$DIR", b.dir))
 }
 
 // write makes a file of the bench, complete at once.
-func (b *bench) write(t *testing.T, name, text string) {
+func (b *testBundle) write(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(b.dir, name)
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -60,7 +60,7 @@ func (b *bench) write(t *testing.T, name, text string) {
 }
 
 // sights reads the witness.
-func (b *bench) sights(t *testing.T) (all []sight) {
+func (b *testBundle) sights(t *testing.T) (all []sight) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, "witness"))
 	if err != nil && !os.IsNotExist(err) {
@@ -82,7 +82,7 @@ func (b *bench) sights(t *testing.T) (all []sight) {
 }
 
 // seen counts the sights that fit: "start b#2" matches starts of the second attempt of b, "start b" starts of any.
-func (b *bench) seen(t *testing.T, run queue.RunID, what string) (n int) {
+func (b *testBundle) seen(t *testing.T, run queue.RunID, what string) (n int) {
 	t.Helper()
 	for _, s := range b.sights(t) {
 		if s.Run == run && (s.String() == what || s.What+" "+s.Step == what) {
@@ -94,13 +94,13 @@ func (b *bench) seen(t *testing.T, run queue.RunID, what string) (n int) {
 
 func (s sight) String() string { return fmt.Sprintf("%s %s#%d", s.What, s.Step, s.Attempt) }
 
-func (b *bench) untilSeen(t *testing.T, run queue.RunID, what string) {
+func (b *testBundle) untilSeen(t *testing.T, run queue.RunID, what string) {
 	t.Helper()
 	until(t, fmt.Sprintf("run %d: %s", run, what), func() bool { return b.seen(t, run, what) > 0 })
 }
 
 // once fails the test unless each of these is in the witness exactly once.
-func (b *bench) once(t *testing.T, run queue.RunID, each ...string) {
+func (b *testBundle) once(t *testing.T, run queue.RunID, each ...string) {
 	t.Helper()
 	for _, what := range each {
 		if n := b.seen(t, run, what); n != 1 {
@@ -110,7 +110,7 @@ func (b *bench) once(t *testing.T, run queue.RunID, each ...string) {
 }
 
 // checkEpochs expects the last sign of life of each epoch of a run before the first sign of the next epoch.
-func (b *bench) checkEpochs(t *testing.T) {
+func (b *testBundle) checkEpochs(t *testing.T) {
 	t.Helper()
 	last := map[queue.RunID]sight{}
 	for _, s := range b.sights(t) {
@@ -122,7 +122,7 @@ func (b *bench) checkEpochs(t *testing.T) {
 }
 
 // attempts describes the attempts of a step that a later one superseded, and why.
-func (b *bench) attempts(t *testing.T, run queue.RunID, step string) (all []string) {
+func (b *testBundle) attempts(t *testing.T, run queue.RunID, step string) (all []string) {
 	t.Helper()
 	attempts, err := b.Attempts(t.Context(), run)
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *bench) attempts(t *testing.T, run queue.RunID, step string) (all []stri
 
 // log returns the stored log of an attempt: what it wrote, and the word of its final marker. It fails the test if a chunk
 // number is missing.
-func (b *bench) log(t *testing.T, run queue.RunID, step string, attempt int) (text, end string) {
+func (b *testBundle) log(t *testing.T, run queue.RunID, step string, attempt int) (text, end string) {
 	t.Helper()
 	q := queue.LogQuery{Run: run, Step: step, Attempt: attempt}
 	var all strings.Builder

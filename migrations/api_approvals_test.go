@@ -279,7 +279,7 @@ func TestApprovals_AreGoneWithTheirRun(t *testing.T) {
 	b.claim(t, run)
 	must(t, b.conn, "INSERT INTO oarlock.fences SELECT worker_id, 'commit' FROM oarlock.runs WHERE run_id = $1", run)
 	b.waits(t, run, 0, "any?", nil)
-	must(t, b.conn, "SELECT oarlock.condemn(r.run_id, r.claim_id, r.epoch, 'odd') FROM oarlock.runs r WHERE r.run_id = $1", run)
+	must(t, b.conn, "SELECT oarlock.fail_run(r.run_id, r.claim_id, r.epoch, 'odd') FROM oarlock.runs r WHERE r.run_id = $1", run)
 	if seen := waiting(t, b.conn); len(seen) > 0 {
 		t.Errorf("a run that is over waits for %q", seen)
 	}

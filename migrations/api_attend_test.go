@@ -311,12 +311,12 @@ func (b bundle) endings() map[string]func(t *testing.T, run int64) {
 	return map[string]func(*testing.T, int64){
 		"flush":  func(t *testing.T, run int64) { t.Helper(); b.claim(t, run); b.leave(t, run, "failed") },
 		"cancel": func(t *testing.T, run int64) { t.Helper(); must(t, b.conn, "SELECT oarlock.cancel($1)", run) },
-		"condemn": func(t *testing.T, run int64) {
+		"fail_run": func(t *testing.T, run int64) {
 			t.Helper()
 			b.claim(t, run)
 			must(t, b.conn, "INSERT INTO oarlock.fences (worker_id, channel) SELECT worker_id, 'commit' FROM oarlock.runs WHERE run_id = $1", run)
-			if !get[bool](t, b.conn, "SELECT oarlock.condemn(run_id, claim_id, epoch, 'why') FROM oarlock.runs WHERE run_id = $1", run) {
-				t.Error("not condemned")
+			if !get[bool](t, b.conn, "SELECT oarlock.fail_run(run_id, claim_id, epoch, 'why') FROM oarlock.runs WHERE run_id = $1", run) {
+				t.Error("not failed")
 			}
 		},
 		"deadline": func(t *testing.T, run int64) {

@@ -11,14 +11,14 @@ import (
 )
 
 // webServer returns a login that may name the person for whom it acts.
-func (d *desk) webServer(t *testing.T) (login, url string) {
+func (d *clientBundle) webServer(t *testing.T) (login, url string) {
 	t.Helper()
 	return d.db.RoleName("web"), d.user(t, "web", "oarlock_admin", "oarlock_web")
 }
 
 func TestWithActor_RecordsWhoAsked(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	login, url := d.webServer(t)
 	pooled := pgtest.Pooled(t, url, 1, false) // lends per transaction: all that follows uses one server process
 	store := d.open(t, pooled)
@@ -58,7 +58,7 @@ func TestWithActor_OutlivesALostReply(t *testing.T) {
 	for name, tag := range map[string]string{"of the actor": "SELECT 1", "of the commit": "COMMIT"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newClientBundle(t)
 			login, url := d.webServer(t)
 			proxy, through := netfault.Through(t, url)
 			store := d.open(t, through)
@@ -91,7 +91,7 @@ func TestWithActor_OutlivesALostReply(t *testing.T) {
 // A cancel by another person through the same login must not be taken for the caller's own.
 func TestWithActor_IsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	_, url := d.webServer(t)
 	proxy, through := netfault.Through(t, url)
 	store := d.open(t, through)
@@ -113,7 +113,7 @@ func TestWithActor_IsNotTakenForAnother(t *testing.T) {
 
 func TestWithActor_TakesHostileNames(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	login, url := d.webServer(t)
 	store := d.open(t, url)
 	for name, want := range map[string]string{

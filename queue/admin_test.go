@@ -14,7 +14,7 @@ import (
 
 func TestQueues_CountWhatWaitsAndRuns(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	yes, no, two, zero := true, false, 2, 0
 	if err := d.store.SetQueue(t.Context(), queue.QueueChange{Name: "slow", Paused: &yes, MaxRunning: &two, MaxQueued: &two}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestQueues_CountWhatWaitsAndRuns(t *testing.T) {
 
 func TestObstacles_AreWhatStandsInTheWay(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	for _, c := range []struct {
 		name, change string
@@ -98,7 +98,7 @@ func TestObstacles_AreWhatStandsInTheWay(t *testing.T) {
 
 func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	for range 2 {
 		d.claim(t, d.enqueue(t, d.store))
 	}
@@ -129,7 +129,7 @@ func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {
 // its runs.
 func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	for range 2 {
 		d.claim(t, d.enqueue(t, d.store))
 	}
@@ -164,7 +164,7 @@ func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 // workers.
 func TestWorkers_LookForAWatcherOnce(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, started_at, beat)
 		SELECT gen_random_uuid(), 'w' || i, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'c' || i, now() - interval '1 h', 720 FROM generate_series(1, 300) i`)
 	d.exec(t, "VACUUM ANALYZE oarlock.workers")
@@ -184,7 +184,7 @@ func TestWorkers_LookForAWatcherOnce(t *testing.T) {
 
 func TestScale_CountsOneQueueOrAll(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.enqueue(t, d.store)
 	d.claim(t, d.enqueue(t, d.store))
 	for queueName, queued := range map[string]int64{"": 1, "default": 1, "other": 0} {
@@ -196,7 +196,7 @@ func TestScale_CountsOneQueueOrAll(t *testing.T) {
 
 func TestPrune_DeletesWhatIsPastItsRetention(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	old := d.enqueue(t, d.store)
 	d.exec(t, "UPDATE oarlock.runs SET state = 'failed', queue_deadline = NULL, finished_at = now() - interval '31 days' WHERE run_id = $1", old)
 	if p, err := d.store.Prune(t.Context(), 10); err != nil || p.Runs != 1 {
@@ -211,7 +211,7 @@ func TestPrune_DeletesWhatIsPastItsRetention(t *testing.T) {
 
 func TestDAGs_ListsCurrentVersionsAndTheirHistory(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, "name: aaa\nqueue: slow\nmax_active_runs: 3\nsteps: [{id: a, run: \"true\"}]\n")
 	changed, err := d.store.PutDAG(t.Context(), parsed(t, reportDAG+"priority: 3\n"), "the source", "/etc/report.yaml")
 	if err != nil {

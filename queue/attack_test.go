@@ -44,7 +44,7 @@ const decoys = `
 	 GROUP BY c.oid, c.relname ORDER BY c.relname`
 
 // texts reads one column.
-func (d *desk) texts(t *testing.T, query string) []string {
+func (d *clientBundle) texts(t *testing.T, query string) []string {
 	t.Helper()
 	rows, _ := d.conn.Query(t.Context(), query)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -77,7 +77,7 @@ func answers(t *testing.T, conn *pgx.Conn, calls []string) []string {
 // In a function of the owner an unqualified name would find the caller's objects in pg_temp.
 func TestDefiners_FindNothingThatTheirCallerPutThere(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	d.exec(t, `CREATE FUNCTION oarlock.planted(x text) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp, oarlock
@@ -126,7 +126,7 @@ func code(answer string) string { c, _, _ := strings.Cut(answer, " "); return c 
 // Any role may NOTIFY and take advisory locks. Clients notice neither.
 func TestForeigners_ChangeNothingByNotificationsAndLocks(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	store := d.open(t, d.user(t, "ana", "oarlock_submit"))
 	run := d.enqueue(t, store)
 	d.claim(t, run)

@@ -6,7 +6,7 @@ const hourlyDAG = "name: hourly\nschedule: {name: hourly, every: 1h, catchup: tr
 
 // passed sets the schedule of hourly back by an hour, as if an application had moved it in a transaction that stayed open until
 // now.
-func (f *fleet) passed(t *testing.T) {
+func (f *sessionBundle) passed(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{
 		"UPDATE oarlock.schedules SET decided_at = decided_at - interval '1 hour'",
@@ -22,7 +22,7 @@ func (f *fleet) passed(t *testing.T) {
 // moment.
 func TestAttend_FindsWhatBecomesDueLate(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, hourlyDAG)
 	s := f.register(t)
 	if look(t, s).Attend {
@@ -45,7 +45,7 @@ func TestAttend_FindsWhatBecomesDueLate(t *testing.T) {
 // A due item stays due for looks, however long no worker attends to it.
 func TestAttend_WhatIsDueStaysDue(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, hourlyDAG)
 	s := f.register(t)
 	f.passed(t)

@@ -11,7 +11,7 @@ import (
 // A preview of a backfill shows its decisions in their order. The schedule's own records show what the backfill then does.
 func TestBackfill_DoesWhatItsTimesSay(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, `
 name: etl
 params: [{name: n, type: integer, default: 1}]

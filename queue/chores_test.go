@@ -31,7 +31,7 @@ func (c chore) wantUnderWay(t *testing.T) {
 }
 
 // expiring enters a run that has waited too long.
-func (f *fleet) expiring(t *testing.T) queue.RunID {
+func (f *sessionBundle) expiring(t *testing.T) queue.RunID {
 	t.Helper()
 	run := f.ask(t, "plain", 1)[0]
 	f.exec(t, "UPDATE oarlock.runs SET queue_deadline = clock_timestamp() - interval '1 s' WHERE run_id = $1", run)
@@ -41,7 +41,7 @@ func (f *fleet) expiring(t *testing.T) queue.RunID {
 // A run that cannot be ended without waiting for another session hinders neither other runs nor the worker.
 func TestChores_PassOverLockedControls(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	held, free := f.expiring(t), f.expiring(t)
 	f.exec(t, "INSERT INTO oarlock.controls (run_id, verb, by) VALUES ($1, 'pause', 'x')", held)
@@ -74,7 +74,7 @@ func TestChores_PassOverLockedControls(t *testing.T) {
 // Looks go on each second while a chore gets no answer. They find a silent worker, and it is taken over from.
 func TestChores_ABlockedOneDelaysNoTakeover(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	held := f.ask(t, "plain", 1)
 	dead := f.register(t)
 	w, proxy := f.through(t)
@@ -117,7 +117,7 @@ func (w *watcher) looks(t *testing.T) queue.Looked {
 // A look finds a connection even while a chore uses the one for looks and a sweep uses its own.
 func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	w, proxy := f.through(t)
 	f.expiring(t)
 	w.looks(t)
@@ -148,7 +148,7 @@ func TestChores_ABlockedOneBesideASweepDelaysNoLook(t *testing.T) {
 // error: its days wait for the next hour. An error hinders no other chore.
 func TestChores_MakeRoomForLogs(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	w, proxy := f.through(t)
 	held := proxy.Inject(netfault.Fault{When: prepares("queue/log_days"), Do: netfault.Hold})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -174,7 +174,7 @@ func TestChores_MakeRoomForLogs(t *testing.T) {
 // The chores after a look queue the runs that this look found due.
 func TestChores_WakeWhatALookFound(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	run := f.ask(t, "plain", 1)[0]
 	f.exec(t, "UPDATE oarlock.runs SET state = 'waiting', epoch = 1, wake_at = clock_timestamp() - interval '1 s' WHERE run_id = $1", run)
 	s := f.register(t)

@@ -29,11 +29,11 @@ const benchRuns = 20_000
 func BenchmarkPoll(b *testing.B) {
 	for _, batch := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(batch), func(b *testing.B) {
-			f := newFleet(b)
+			f := newSessionBundle(b)
 			s := f.register(b)
 			other := f.register(b, func(w *queue.Worker) { w.TTL = time.Hour })                                    // it has fences, so no other worker takes its runs away
 			f.put(b, "name: bare\nqueue: bare\nworker_selector: {bare: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n") // not for the session
-			lane := value[int](b, f.desk, "SELECT lane_id FROM oarlock.lanes WHERE queue = 'bare'")
+			lane := value[int](b, f.clientBundle, "SELECT lane_id FROM oarlock.lanes WHERE queue = 'bare'")
 			poll(b, s, 0)
 			var ours, bare time.Duration
 			rounds, left := 0, 0
@@ -64,7 +64,7 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-func (f *fleet) claimBare(b *testing.B, worker uuid.UUID, lane, n int) {
+func (f *sessionBundle) claimBare(b *testing.B, worker uuid.UUID, lane, n int) {
 	b.Helper()
 	ids := make([]uuid.UUID, n)
 	for i := range ids {

@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// desk is a database with a DAG, and a store of the database's owner.
-type desk struct {
+// clientBundle is a database with a DAG, and a store of the database's owner.
+type clientBundle struct {
 	db    *pgtest.DB
 	conn  *pgx.Conn // of the owner, for what no client may do
 	store *queue.Store
@@ -32,16 +32,16 @@ steps:
 handler_on: {exit: {run: "true"}}
 `
 
-func newDesk(tb testing.TB) *desk {
+func newClientBundle(tb testing.TB) *clientBundle {
 	tb.Helper()
 	db := pgtest.NewWithRoles(tb)
-	d := &desk{db: db, conn: db.Conn(tb)}
+	d := &clientBundle{db: db, conn: db.Conn(tb)}
 	d.store = d.open(tb, db.URL)
 	d.put(tb, reportDAG)
 	return d
 }
 
-func (d *desk) open(tb testing.TB, url string) *queue.Store {
+func (d *clientBundle) open(tb testing.TB, url string) *queue.Store {
 	tb.Helper()
 	store, err := queue.Open(tb.Context(), queue.Config{URL: url})
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *desk) open(tb testing.TB, url string) *queue.Store {
 	return store
 }
 
-func (d *desk) put(tb testing.TB, source string) queue.Put {
+func (d *clientBundle) put(tb testing.TB, source string) queue.Put {
 	tb.Helper()
 	put, err := d.store.PutDAG(tb.Context(), parsed(tb, source), source, "")
 	if err != nil {
@@ -74,7 +74,7 @@ func report(key string) queue.Request {
 	return queue.Request{DAG: "report", Params: map[string]any{"day": "2026-11-20"}, Key: key}
 }
 
-func (d *desk) enqueue(tb testing.TB, store *queue.Store) queue.RunID {
+func (d *clientBundle) enqueue(tb testing.TB, store *queue.Store) queue.RunID {
 	tb.Helper()
 	id, err := store.Enqueue(tb.Context(), report(""))
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *desk) enqueue(tb testing.TB, store *queue.Store) queue.RunID {
 	return id
 }
 
-func (d *desk) get(tb testing.TB, run queue.RunID) *queue.Run {
+func (d *clientBundle) get(tb testing.TB, run queue.RunID) *queue.Run {
 	tb.Helper()
 	r, err := d.store.Get(tb.Context(), run)
 	if err != nil {
@@ -92,7 +92,7 @@ func (d *desk) get(tb testing.TB, run queue.RunID) *queue.Run {
 	return r
 }
 
-func (d *desk) exec(tb testing.TB, statement string, args ...any) {
+func (d *clientBundle) exec(tb testing.TB, statement string, args ...any) {
 	tb.Helper()
 	if _, err := d.conn.Exec(tb.Context(), statement, args...); err != nil {
 		tb.Fatalf("%s: %v", statement, err)
@@ -100,7 +100,7 @@ func (d *desk) exec(tb testing.TB, statement string, args ...any) {
 }
 
 // value reads one value.
-func value[T any](tb testing.TB, d *desk, query string, args ...any) (v T) {
+func value[T any](tb testing.TB, d *clientBundle, query string, args ...any) (v T) {
 	tb.Helper()
 	if err := d.conn.QueryRow(tb.Context(), query, args...).Scan(&v); err != nil {
 		tb.Fatalf("%s: %v", query, err)
@@ -109,13 +109,13 @@ func value[T any](tb testing.TB, d *desk, query string, args ...any) (v T) {
 }
 
 // user returns the URL of a new user that is a member of these roles.
-func (d *desk) user(tb testing.TB, name string, groups ...string) string {
+func (d *clientBundle) user(tb testing.TB, name string, groups ...string) string {
 	tb.Helper()
 	return d.db.User(tb, name, groups...)
 }
 
 // claim changes a run as a worker's claim does, as far as clients can see.
-func (d *desk) claim(tb testing.TB, run queue.RunID) {
+func (d *clientBundle) claim(tb testing.TB, run queue.RunID) {
 	tb.Helper()
 	d.exec(tb, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
 		VALUES (md5($1::bigint::text)::uuid, 'w' || $1::bigint, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'oarlock_test_' || $1::bigint) RETURNING worker_id)
@@ -125,7 +125,7 @@ func (d *desk) claim(tb testing.TB, run queue.RunID) {
 }
 
 // end changes a run as its end does, whether it was claimed or not.
-func (d *desk) end(tb testing.TB, run queue.RunID, state string) {
+func (d *clientBundle) end(tb testing.TB, run queue.RunID, state string) {
 	tb.Helper()
 	d.exec(tb, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
 		WHERE run_id = $1`, run, state)

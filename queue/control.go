@@ -39,7 +39,7 @@ var (
 func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	statement, args, err := a.call()
 	if err != nil {
-		return Control{}, said(a.op(), err)
+		return Control{}, wrapError(a.op(), err)
 	}
 	var c Control
 	do := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
@@ -52,7 +52,7 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 		c, err = a.find(ctx, conn, time.Since(started)+clockMargin)
 		return err
 	}
-	return c, said(a.op(), s.write(ctx, askTimeout, do, again))
+	return c, wrapError(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
 // find looks for the control that an earlier try stored. If there is none, Control does not send it again: the first copy may
@@ -81,14 +81,14 @@ func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
 	for c.DecidedAt.IsZero() {
 		var err error
 		if c, err = s.ControlStatus(ctx, c.ID); err != nil {
-			return c, said(op, err)
+			return c, wrapError(op, err)
 		}
 		if !c.DecidedAt.IsZero() {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return c, said(op, ctx.Err())
+			return c, wrapError(op, ctx.Err())
 		case <-time.After(pauses.NextBackOff()):
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("there is no control %d, or it is not yours: %w", id, ErrNotFound)
 	}
-	return c, said("read a control", err)
+	return c, wrapError("read a control", err)
 }
 
 func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }
@@ -175,7 +175,7 @@ var (
 func (s *Store) Approvals(ctx context.Context, all bool, most int) ([]Approval, error) {
 	rows := min(most, MaxApprovals)
 	approvals, err := list(ctx, s, approvalsSQL, pgx.StrictNamedArgs{"all": all, "rows": rows}, scanApproval)
-	return approvals, said("read approvals", err)
+	return approvals, wrapError("read approvals", err)
 }
 
 func scanApproval(row pgx.CollectableRow) (a Approval, err error) {
@@ -199,7 +199,7 @@ type MissingApprovers struct {
 // MissingApprovers finds steps with missing approvers in the current versions of DAGs, at most 100. For readers and workers.
 func (s *Store) MissingApprovers(ctx context.Context, dags []string) ([]MissingApprovers, error) {
 	missing, err := list(ctx, s, missingApproversSQL, pgx.StrictNamedArgs{"dags": dags}, pgx.RowToStructByPos[MissingApprovers])
-	return missing, said("look for approvers", err)
+	return missing, wrapError("look for approvers", err)
 }
 
 // decodeQuestion decodes the approval of a task_status. It returns nil if there is none.

@@ -13,7 +13,7 @@ import (
 
 func TestControl_SendsEveryVerb(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	ended := d.enqueue(t, d.store)
@@ -45,7 +45,7 @@ func TestControl_SendsEveryVerb(t *testing.T) {
 
 func TestControl_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	_, err := d.store.Control(t.Context(), queue.Ask{Run: 777, Verb: dagrun.VerbCancel})
 	wantError(t, err, queue.ErrNotFound, "OA007")
@@ -63,7 +63,7 @@ func TestControl_SaysWhatIsWrong(t *testing.T) {
 
 func TestAwaitControl_WaitsForTheDriver(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	asked, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbPause})
@@ -90,7 +90,7 @@ func TestAwaitControl_WaitsForTheDriver(t *testing.T) {
 
 func TestAwaitControl_GivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	asked, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbPause})
@@ -116,7 +116,7 @@ func TestControl_OutlivesALostReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newClientBundle(t)
 			mine := d.user(t, "ana", "oarlock_submit")
 			proxy, url := netfault.Through(t, mine)
 			store := d.open(t, url)
@@ -140,7 +140,7 @@ func TestControl_OutlivesALostReply(t *testing.T) {
 
 func TestControl_DoesNotAskTwice(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	if _, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: true}); err != nil {

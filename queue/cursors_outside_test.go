@@ -14,12 +14,12 @@ import (
 // Runs can appear below where polls begin in many ways. The next sweep finds them in each.
 func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 	t.Parallel()
-	commits := func(statements ...string) func(*testing.T, *fleet) func() {
-		return func(t *testing.T, f *fleet) func() {
+	commits := func(statements ...string) func(*testing.T, *sessionBundle) func() {
+		return func(t *testing.T, f *sessionBundle) func() {
 			return ends(t, f.opened(t, statements...).Commit)
 		}
 	}
-	for name, late := range map[string]func(*testing.T, *fleet) (appear func()){
+	for name, late := range map[string]func(*testing.T, *sessionBundle) (appear func()){
 		"a transaction that was open for long": commits("SELECT oarlock.enqueue('plain')"),
 		"in a savepoint":                       commits("SAVEPOINT a", "SELECT oarlock.enqueue('plain')", "RELEASE a"),
 		"several retries":                      retries,
@@ -29,7 +29,7 @@ func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 		for _, limit := range []int{0, 1000} {
 			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
 				t.Parallel()
-				f := newFleet(t)
+				f := newSessionBundle(t)
 				f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
 				s := f.register(t)
 				sweep(t, s)
@@ -43,9 +43,9 @@ func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 }
 
 // wantBelow wants a sweep to find all due runs, and polls to claim them in their order.
-func (f *fleet) wantBelow(t *testing.T, s *queue.Session) {
+func (f *sessionBundle) wantBelow(t *testing.T, s *queue.Session) {
 	t.Helper()
-	ids := value[[]queue.RunID](t, f.desk, "SELECT array_agg(run_id ORDER BY lane_id, ready_at, run_id) FROM oarlock.runs WHERE state = 'queued'")
+	ids := value[[]queue.RunID](t, f.clientBundle, "SELECT array_agg(run_id ORDER BY lane_id, ready_at, run_id) FROM oarlock.runs WHERE state = 'queued'")
 	if p := poll(t, s, 100); len(p.Claims) > 0 {
 		t.Fatalf("claimed %v, below where polls begin", runsOf(p.Claims))
 	}
@@ -66,7 +66,7 @@ func ends(t *testing.T, way func(context.Context) error) func() {
 	}
 }
 
-func retries(t *testing.T, f *fleet) func() {
+func retries(t *testing.T, f *sessionBundle) func() {
 	runs := f.ask(t, "plain", 2)
 	for _, run := range runs {
 		f.claim(t, run)
@@ -77,7 +77,7 @@ func retries(t *testing.T, f *fleet) func() {
 }
 
 // beside sends a statement that waits over another connection, and returns a function that waits for its end.
-func (f *fleet) beside(t *testing.T, statement, waits string) (ended func()) {
+func (f *sessionBundle) beside(t *testing.T, statement, waits string) (ended func()) {
 	conn, done := f.db.Conn(t), make(chan error, 1)
 	go func() {
 		_, err := conn.Exec(context.WithoutCancel(t.Context()), statement)
@@ -91,7 +91,7 @@ func (f *fleet) beside(t *testing.T, statement, waits string) (ended func()) {
 	}
 }
 
-func waitsForLane(t *testing.T, f *fleet) func() {
+func waitsForLane(t *testing.T, f *sessionBundle) func() {
 	makes := f.opened(t, "SELECT oarlock.enqueue('plain', priority => -3)")
 	ended := f.beside(t, "SELECT oarlock.enqueue('plain', priority => -3)", "priority => -3")
 	commit := ends(t, makes.Commit)
@@ -101,7 +101,7 @@ func waitsForLane(t *testing.T, f *fleet) func() {
 	}
 }
 
-func locks(t *testing.T, f *fleet) func() {
+func locks(t *testing.T, f *sessionBundle) func() {
 	f.ask(t, "plain", 3)
 	return ends(t, f.opened(t, "SELECT FROM oarlock.runs FOR NO KEY UPDATE").Rollback)
 }
@@ -111,7 +111,7 @@ func TestCursors_FindWhatWasPrepared(t *testing.T) {
 	t.Parallel()
 	o, node := alone(t, map[string]string{"max_prepared_transactions": "2"}) // the shared server cannot prepare transactions
 	db := &pgtest.DB{URL: node.URL()}
-	f := &fleet{desk: &desk{db: db, conn: db.Conn(t), store: o.Store}, worker: o.Store}
+	f := &sessionBundle{clientBundle: &clientBundle{db: db, conn: db.Conn(t), store: o.Store}, worker: o.Store}
 	f.put(t, plainDAG)
 	s := f.register(t)
 	sweep(t, s)
@@ -125,7 +125,7 @@ func TestCursors_FindWhatWasPrepared(t *testing.T) {
 // A clock that was set back puts new runs below every cursor.
 func TestCursors_FallWithTheClock(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	sweep(t, s)
 	s.RaiseCursors(f.now(t).Add(time.Hour))
@@ -136,7 +136,7 @@ func TestCursors_FallWithTheClock(t *testing.T) {
 // A new connection may lead to a promoted server with a clock that is behind.
 func TestCursors_BeginAnewBehindANewConnection(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	sweep(t, s)
 	s.RaiseCursors(f.now(t).Add(time.Hour))

@@ -38,7 +38,7 @@ func (s *Store) DAGs(ctx context.Context) ([]DAG, error) {
 // DAGPage reads a page of DAGs by name, removed ones last. For readers and workers.
 func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
-		return nil, said("list dags", fmt.Errorf("a page has 1 to %d dags, not %d", MaxPage, f.Limit))
+		return nil, wrapError("list dags", fmt.Errorf("a page has 1 to %d dags, not %d", MaxPage, f.Limit))
 	}
 	return s.listDAGs(ctx, &f, &f.Limit)
 }
@@ -47,7 +47,7 @@ func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 func (s *Store) listDAGs(ctx context.Context, f *DAGFilter, rows *int) ([]DAG, error) {
 	args := pgx.StrictNamedArgs{"find": strings.ToLower(f.Find), "removed": f.After.Removed, "after": f.After.Name, "rows": rows}
 	dags, err := list(ctx, s, dagsSQL, args, scanListedDAG)
-	return dags, said("list dags", err)
+	return dags, wrapError("list dags", err)
 }
 
 // GetDAG reads a version of a DAG; 0 is the current version. For readers and workers.
@@ -57,7 +57,7 @@ func (s *Store) GetDAG(ctx context.Context, name string, version int) (*DAGVersi
 		err = noSuchDAG(name, version)
 	}
 	if err != nil {
-		return nil, said("get a dag", err)
+		return nil, wrapError("get a dag", err)
 	}
 	return &v, nil
 }
@@ -68,12 +68,12 @@ func (s *Store) DAGHistory(ctx context.Context, name string) ([]DAG, error) {
 	if err == nil && len(versions) == 0 {
 		err = noSuchDAG(name, 0)
 	}
-	return versions, said("list versions", err)
+	return versions, wrapError("list versions", err)
 }
 
 // SetDAG pauses or resumes a DAG, removes or restores it, or retires versions. For administrators.
 func (s *Store) SetDAG(ctx context.Context, c DAGChange) error {
-	return said("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed, "oldest": c.Oldest}))
+	return wrapError("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed, "oldest": c.Oldest}))
 }
 
 func noSuchDAG(name string, version int) error {
@@ -136,7 +136,7 @@ func (s *Store) putDAG(ctx context.Context, spec *dagspec.Spec, source, path str
 	const op = "put a dag"
 	text, err := json.Marshal(spec)
 	if err != nil {
-		return Put{}, said(op, err)
+		return Put{}, wrapError(op, err)
 	}
 	args := pgx.StrictNamedArgs{
 		"spec": string(text), "source": source, "hash": spec.Hash(), "needs": spec.Needs(), "slots": spec.WidestStep(),
@@ -156,7 +156,7 @@ func (s *Store) putDAG(ctx context.Context, spec *dagspec.Spec, source, path str
 		}
 		return err
 	}
-	return put, said(op, s.write(ctx, askTimeout, do, again))
+	return put, wrapError(op, s.write(ctx, askTimeout, do, again))
 }
 
 // maxDefinitions bounds the compiled versions that a store keeps.

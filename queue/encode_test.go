@@ -13,10 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-func (y *yard) load(c *Claim) *Loaded {
+func (y *journalBundle) load(c *Claim) *Loaded {
 	y.tb.Helper()
 	if y.reads == nil {
-		y.reads = newLink(y.link.config)
+		y.reads = newDedicatedConn(y.journal.conn.config)
 		y.tb.Cleanup(func() { _ = y.reads.close(context.Background()) })
 	}
 	s := &Session{reads: y.reads}
@@ -63,7 +63,7 @@ func anyGrowth(r *rapid.T, text *rapid.Generator[string]) *dagrun.Growth {
 
 func TestCommit_EveryFieldOfATaskIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	rapid.Check(t, func(r *rapid.T) {
 		c := y.claim()
 		var want []dagrun.TaskRecord
@@ -79,7 +79,7 @@ func TestCommit_EveryFieldOfATaskIsReadAsItWasWritten(t *testing.T) {
 
 func TestCommit_EveryFieldOfARunIsStored(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	b := batch(c)
 	b.Records.Run = &dagrun.RunRecord{
@@ -96,7 +96,7 @@ func TestCommit_EveryFieldOfARunIsStored(t *testing.T) {
 
 func TestCommit_AttemptsNotesDecisionsAndChunksAreStored(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	control := get[int64](y, "SELECT id FROM oarlock.pause($1)", c.Run)
 	task := dagrun.TaskID{Step: 1, Item: "i", Alt: 2}
@@ -124,7 +124,7 @@ func TestCommit_AttemptsNotesDecisionsAndChunksAreStored(t *testing.T) {
 
 func TestCommit_KeepsWhatBelongsToTheAttempt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	b := batch(c, taskAt(0, 1, dagrun.TaskRunning))
 	b.Details = []Detail{{Task: dagrun.TaskID{Step: 0}, Slot: 3, LastLine: "line"}}

@@ -39,7 +39,7 @@ type SQLQuerier interface {
 func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
-		return 0, said(enqueueOp, err)
+		return 0, wrapError(enqueueOp, err)
 	}
 	var id RunID
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -50,7 +50,7 @@ func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 		again = unknown("give the request a Key: then it can be repeated, and is one run")
 	}
 	if err := s.write(ctx, askTimeout, do, again); err != nil {
-		return 0, said(enqueueOp, err)
+		return 0, wrapError(enqueueOp, err)
 	}
 	return id, nil
 }
@@ -64,13 +64,13 @@ func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, lat
 	}
 	text, err := jsonText("params", params)
 	if err != nil {
-		return 0, said(op, err)
+		return 0, wrapError(op, err)
 	}
 	var id RunID
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, rerunSQL, pgx.StrictNamedArgs{"run": run, "params": text, "latest": latest}).Scan(&id)
 	}
-	return id, said(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
+	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
 }
 
 // EnqueueTx requests a run in a transaction of the caller. The run exists once that transaction commits, and never did if it
@@ -78,26 +78,26 @@ func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, lat
 func EnqueueTx(ctx context.Context, tx Querier, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
-		return 0, said(enqueueOp, err)
+		return 0, wrapError(enqueueOp, err)
 	}
 	var id RunID
 	err = tx.QueryRow(ctx, enqueueSQL, args).Scan(&id)
-	return id, said(enqueueOp, err)
+	return id, wrapError(enqueueOp, err)
 }
 
 // EnqueueSQL is EnqueueTx for database/sql, with any driver for Postgres that has the placeholders $1, $2, ….
 func EnqueueSQL(ctx context.Context, tx SQLQuerier, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
-		return 0, said(enqueueOp, err)
+		return 0, wrapError(enqueueOp, err)
 	}
 	text, values, err := args.RewriteQuery(ctx, nil, enqueueSQL, nil)
 	if err != nil {
-		return 0, said(enqueueOp, err)
+		return 0, wrapError(enqueueOp, err)
 	}
 	var id RunID
 	err = tx.QueryRowContext(ctx, text, values...).Scan(&id)
-	return id, said(enqueueOp, err)
+	return id, wrapError(enqueueOp, err)
 }
 
 // args returns arguments of types that every driver can send. Missing values are null.
@@ -177,7 +177,7 @@ const MaxBulk = 100_000
 func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 	args, err := b.args()
 	if err != nil {
-		return nil, said(enqueueManyOp, err)
+		return nil, wrapError(enqueueManyOp, err)
 	}
 	var ids []RunID
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -193,7 +193,7 @@ func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 		again = unknown("give each request a key: then they can be repeated, and are one run each")
 	}
 	if err := s.write(ctx, bulkTimeout, do, again); err != nil {
-		return nil, said(enqueueManyOp, err)
+		return nil, wrapError(enqueueManyOp, err)
 	}
 	return ids, nil
 }
@@ -265,7 +265,7 @@ func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 		err = ErrLeaseLost
 	}
 	if err != nil {
-		return 0, said(fmt.Sprintf("enqueue a child of run %d", c.Claim.Run), err)
+		return 0, wrapError(fmt.Sprintf("enqueue a child of run %d", c.Claim.Run), err)
 	}
 	return id, nil
 }

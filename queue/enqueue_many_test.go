@@ -22,7 +22,7 @@ func bulk(n int, keyed bool) queue.Bulk {
 
 func TestEnqueueMany_KeepsTheOrderAndFindsKeys(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	single, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "report", Params: map[string]string{"day": "2"}, Key: "key 2"})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestEnqueueMany_KeepsTheOrderAndFindsKeys(t *testing.T) {
 
 func TestEnqueueMany_IsAllOrNone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	bad := bulk(3, false)
 	bad.Params[1] = nil
 	_, err := d.store.EnqueueMany(t.Context(), bad)
@@ -67,7 +67,7 @@ func TestEnqueueMany_IsAllOrNone(t *testing.T) {
 
 func TestEnqueueMany_OutlivesALostReplyByItsKeys(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	proxy, store := d.through(t)
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 20"), Do: netfault.Cut})
 	runs, err := store.EnqueueMany(t.Context(), bulk(20, true))

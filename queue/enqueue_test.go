@@ -17,7 +17,7 @@ import (
 
 func TestEnqueue_PassesEveryFieldOn(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	second := d.put(t, reportDAG+"description: again\n")
 	if err := d.store.SetQueue(t.Context(), queue.QueueChange{Name: "slow"}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestEnqueue_PassesEveryFieldOn(t *testing.T) {
 
 func TestEnqueue_TakesParamsInAnyForm(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	type params struct {
 		Day string `json:"day"`
 	}
@@ -68,7 +68,7 @@ func TestEnqueue_TakesParamsInAnyForm(t *testing.T) {
 
 func TestEnqueue_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	if _, err := d.store.Enqueue(t.Context(), report("taken")); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestEnqueue_SaysWhatIsWrong(t *testing.T) {
 
 func TestEnqueue_RemovedDAGIsNotFound(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	yes := true
 	if err := d.store.SetDAG(t.Context(), queue.DAGChange{Name: "report", Removed: &yes}); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestEnqueue_RemovedDAGIsNotFound(t *testing.T) {
 
 func TestEnqueueTx_LivesAndDiesWithTheTransaction(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	db, err := sql.Open("pgx", d.db.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestEnqueueTx_LivesAndDiesWithTheTransaction(t *testing.T) {
 
 func TestEnqueueTx_TakesWhateverRunsAStatement(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	db, err := sql.Open("pgx", d.db.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestEnqueueTx_TakesWhateverRunsAStatement(t *testing.T) {
 
 func TestEnqueueTx_WorksInEveryExecMode(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 	} {
@@ -200,7 +200,7 @@ func TestEnqueueTx_WorksInEveryExecMode(t *testing.T) {
 }
 
 // through returns a store with connections that lead through a proxy.
-func (d *desk) through(t *testing.T) (*netfault.Proxy, *queue.Store) {
+func (d *clientBundle) through(t *testing.T) (*netfault.Proxy, *queue.Store) {
 	t.Helper()
 	proxy, url := netfault.Through(t, d.db.URL)
 	return proxy, d.open(t, url)
@@ -214,7 +214,7 @@ func TestEnqueue_WithAKeyOutlivesALostConnection(t *testing.T) {
 	} {
 		t.Run(lost, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newClientBundle(t)
 			proxy, store := d.through(t)
 			cut := proxy.Inject(netfault.Fault{When: when, Do: netfault.Cut})
 			id, err := store.Enqueue(t.Context(), report("once"))
@@ -231,7 +231,7 @@ func TestEnqueue_WithAKeyOutlivesALostConnection(t *testing.T) {
 
 func TestEnqueue_WithAKeyTellsACallerWhoGaveUp(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	proxy, store := d.through(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -246,7 +246,7 @@ func TestEnqueue_WithAKeyTellsACallerWhoGaveUp(t *testing.T) {
 
 func TestEnqueue_OfWhoGaveUpBeforeIsNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := d.store.Enqueue(ctx, report("once"))
@@ -258,7 +258,7 @@ func TestEnqueue_OfWhoGaveUpBeforeIsNothing(t *testing.T) {
 
 func TestEnqueue_WithoutAKeyDoesNotGuess(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	proxy, store := d.through(t)
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	_, err := store.Enqueue(t.Context(), report(""))

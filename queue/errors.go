@@ -114,8 +114,8 @@ const (
 	roleAdmin   = "oarlock_admin"
 )
 
-// said wraps err with the name of the operation. It turns a server's error into an *Error with a hint.
-func said(op string, err error) error {
+// wrapError wraps err with the name of the operation. It turns a server's error into an *Error with a hint.
+func wrapError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -131,10 +131,10 @@ const insufficientPrivilege = "42501"
 
 var memberSQL = sql.Named("queue/member")
 
-// lacks turns the refusal of a user into an error that names the missing role, and returns any other error as it is. If the user
-// has that role, or another one that suffices, it returns an ErrNoGrants, because the database grants the role nothing. A refused
-// connection is returned as it is, because roles of Oarlock play no part in it.
-func lacks(ctx context.Context, pool *pgxpool.Pool, err error, what, role string, others ...string) error {
+// wrapPermissionError turns the refusal of a user into an error that names the missing role, and returns any other error as it is.
+// If the user has that role, or another one that suffices, it returns an ErrNoGrants, because the database grants the role nothing.
+// A refused connection is returned as it is, because roles of Oarlock play no part in it.
+func wrapPermissionError(ctx context.Context, pool *pgxpool.Pool, err error, what, role string, others ...string) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege || errors.As(err, &connect) {

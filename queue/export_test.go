@@ -33,7 +33,7 @@ func (s *Session) Expected() int { return len(s.x.expected()) }
 
 // InUse returns how many connections of the session are in use.
 func (s *Session) InUse() (n int) {
-	for _, l := range []*link{s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks, s.journal.link} {
+	for _, l := range []*dedicatedConn{s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks, s.journal.conn} {
 		n += 1 - len(l.turn)
 	}
 	return n

@@ -12,14 +12,14 @@ import (
 const exitReason = "step scan failed: exit 1"
 
 // endedRun makes a run of a version that ended so many minutes ago, and returns its number.
-func (d *desk) endedRun(t *testing.T, like queue.RunID, version, minutes int, state, reason, by string) queue.RunID {
+func (d *clientBundle) endedRun(t *testing.T, like queue.RunID, version, minutes int, state, reason, by string) queue.RunID {
 	t.Helper()
 	return value[queue.RunID](t, d, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, reason, run_at, logical_at, trigger, root_id, submitted_by, started_at, finished_at)
 		SELECT r.dag_id, $2, r.lane_id, $4, $5, now(), now(), 'sql', 0, $6, now() - $3 * interval '1 min', now() - $3 * interval '1 min'
 		  FROM oarlock.runs r WHERE r.run_id = $1 RETURNING run_id`, like, version, minutes, state, reason, by)
 }
 
-func (d *desk) failureHistory(t *testing.T, store *queue.Store, run queue.RunID) queue.FailureHistory {
+func (d *clientBundle) failureHistory(t *testing.T, store *queue.Store, run queue.RunID) queue.FailureHistory {
 	t.Helper()
 	h, err := store.FailureHistory(t.Context(), run)
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *desk) failureHistory(t *testing.T, store *queue.Store, run queue.RunID)
 
 func TestFailureHistory_FindsWhereItBegan(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, pagesDAG)
 	model := pagesRun(t, d, d.store) // goes on
 	want := func(name string, run queue.RunID, want queue.FailureHistory) {
@@ -60,7 +60,7 @@ func TestFailureHistory_FindsWhereItBegan(t *testing.T) {
 
 func TestFailureHistory_LooksNoFurther(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, pagesDAG)
 	ana := d.open(t, d.user(t, "ana", "oarlock_submit"))
 	model := pagesRun(t, d, ana)

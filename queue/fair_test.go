@@ -8,7 +8,7 @@ import (
 )
 
 // serve polls so many times, ends the claimed runs, and counts them by DAG.
-func (f *fleet) serve(t *testing.T, s *queue.Session, polls, want int) map[string]int {
+func (f *sessionBundle) serve(t *testing.T, s *queue.Session, polls, want int) map[string]int {
 	t.Helper()
 	served := map[string]int{}
 	for range polls {
@@ -24,7 +24,7 @@ func (f *fleet) serve(t *testing.T, s *queue.Session, polls, want int) map[strin
 func TestFair_EveryLimitHasItsTurn(t *testing.T) {
 	t.Parallel()
 	const limits, runs = 17, 3
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	for i := range limits {
 		name := fmt.Sprintf("q%d", i)
 		f.put(t, fmt.Sprintf("name: %s\nqueue: %s\nsteps: [{id: a, run: \"true\"}]\n", name, name))
@@ -46,7 +46,7 @@ func TestFair_EveryLimitHasItsTurn(t *testing.T) {
 func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 	t.Parallel()
 	const lanes, want, polls = 4, 10, 40
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 1)")
 	f.ask(t, "plain", 5)
 	s := f.register(t)
@@ -67,7 +67,7 @@ func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 func TestFair_LimitedRunsGoInTheirOrder(t *testing.T) {
 	t.Parallel()
 	const dags, each, slots, most = 60, 2, 8, 16
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	for i := range dags {
 		f.put(t, fmt.Sprintf("name: d%d\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n", i))
 	}
@@ -97,7 +97,7 @@ func TestFair_LimitedRunsGoInTheirOrder(t *testing.T) {
 func TestFair_LowRunsHaveTheirTurn(t *testing.T) {
 	t.Parallel()
 	const lanes, low = 75, 20
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	for i := range lanes {
 		f.put(t, fmt.Sprintf("name: d%d\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, i-90))
 	}

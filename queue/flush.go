@@ -110,35 +110,35 @@ func (f *flush) groups() []*flushRows {
 	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps, &f.approvals}
 }
 
-// fill encodes pieces as the arguments. It sorts them by run, the order in which rows are locked. The place of a piece is its
-// index from 1.
-func (f *flush) fill(pieces []*piece) {
-	slices.SortFunc(pieces, func(a, b *piece) int { return int(a.entry.batch.Claim.Run - b.entry.batch.Claim.Run) })
+// fill encodes parts as the arguments. It sorts them by run, the order in which rows are locked. The place of a part is its index
+// from 1.
+func (f *flush) fill(parts []*flushPart) {
+	slices.SortFunc(parts, func(a, b *flushPart) int { return int(a.commit.batch.Claim.Run - b.commit.batch.Claim.Run) })
 	for _, g := range f.groups() {
 		g.reset()
 	}
-	for i, p := range pieces {
+	for i, p := range parts {
 		f.add(int64(i+1), p)
 	}
-	binary.BigEndian.PutUint64(f.places[:], uint64(len(pieces)))
-	f.args[argPlaces], f.args[argLock] = f.places[:], f.lockOrder(pieces)
+	binary.BigEndian.PutUint64(f.places[:], uint64(len(parts)))
+	f.args[argPlaces], f.args[argLock] = f.places[:], f.lockOrder(parts)
 	for i, g := range f.groups() {
 		f.args[argRuns+i] = g.param()
 	}
-	f.text = f.textFor(pieces)
+	f.text = f.textFor(parts)
 	f.params = f.params[:0]
 	for _, arg := range f.text.order {
 		f.params = append(f.params, f.args[arg])
 	}
 }
 
-func (f *flush) textFor(pieces []*piece) *flushText {
+func (f *flush) textFor(parts []*flushPart) *flushText {
 	switch {
 	case f.given(argApprovals):
 		return wholeFlush
 	case slices.ContainsFunc([]int{argLock, argAttempts, argDecisions, argNotes, argChunks, argKeeps}, f.given):
 		return otherFlush
-	case slices.ContainsFunc(pieces, (*piece).drained): // the statement notifies the run's lane
+	case slices.ContainsFunc(parts, (*flushPart).drained): // the statement notifies the run's lane
 		return otherFlush
 	case f.given(argRuns):
 		return runsFlush
@@ -151,19 +151,19 @@ func (f *flush) given(arg int) bool { return f.args[arg] != nil }
 
 // lockOrder returns the runs to lock before any row is changed, in order. It returns nil unless a parent has to be told of an
 // end.
-func (f *flush) lockOrder(pieces []*piece) []byte {
+func (f *flush) lockOrder(parts []*flushPart) []byte {
 	f.locks = f.locks[:0]
-	for _, p := range pieces {
+	for _, p := range parts {
 		if p.tells() {
-			f.locks = append(f.locks, int64(p.entry.batch.Claim.Parent))
+			f.locks = append(f.locks, int64(p.commit.batch.Claim.Parent))
 		}
 	}
 	if len(f.locks) == 0 {
 		return nil
 	}
-	for _, p := range pieces {
+	for _, p := range parts {
 		if p.changes() {
-			f.locks = append(f.locks, int64(p.entry.batch.Claim.Run))
+			f.locks = append(f.locks, int64(p.commit.batch.Claim.Run))
 		}
 	}
 	slices.Sort(f.locks)
@@ -177,15 +177,15 @@ func (f *flush) lockOrder(pieces []*piece) []byte {
 	return f.lock
 }
 
-func (f *flush) add(n int64, p *piece) {
-	b := p.entry.batch
+func (f *flush) add(n int64, p *flushPart) {
+	b := p.commit.batch
 	if p.changes() {
 		f.addRun(n, p)
 	} else {
 		f.addClaim(n, b.Claim)
 	}
 	for i := range p.tasks {
-		f.addTask(n, b, &p.tasks[i], p.entry.detail(p.tasks[i].ID))
+		f.addTask(n, b, &p.tasks[i], p.commit.detail(p.tasks[i].ID))
 		if k := b.keepOf(&p.tasks[i]); k != nil {
 			f.addKeep(n, b, &p.tasks[i], k)
 		}
@@ -201,13 +201,13 @@ func (f *flush) add(n int64, p *piece) {
 	}
 	if p.last {
 		f.addDecisions(n, b)
-		f.addNotes(n, p.entry)
+		f.addNotes(n, p.commit)
 	}
 }
 
 // addRun writes columns in the order of the type oarlock.flush_run. Each function below does the same with the type of its rows.
-func (f *flush) addRun(n int64, p *piece) {
-	e, r := p.entry, &f.runs
+func (f *flush) addRun(n int64, p *flushPart) {
+	e, r := p.commit, &f.runs
 	c := e.batch.Claim
 	rec, state := p.run()
 	r.row()
@@ -327,7 +327,7 @@ func (f *flush) addDecisions(n int64, b *Batch) {
 
 // addNotes numbers the notes from the count of notes that the drive has written, so that a flush that is sent twice writes each
 // once.
-func (f *flush) addNotes(n int64, e *entry) {
+func (f *flush) addNotes(n int64, e *pendingCommit) {
 	r := &f.notes
 	for i := range e.batch.Records.Notes {
 		note := &e.batch.Records.Notes[i]

@@ -17,7 +17,7 @@ import (
 // The server refuses a row with a missing field or a field of another type, each time the flush is tried.
 func TestFlush_WritesTheFieldsOfItsTypes(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	b := full(c, 1)
 	kept := &b.Records.Tasks[0]
@@ -25,8 +25,8 @@ func TestFlush_WritesTheFieldsOfItsTypes(t *testing.T) {
 	b.Chunks = []Chunk{{Run: c.Run}}
 	b.Keeps = []Keep{{Task: kept.ID}}
 	f := newFlush(y.journal)
-	whole := newEntry(b, y.held.of(c)).whole()
-	f.fill([]*piece{whole})
+	whole := newPendingCommit(b, y.held.of(c)).whole()
+	f.fill([]*flushPart{whole})
 	f.addRun(2, whole)
 	f.addClaim(3, c)
 	for i, typ := range []string{"run", "claim", "task", "attempt", "decision", "note", "chunk", "keep", "approval"} { // as groups has them
@@ -53,12 +53,12 @@ func fieldTypes(rows []byte) (types []string) {
 	return types
 }
 
-// explained returns the plan of a flush of these pieces, executed with ANALYZE.
-func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgtest.Plan {
+// explained returns the plan of a flush of these parts, executed with ANALYZE.
+func (y *journalBundle) explained(conn *pgx.Conn, options string, parts ...*flushPart) *pgtest.Plan {
 	y.tb.Helper()
 	ctx := context.Background()
 	y.must(y.journal.prepare(ctx, conn))
-	y.flush.fill(pieces)
+	y.flush.fill(parts)
 	text := y.flush.text
 	name := "explain_" + options[:4] + text.name
 	must(conn.PgConn().Prepare(ctx, name, "EXPLAIN ("+options+", FORMAT JSON) "+text.sql, nil))
@@ -69,9 +69,9 @@ func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgte
 }
 
 // own returns a connection with the settings of a journal's.
-func (y *yard) own() *pgx.Conn {
+func (y *journalBundle) own() *pgx.Conn {
 	y.tb.Helper()
-	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.link.config)
+	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.conn.config)
 	y.must(err)
 	y.tb.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
@@ -90,7 +90,7 @@ func full(c *Claim, seq int64) *Batch {
 // A flush leaves out the parts of its statement that it has no rows for, and reaches existing rows by their keys.
 func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	over := func(c *Claim, seq int64) *Batch {
 		b := batch(c, taskAt(0, seq, dagrun.TaskSucceeded))
 		b.Result = &dagrun.Verdict{State: dagrun.RunSucceeded}
@@ -117,7 +117,7 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 		y.exec("ANALYZE oarlock.runs, oarlock.tasks")
 		c := y.claim()
 		for _, f := range flushes {
-			plan := y.explained(y.own(), "COSTS off", newEntry(f.batch(c, 1), y.held.of(c)).whole())
+			plan := y.explained(y.own(), "COSTS off", newPendingCommit(f.batch(c, 1), y.held.of(c)).whole())
 			if y.flush.text != f.text {
 				t.Errorf("it was sent as %s, want %s", y.flush.text.name, f.text.name)
 			}
@@ -129,7 +129,7 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 }
 
 // looked lists the tables in which a plan looks something up, each with the index that it uses.
-func (y *yard) looked(plan *pgtest.Plan) []string {
+func (y *journalBundle) looked(plan *pgtest.Plan) []string {
 	var reads []string
 	plan.Walk(func(n *pgtest.Plan) {
 		switch {
@@ -153,7 +153,7 @@ func TestFlush_CostsTheSameUnderAnOldSnapshot(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(flushesEnv)); err == nil {
 		flushes = n
 	}
-	y := newYard(t)
+	y := newJournalBundle(t)
 	reader := y.begin()
 	y.in(reader, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 	y.in(reader, "SELECT count(*) FROM oarlock.runs") // from now on no row version is ever cleaned up
@@ -163,7 +163,7 @@ func TestFlush_CostsTheSameUnderAnOldSnapshot(t *testing.T) {
 		conn := y.own()
 		var plan *pgtest.Plan
 		for range 3 { // the first on a connection also reads the catalogue
-			plan = y.explained(conn, "ANALYZE, BUFFERS, COSTS off, TIMING off", newEntry(b, y.held.of(c)).whole())
+			plan = y.explained(conn, "ANALYZE, BUFFERS, COSTS off, TIMING off", newPendingCommit(b, y.held.of(c)).whole())
 			b.Records.Tasks[0].ID.Step++
 		}
 		total := 0 // what is below a part counts again there, which is as good a measure

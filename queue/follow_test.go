@@ -124,7 +124,7 @@ func TestReadLogs_ReturnsWhatWasAppended(t *testing.T) {
 
 func TestReadLogs_ShowsSubmittersTheirOwnOnly(t *testing.T) {
 	t.Parallel()
-	w := newLogRoom(t).writer(t)
+	w := newLogBundle(t).writer(t)
 	one, two, reader := w.room.storeOf(t, "oarlock_submit"), w.room.storeOf(t, "oarlock_submit"), w.room.storeOf(t, "oarlock_read")
 	run, err := one.Enqueue(t.Context(), Request{DAG: "log"})
 	if err != nil {
@@ -303,7 +303,7 @@ func TestFollowLogs_YieldsEachChunkOnceWhileConnectionsDie(t *testing.T) {
 }
 
 // kill ends the followers' listeners, and now and then a connection on which one of them reads.
-func (r *logRoom) kill(t *testing.T) {
+func (r *logBundle) kill(t *testing.T) {
 	t.Helper()
 	r.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'u%'
 		AND application_name NOT LIKE 'oarlock/%' AND (application_name = 'oarlock listen' OR random() < 0.1)`)

@@ -18,7 +18,7 @@ import (
 
 // nested runs a statement, rolls it back, and shows how the statements inside of its functions reach the tables that grow. The
 // server reports that by itself to a user that may load auto_explain.
-func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnConfig, statement string, args ...any) string {
+func (c *crowdedBundle) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnConfig, statement string, args ...any) string {
 	t.Helper()
 	config, err := pgx.ParseConfig(c.db.URL)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnCo
 }
 
 // functionPlans are the plans of the functions that are called all the time. They must not depend on the number of runs.
-func (c *crowded) functionPlans(t *testing.T) {
+func (c *crowdedBundle) functionPlans(t *testing.T) {
 	c.exec(t, `UPDATE oarlock.runs SET state = 'waiting', epoch = epoch + 1, wake_at = now() - interval '1 hour'
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)
 	c.exec(t, `UPDATE oarlock.runs SET queue_deadline = now() - interval '1 hour'
@@ -74,7 +74,7 @@ func (c *crowded) functionPlans(t *testing.T) {
 	s := calm(t, c.register(t))
 	c.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
 	defer c.exec(t, "SELECT oarlock.set_queue('default', max_running => 0)")
-	family := value[int64](t, c.desk, "SELECT r.run_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.ready_at LIMIT 1")
+	family := value[int64](t, c.clientBundle, "SELECT r.run_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.ready_at LIMIT 1")
 	ids := "ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 5))"
 	asIs := func(config *pgx.ConnConfig) *pgx.ConnConfig { return config }
 	shown := new(strings.Builder)

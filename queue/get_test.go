@@ -8,7 +8,7 @@ import (
 
 func TestGet_ReadsRunTasksAndResult(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	id := d.enqueue(t, d.store)
 	d.claim(t, id)
 	d.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, outputs, exit_code, worker, started_at, finished_at)
@@ -42,7 +42,7 @@ func TestGet_ReadsRunTasksAndResult(t *testing.T) {
 
 func TestGet_SaysThatThereIsNone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	_, err := d.store.Get(t.Context(), 777)
 	wantError(t, err, queue.ErrNotFound, "")
 	_, err = d.store.Tasks(t.Context(), 777)

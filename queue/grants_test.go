@@ -9,7 +9,7 @@ import (
 
 func TestGrants_AWorkerRewritesNothingThatADAGOrAQueueAllows(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	conn, err := pgx.Connect(t.Context(), f.url)
 	if err != nil {
 		t.Fatal(err)

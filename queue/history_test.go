@@ -9,7 +9,7 @@ import (
 
 func TestControls_ListsWhatWasAsked(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	for _, verb := range []dagrun.Verb{dagrun.VerbPause, dagrun.VerbResume, dagrun.VerbCancel} {
@@ -29,7 +29,7 @@ func TestControls_ListsWhatWasAsked(t *testing.T) {
 
 func TestAttempts_NamesStepsItemsAndReplacements(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.exec(t, `INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, failure_kind, exit_code, signal, reason, worker, started_at, finished_at)
 		VALUES ($1, 1, 'i', 2, 1, 1, 'failed', 'signal', 137, 9, 'killed', 'w1', now(), now()), ($1, 3, '', 0, 1, 1, 'lost', NULL, NULL, NULL, '', NULL, NULL, NULL)`, run)
@@ -47,7 +47,7 @@ func TestAttempts_NamesStepsItemsAndReplacements(t *testing.T) {
 
 func TestEvents_GoOnAfterOne(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run, other := d.enqueue(t, d.store), d.enqueue(t, d.store)
 	d.exec(t, `INSERT INTO oarlock.events (run_id, kind, by, worker, epoch, step, item, alt, message) VALUES
 		($1, 'began', NULL, 'w1', 1, NULL, NULL, NULL, 'began'), ($1, 'grown', 'ana', NULL, NULL, 1, 'i', 1, 'grew'), ($2, 'began', NULL, NULL, NULL, NULL, NULL, NULL, '')`, run, other)

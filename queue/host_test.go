@@ -11,7 +11,7 @@ import (
 )
 
 // inOpen runs a statement as a submitter in a transaction that stays open.
-func (f *fleet) inOpen(tb testing.TB, as, statement string, args ...any) {
+func (f *sessionBundle) inOpen(tb testing.TB, as, statement string, args ...any) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), as)
 	if err != nil {
@@ -30,7 +30,7 @@ func (f *fleet) inOpen(tb testing.TB, as, statement string, args ...any) {
 // A submitter that retries its run and leaves its transaction open must not hold up others.
 func TestHost_AnOpenRetryHoldsUpNeitherLookNorPoll(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	app := f.user(t, "app", "oarlock_submit")
 	mine := f.open(t, app)
 	old, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
@@ -57,7 +57,7 @@ func TestHost_AnOpenRetryHoldsUpNeitherLookNorPoll(t *testing.T) {
 
 func TestHost_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	app := f.user(t, "app", "oarlock_submit")
 	mine := f.open(t, app)
 	old, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
@@ -86,7 +86,7 @@ func TestHost_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
 // A submitter that cancels its run and leaves its transaction open must not hold up the runs of others.
 func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	app := f.user(t, "app", "oarlock_submit")
 	mine := f.open(t, app)
 	s := f.register(t)
@@ -101,7 +101,7 @@ func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	}
 	f.inOpen(t, app, "SELECT oarlock.cancel($1)", his)
 	go func() { _ = s.Release(context.Background(), claims[his], false, 0) }()
-	for end := time.Now().Add(time.Minute); !value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); {
+	for end := time.Now().Add(time.Minute); !value[bool](t, f.clientBundle, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); {
 		if time.Now().After(end) {
 			t.Fatal("the release does not wait for the host")
 		}
@@ -122,7 +122,7 @@ func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 
 func TestHost_ControlsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	app := f.user(t, "app", "oarlock_submit")
 	mine := f.open(t, app)
 	run, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
@@ -136,7 +136,7 @@ func TestHost_ControlsOfARunAreBounded(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(t.Context(), `SELECT oarlock.mark($1, 'a', 'succeeded', outputs => jsonb_build_object('x', repeat('y', 1000000))) FROM generate_series(1, 200)`, run)
 	s := f.register(t)
-	t.Log(err, value[string](t, f.desk, "SELECT count(*) || ' controls, ' || coalesce(sum(octet_length(args::text)), 0) || ' bytes' FROM oarlock.controls WHERE decided_at IS NULL"))
+	t.Log(err, value[string](t, f.clientBundle, "SELECT count(*) || ' controls, ' || coalesce(sum(octet_length(args::text)), 0) || ' bytes' FROM oarlock.controls WHERE decided_at IS NULL"))
 	claims := poll(t, s, 1).Claims
 	loaded, lerr := s.Load(t.Context(), claims)
 	if lerr != nil {
@@ -155,7 +155,7 @@ const foursDAG = "name: fours\nsteps: [{id: ok, action: approval, with: {prompt:
 
 func TestHost_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, foursDAG)
 	app := f.user(t, "app", "oarlock_submit")
 	mine := f.open(t, app)
@@ -177,7 +177,7 @@ func TestHost_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
 
 func TestHost_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
 	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
 	for range 3 {
@@ -198,7 +198,7 @@ func TestHost_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 // A transaction that sets a limit does not see the runs of a transaction that is still open.
 func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
 	s := f.register(t)
 	poll(t, s, 1)
@@ -231,7 +231,7 @@ func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 // A host that makes the lane into which workers put runs aside, and leaves its transaction open, must not hold up others.
 func TestHost_AnOpenLaneHoldsUpNeitherPollNorLook(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: one\npriority: 3\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "one", 2)
 	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
@@ -251,7 +251,7 @@ func TestHost_AnOpenLaneHoldsUpNeitherPollNorLook(t *testing.T) {
 
 func TestHost_ALimitedLaneHasCursorsToo(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
 	f.ask(t, "plain", 20100)
 	f.exec(t, "UPDATE oarlock.runs SET ready_at = run_at - interval '1 hour' + run_id * interval '1 millisecond'") // not of one call
@@ -284,7 +284,7 @@ func TestHost_ALimitedLaneHasCursorsToo(t *testing.T) {
 // An administrator drains in a transaction that stays open: the worker's own row must not be held meanwhile.
 func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	admin, err := pgx.Connect(t.Context(), f.user(t, "boss", "oarlock_admin"))
 	if err != nil {

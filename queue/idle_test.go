@@ -24,7 +24,7 @@ func (c *tally) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 func (c *tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // counted returns a store that counts all statements: those of its pool, and those of its sessions' own connections.
-func (f *fleet) counted(tb testing.TB) (*queue.Store, *tally) {
+func (f *sessionBundle) counted(tb testing.TB) (*queue.Store, *tally) {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(f.url)
 	if err != nil {
@@ -109,7 +109,7 @@ func warm(t *testing.T, s *queue.Session) *clock {
 
 func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	store, sent := f.counted(t)
 	s := f.registerAt(t, store)
 	clock := warm(t, s)
@@ -120,7 +120,7 @@ func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
 
 func TestIdle_EachCallSendsOneStatement(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	store, sent := f.counted(t)
 	s := f.registerAt(t, store)
 	warm(t, s)

@@ -18,14 +18,14 @@ func (r *remembering) Recall(string) []string                { return *r }
 func (r *remembering) Remember(_ string, addresses []string) { *r = addresses }
 
 // afresh returns a store of a new process, on a host that remembers.
-func (f *fleet) afresh(t *testing.T, memory queue.Memory) *queue.Store {
+func (f *sessionBundle) afresh(t *testing.T, memory queue.Memory) *queue.Store {
 	t.Helper()
 	return openFor(t, queue.Config{URL: f.url, Memory: memory})
 }
 
 func TestRegister_RefusesWhatMayBeACopy(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.register(t)
 	for change, passes := range map[string]bool{"database = 1": false, "server = 1": false, "timeline = 7": true} {
 		f.exec(t, "UPDATE oarlock.installation SET "+change)
@@ -41,7 +41,7 @@ func TestRegister_RefusesWhatMayBeACopy(t *testing.T) {
 	if _, err := f.afresh(t, nil).Register(t.Context(), describe()); err == nil {
 		t.Error("a copy was served")
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 1 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers"); n != 1 {
 		t.Errorf("%d workers are announced, want the first alone", n)
 	}
 	if ids := f.ask(t, "plain", 1); len(ids) != 1 {
@@ -51,7 +51,7 @@ func TestRegister_RefusesWhatMayBeACopy(t *testing.T) {
 
 func TestRegister_TakesANewTimelineWhereItServedBefore(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	var here, elsewhere, nothing remembering
 	f.registerAt(t, f.afresh(t, &here))
 	elsewhere = remembering{"elsewhere:5432/app"}
@@ -80,19 +80,19 @@ func TestRegister_TakesANewTimelineWhereItServedBefore(t *testing.T) {
 }
 
 // cut ends the connections of a session, as a failover does.
-func (f *fleet) cut(t *testing.T, s *queue.Session) {
+func (f *sessionBundle) cut(t *testing.T, s *queue.Session) {
 	t.Helper()
 	f.exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'oarlock/"+s.ID().String()+"'")
 }
 
 func TestSession_GoesOnInANewTimelineAndNowhereElse(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	f.exec(t, "UPDATE oarlock.installation SET timeline = 7")
 	f.cut(t, s)
 	polls(t, s, func() bool {
-		return value[int](t, f.desk, "SELECT count(*) FROM oarlock.installation i, oarlock.place() p WHERE i.timeline = p.timeline") == 1
+		return value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.installation i, oarlock.place() p WHERE i.timeline = p.timeline") == 1
 	})
 	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Errorf("a renewal after it vouched: %v", err)
@@ -106,7 +106,7 @@ func TestSession_GoesOnInANewTimelineAndNowhereElse(t *testing.T) {
 		_, err := s.Renew(t.Context(), queue.Vitals{})
 		return errors.Is(err, queue.ErrLeaseLost)
 	})
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE run_id = $1 AND epoch = 0", id); n != 1 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.runs WHERE run_id = $1 AND epoch = 0", id); n != 1 {
 		t.Error("it claimed where another database was served")
 	}
 }
@@ -115,7 +115,7 @@ func TestSession_GoesOnInANewTimelineAndNowhereElse(t *testing.T) {
 // nothing.
 func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	type write struct {
 		name    string
 		session *queue.Session
@@ -151,7 +151,7 @@ func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 	for _, w := range writes {
 		f.cut(t, w.session)
 	}
-	before := value[string](t, f.desk, written)
+	before := value[string](t, f.clientBundle, written)
 	for i, w := range writes {
 		err := w.do(w.session, claims[i])
 		for end := time.Now().Add(10 * time.Second); err != nil && !errors.Is(err, queue.ErrLeaseLost) && time.Now().Before(end); {
@@ -161,7 +161,7 @@ func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 			t.Errorf("%s: %v, want the end of the session", w.name, err)
 		}
 	}
-	if got := value[string](t, f.desk, written); got != before {
+	if got := value[string](t, f.clientBundle, written); got != before {
 		t.Errorf("events, chunks and beats are %s, and before %s", got, before)
 	}
 }

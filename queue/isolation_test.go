@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-func (d *desk) begin(t *testing.T, level pgx.TxIsoLevel) pgx.Tx {
+func (d *clientBundle) begin(t *testing.T, level pgx.TxIsoLevel) pgx.Tx {
 	t.Helper()
 	tx, err := d.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestEnqueueTx_RacesForAKeyAsDocumented(t *testing.T) {
 	} {
 		t.Run(string(c.level)+map[bool]string{true: " commit", false: " rollback"}[c.commits], func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newClientBundle(t)
 			first, second := d.begin(t, c.level), d.begin(t, c.level)
 			mine, err := queue.EnqueueTx(t.Context(), first, report("key"))
 			if err != nil {
@@ -81,7 +81,7 @@ func TestEnqueueTx_InHigherLevelsSeesAKeyOfBeforeAndWaitsForNoOther(t *testing.T
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newClientBundle(t)
 			before, err := d.store.Enqueue(t.Context(), report("before"))
 			if err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestEnqueueTx_InHigherLevelsSeesAKeyOfBeforeAndWaitsForNoOther(t *testing.T
 
 func TestEnqueueTx_SerializableCountsWhatWaitsInABoundedQueue(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	bound := 100
 	if err := d.store.SetQueue(t.Context(), queue.QueueChange{Name: "default", MaxQueued: &bound}); err != nil {
 		t.Fatal(err)

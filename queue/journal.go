@@ -26,8 +26,8 @@ const hopeEvery = 20 * time.Millisecond
 // journalConfig holds the dependencies of a journal.
 type journalConfig struct {
 	worker  uuid.UUID
-	name    string // of the worker, for people
-	link    *link  // for the journal alone
+	name    string         // of the worker, for people
+	conn    *dedicatedConn // for the journal alone
 	held    *claimSet
 	flushed func(FlushTry) // called after every try; nil: nothing is called
 	doubt   func()         // called if the database still holds a claim that the journal gave up
@@ -44,7 +44,7 @@ type journalConfig struct {
 type journal struct {
 	journalConfig
 
-	queue chan *entry
+	queue chan *pendingCommit
 
 	closing   chan struct{} // closed: the journal takes no more batches
 	closeOnce sync.Once
@@ -52,12 +52,12 @@ type journal struct {
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed once the goroutine has returned
 
-	aside    []*entry  // entries that wait for a row that another connection holds
-	carry    *entry    // an entry that was taken from the queue but goes into the next flush
-	flush    *flush    // the arguments of the flush under way; its buffers are reused
-	prepared *pgx.Conn // connection on which the statements of flushes are prepared
-	flying   []*piece  // pieces that are being written
-	pulse    pulse     // how long the goroutine has waited for the server
+	aside    []*pendingCommit // commits that wait for a row that another connection holds
+	carry    *pendingCommit   // a commit that was taken from the queue but goes into the next flush
+	flush    *flush           // the arguments of the flush under way; its buffers are reused
+	prepared *pgx.Conn        // connection on which the statements of flushes are prepared
+	flying   []*flushPart     // parts that are being written
+	pulse    pulse            // how long the goroutine has waited for the server
 	health   health
 	probeAt  time.Time    // when to probe next; zero: not planned yet
 	tries    atomic.Int64 // tries begun, even if they did not reach the database
@@ -66,11 +66,11 @@ type journal struct {
 
 func newJournal(c journalConfig) *journal {
 	j := &journal{
-		journalConfig: c, queue: make(chan *entry, journalQueue),
+		journalConfig: c, queue: make(chan *pendingCommit, journalQueue),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	j.timeout = cmp.Or(j.timeout, callTimeout)
-	j.link.again = j.takeUp
+	j.conn.again = j.takeUp
 	j.flush = newFlush(j)
 	j.ctx, j.cancel = context.WithCancel(context.Background())
 	go j.write()
@@ -79,21 +79,21 @@ func newJournal(c journalConfig) *journal {
 
 // commit writes a batch and returns its outcome. A claim may have one commit at a time.
 func (j *journal) commit(ctx context.Context, b *Batch) error {
-	return j.put(ctx, b, func(*entry) {})
+	return j.put(ctx, b, func(*pendingCommit) {})
 }
 
 // release gives a claim back as it was claimed, or, with waits, because its next task waits for a slot. With waits it is refused
 // if anything was requested of the run since the claim.
 func (j *journal) release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
-	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *entry) { e.release, e.waits, e.wake = true, waits, wake })
+	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *pendingCommit) { e.release, e.waits, e.wake = true, waits, wake })
 }
 
-// condemn ends a run as failed, even if something was requested of it since the claim.
-func (j *journal) condemn(ctx context.Context, c *Claim, reason string) error {
-	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.doom = storableReason(reason) })
+// fail ends a run as failed, even if something was requested of it since the claim.
+func (j *journal) fail(ctx context.Context, c *Claim, reason string) error {
+	return j.put(ctx, &Batch{Claim: c}, func(e *pendingCommit) { e.failReason = storableReason(reason) })
 }
 
-func (j *journal) put(ctx context.Context, b *Batch, as func(*entry)) error {
+func (j *journal) put(ctx context.Context, b *Batch, as func(*pendingCommit)) error {
 	held := j.held.of(b.Claim)
 	if held == nil {
 		return ErrLeaseLost
@@ -102,7 +102,7 @@ func (j *journal) put(ctx context.Context, b *Batch, as func(*entry)) error {
 		return errors.New("another commit of this claim is under way: one at a time")
 	}
 	defer held.committing.Store(false)
-	e := newEntry(b, held)
+	e := newPendingCommit(b, held)
 	as(e)
 	select {
 	case <-j.closing:
@@ -119,13 +119,13 @@ func (j *journal) put(ctx context.Context, b *Batch, as func(*entry)) error {
 	}
 }
 
-// await waits for the outcome of an entry. If ctx ends while the entry is still in the queue, await withdraws the entry; later
+// await waits for the outcome of a commit. If ctx ends while the commit is still in the queue, await withdraws the commit; later
 // only the outcome counts.
-func (j *journal) await(ctx context.Context, e *entry) error {
+func (j *journal) await(ctx context.Context, e *pendingCommit) error {
 	select {
 	case err := <-e.done:
 		return err
-	case <-j.ended: // the entry came too late, or was the last one
+	case <-j.ended: // the commit came too late, or was the last one
 		select {
 		case err := <-e.done:
 			return err
@@ -133,7 +133,7 @@ func (j *journal) await(ctx context.Context, e *entry) error {
 			return ErrClosed
 		}
 	case <-ctx.Done():
-		if e.state.CompareAndSwap(entryQueued, entryWithdrawn) {
+		if e.state.CompareAndSwap(commitQueued, commitWithdrawn) {
 			return ctx.Err()
 		}
 		return <-e.done
@@ -147,7 +147,7 @@ func (j *journal) close(ctx context.Context) error {
 	j.untilWritten(ctx)
 	j.cancel()
 	<-j.ended
-	_ = j.link.close(ctx) // it can only fail while another link borrows the connection
+	_ = j.conn.close(ctx) // it can only fail while another dedicatedConn borrows the connection
 	if n := j.dropped.Load(); n > 0 {
 		return fmt.Errorf("close the journal: %d batches were not written: %w", n, ErrUnknown)
 	}
@@ -172,7 +172,7 @@ func (j *journal) untilWritten(ctx context.Context) {
 	}
 }
 
-// write is the goroutine: it writes one entry or flush after the other until the journal is closed.
+// write is the goroutine: it writes one commit or flush after the other until the journal is closed.
 func (j *journal) write() {
 	defer close(j.ended)
 	for {
@@ -182,9 +182,9 @@ func (j *journal) write() {
 		}
 		j.pulse.beat()
 		switch {
-		case e.doom != "":
+		case e.failReason != "":
 			p := e.whole()
-			j.doom(p, e.doom, nil)
+			j.failRun(p, e.failReason, nil)
 			j.conclude(p)
 		case !e.fits():
 			j.writeLarge(e)
@@ -194,8 +194,8 @@ func (j *journal) write() {
 	}
 }
 
-// next waits for an entry to write. It returns nil once the journal is closed and no entry is left.
-func (j *journal) next() *entry {
+// next waits for a commit to write. It returns nil once the journal is closed and no commit is left.
+func (j *journal) next() *pendingCommit {
 	if e := j.carry; e != nil {
 		j.carry = nil
 		return e
@@ -225,16 +225,16 @@ func (j *journal) next() *entry {
 				}
 				select {
 				case <-j.nextRetake():
-				case <-j.ctx.Done(): // retake then returns the entries at once
+				case <-j.ctx.Done(): // retake then returns the commits at once
 				}
 			}
 		}
 	}
 }
 
-// take takes an entry from the queue, and reports whether it still has to be written.
-func (j *journal) take(e *entry) bool {
-	if !e.state.CompareAndSwap(entryQueued, entryTaken) {
+// take takes a commit from the queue, and reports whether it still has to be written.
+func (j *journal) take(e *pendingCommit) bool {
+	if !e.state.CompareAndSwap(commitQueued, commitTaken) {
 		return false
 	}
 	if j.held.of(e.batch.Claim) == nil {
@@ -244,10 +244,10 @@ func (j *journal) take(e *entry) bool {
 	return true
 }
 
-// gather adds entries from the queue to first, as many as fit into one flush. A flush never holds both a change of a parent's own
+// gather adds commits from the queue to first, as many as fit into one flush. A flush never holds both a change of a parent's own
 // row and the end of its child, which changes that row too: one statement can change a row only once.
-func (j *journal) gather(first *entry) []*piece {
-	g := gathering{}
+func (j *journal) gather(first *pendingCommit) []*flushPart {
+	g := flushBuilder{}
 	g.add(first)
 	for {
 		select {
@@ -257,34 +257,34 @@ func (j *journal) gather(first *entry) []*piece {
 			}
 			if !g.fits(e) {
 				j.carry = e
-				return g.pieces
+				return g.parts
 			}
 			g.add(e)
 		default:
-			return g.pieces
+			return g.parts
 		}
 	}
 }
 
-// gathering is a flush that is being put together.
-type gathering struct {
-	pieces      []*piece
+// flushBuilder is a flush that is being put together.
+type flushBuilder struct {
+	parts       []*flushPart
 	rows, bytes int
 	changed     map[RunID]bool // runs with a change of their own row
 	told        map[RunID]bool // parents that the flush tells about the end of a child
 }
 
-func (g *gathering) fits(e *entry) bool {
-	if e.doom != "" || g.rows+e.rows > flushRowsMax || g.bytes+e.bytes > flushBytesMax {
+func (g *flushBuilder) fits(e *pendingCommit) bool {
+	if e.failReason != "" || g.rows+e.rows > flushRowsMax || g.bytes+e.bytes > flushBytesMax {
 		return false
 	}
 	p := e.whole()
 	return !(p.tells() && g.changed[e.batch.Claim.Parent]) && !(p.changes() && g.told[e.batch.Claim.Run])
 }
 
-func (g *gathering) add(e *entry) {
+func (g *flushBuilder) add(e *pendingCommit) {
 	p := e.whole()
-	g.pieces = append(g.pieces, p)
+	g.parts = append(g.parts, p)
 	g.rows, g.bytes = g.rows+e.rows, g.bytes+e.bytes
 	if p.changes() {
 		if g.changed == nil {
@@ -300,19 +300,19 @@ func (g *gathering) add(e *entry) {
 	}
 }
 
-// writeLarge writes an entry in several flushes. It stops at the first piece that is not written.
-func (j *journal) writeLarge(e *entry) {
-	for _, p := range e.pieces() {
-		if j.deliver([]*piece{p}); p.err != nil {
+// writeLarge writes a commit in several flushes. It stops at the first part that is not written.
+func (j *journal) writeLarge(e *pendingCommit) {
+	for _, p := range e.parts() {
+		if j.deliver([]*flushPart{p}); p.err != nil {
 			return
 		}
 	}
 }
 
-// conclude sends the outcome to the waiting caller, once the last piece is written or any piece has failed. It also updates the
-// held claim.
-func (j *journal) conclude(p *piece) {
-	e := p.entry
+// conclude sends the outcome to the waiting caller, once the last part is written or any part has failed. It also updates the held
+// claim.
+func (j *journal) conclude(p *flushPart) {
+	e := p.commit
 	if errors.Is(p.err, errAside) {
 		j.setAside(e)
 		return
@@ -369,24 +369,24 @@ func (s *Session) Release(ctx context.Context, c *Claim, waits bool, wake dagrun
 	return nil
 }
 
-// Condemn ends a run that this worker cannot drive as failed, with why as the reason. Its open tasks are canceled, open requests
+// FailRun ends a run that this worker cannot drive as failed, with why as the reason. Its open tasks are canceled, open requests
 // to it are refused, and its parent run and other waiters are told. If why comes from Definition, which could not read the run's
 // DAG, the run does not fail: the next DoChores gives it back for other workers, because a newer version of the program may have
 // written that DAG. Errors are those of Commit.
-func (s *Session) Condemn(ctx context.Context, c *Claim, why error) error {
+func (s *Session) FailRun(ctx context.Context, c *Claim, why error) error {
 	if _, unread := errors.AsType[unreadableError](why); unread {
 		s.x.addUnreadable(c, why)
 		return nil
 	}
-	if err := s.journal.condemn(ctx, c, "internal: "+why.Error()); err != nil {
-		return fmt.Errorf("condemn run %d: %w", c.Run, err)
+	if err := s.journal.fail(ctx, c, "internal: "+why.Error()); err != nil {
+		return fmt.Errorf("fail run %d: %w", c.Run, err)
 	}
 	return nil
 }
 
 // An application may keep a transaction open in which it has requested something of a run. That transaction holds the run's row.
 // The records of this run must wait for it, and the records of all other runs must not. So a flush waits for a lock only briefly
-// (pglink.AsFlush). An entry that has to wait longer is set aside until a check finds that its rows are free.
+// (pglink.AsFlush). A commit that has to wait longer is set aside until a check finds that its rows are free.
 
 // Pauses between checks whether a row is free.
 const (
@@ -394,7 +394,7 @@ const (
 	longestAsidePause = time.Second
 )
 
-// askHolderAfter is how long an entry waits before the journal asks the server which connection holds the row.
+// askHolderAfter is how long a commit waits before the journal asks the server which connection holds the row.
 const askHolderAfter = time.Second
 
 var (
@@ -403,11 +403,11 @@ var (
 	errAside     = errors.New("somebody else holds the run's row")
 )
 
-// partFrom takes entries out of a flush if another connection holds their rows, and reports whether there were any. Pieces of a
-// large entry stay in the flush, because the pieces of one entry must be written in order.
-func (j *journal) partFrom(pieces []*piece) (some bool) {
-	for _, p := range pieces {
-		if p.settled || !p.entry.fits() || !p.changes() || j.isFree(p.entry) {
+// partFrom takes commits out of a flush if another connection holds their rows, and reports whether there were any. Parts of a
+// large commit stay in the flush, because the parts of one commit must be written in order.
+func (j *journal) partFrom(parts []*flushPart) (some bool) {
+	for _, p := range parts {
+		if p.settled || !p.commit.fits() || !p.changes() || j.isFree(p.commit) {
 			continue
 		}
 		p.settle(errAside)
@@ -416,9 +416,9 @@ func (j *journal) partFrom(pieces []*piece) (some bool) {
 	return some
 }
 
-// isFree reports whether the rows that an entry changes can be locked now. If the server does not answer, it returns true, and
-// the flush finds out.
-func (j *journal) isFree(e *entry) bool {
+// isFree reports whether the rows that a commit changes can be locked now. If the server does not answer, it returns true, and the
+// flush finds out.
+func (j *journal) isFree(e *pendingCommit) bool {
 	rows := []int64{int64(e.batch.Claim.Run)}
 	if parent := e.batch.Claim.Parent; parent != 0 {
 		rows = append(rows, int64(parent))
@@ -430,8 +430,8 @@ func (j *journal) isFree(e *entry) bool {
 	return err != nil || free == len(rows)
 }
 
-// setAside keeps an entry until its rows are free.
-func (j *journal) setAside(e *entry) {
+// setAside keeps a commit until its rows are free.
+func (j *journal) setAside(e *pendingCommit) {
 	e.pause = min(max(2*e.pause, firstAsidePause), longestAsidePause)
 	e.due = time.Now().Add(e.pause)
 	if e.aside.IsZero() {
@@ -441,19 +441,19 @@ func (j *journal) setAside(e *entry) {
 	j.tellAside()
 }
 
-// tellAside publishes which entries wait for a row, and which connection holds it.
+// tellAside publishes which commits wait for a row, and which connection holds it.
 func (j *journal) tellAside() {
 	if len(j.aside) == 0 {
 		j.health.setAside(Aside{})
 		return
 	}
-	first := slices.MinFunc(j.aside, func(a, b *entry) int { return a.aside.Compare(b.aside) })
+	first := slices.MinFunc(j.aside, func(a, b *pendingCommit) int { return a.aside.Compare(b.aside) })
 	j.health.setAside(Aside{Since: first.aside, Run: first.batch.Claim.Run, Runs: len(j.aside), Holder: first.holder})
 }
 
-// retake returns an entry that was set aside, if its rows are free, its claim is gone, or the journal gives up. It returns nil if
+// retake returns a commit that was set aside, if its rows are free, its claim is gone, or the journal gives up. It returns nil if
 // there is none.
-func (j *journal) retake() *entry {
+func (j *journal) retake() *pendingCommit {
 	for i, e := range j.aside {
 		if time.Now().Before(e.due) && j.ctx.Err() == nil {
 			continue
@@ -472,8 +472,8 @@ func (j *journal) retake() *entry {
 	return nil
 }
 
-// holderOf asks the server which connection holds the rows that entries wait for. It returns "" if the server does not say.
-func (j *journal) holderOf(entries ...*entry) string {
+// holderOf asks the server which connection holds the rows that commits wait for. It returns "" if the server does not say.
+func (j *journal) holderOf(entries ...*pendingCommit) string {
 	var runs []int64
 	for _, e := range entries {
 		runs = append(runs, int64(e.batch.Claim.Run))
@@ -490,13 +490,13 @@ func (j *journal) holderOf(entries ...*entry) string {
 
 // withHolder adds to an error which connection holds the row that the flush waited for, once flushes have failed for
 // askHolderAfter.
-func (j *journal) withHolder(pieces []*piece, err error) error {
+func (j *journal) withHolder(parts []*flushPart, err error) error {
 	if f := j.health.failure(); !isLockTimeout(err) || !f.Failing() || time.Since(f.Since) < askHolderAfter {
 		return err
 	}
-	entries := make([]*entry, len(pieces))
-	for i, p := range pieces {
-		entries[i] = p.entry
+	entries := make([]*pendingCommit, len(parts))
+	for i, p := range parts {
+		entries[i] = p.commit
 	}
 	if holder := j.holderOf(entries...); holder != "" {
 		return fmt.Errorf("%w: %s", err, holder)
@@ -504,11 +504,11 @@ func (j *journal) withHolder(pieces []*piece, err error) error {
 	return err
 }
 
-// nextRetake returns a channel that fires when the next entry is to be checked again. It is nil while no entry is set aside.
+// nextRetake returns a channel that fires when the next commit is to be checked again. It is nil while no commit is set aside.
 func (j *journal) nextRetake() <-chan time.Time {
 	if len(j.aside) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(j.aside, func(a, b *entry) int { return a.due.Compare(b.due) })
+	first := slices.MinFunc(j.aside, func(a, b *pendingCommit) int { return a.due.Compare(b.due) })
 	return time.After(time.Until(first.due))
 }

@@ -24,14 +24,14 @@ func asking(step int, seq int64, open bool) dagrun.TaskRecord {
 }
 
 // questions lists the open approvals: run step prompt inputs approvers.
-func (y *yard) questions() []string {
+func (y *journalBundle) questions() []string {
 	y.tb.Helper()
 	return y.list("SELECT concat_ws(' ', step, prompt, inputs, approvers::text) FROM oarlock.approvals_open ORDER BY run_id, step")
 }
 
 func TestCommit_AQuestionIsOpenFromItsRecordToTheNext(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	y.must(y.commit(t.Context(), batch(c, asking(0, 1, true), asking(1, 2, false))))
 	want := []string{`0 Well? [{"name": "why", "required": true}] {boss,"le\"ad"}`}
@@ -52,7 +52,7 @@ func TestCommit_AQuestionIsOpenFromItsRecordToTheNext(t *testing.T) {
 
 func TestCommit_AQuestionNeedsTheClaim(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	opens, closes := y.claim(), y.claim()
 	y.must(y.commit(t.Context(), batch(closes, asking(0, 1, true))))
 	before := y.questions()
@@ -70,7 +70,7 @@ func TestCommit_AQuestionNeedsTheClaim(t *testing.T) {
 // Parts that few flushes need cost the other flushes nothing, because they are sent without these parts.
 func TestFlush_IsSentWithoutTheQuestionsThatItHasNot(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	for _, tt := range []struct {
 		batch *Batch
@@ -82,7 +82,7 @@ func TestFlush_IsSentWithoutTheQuestionsThatItHasNot(t *testing.T) {
 		{batch(c, asking(0, 1, true)), wholeFlush},
 	} {
 		f := newFlush(y.journal)
-		f.fill([]*piece{newEntry(tt.batch, y.journal.held.of(c)).whole()})
+		f.fill([]*flushPart{newPendingCommit(tt.batch, y.journal.held.of(c)).whole()})
 		if f.text != tt.text || tt.text != wholeFlush && strings.Contains(f.text.sql, "approvals_open") {
 			t.Errorf("%+v is sent as %s", tt.batch.Records, f.text.name)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Bounds of a flush. A larger entry is split over several flushes, and a larger row goes in a flush of its own.
+// Bounds of a flush. A larger commit is split over several flushes, and a larger row goes in a flush of its own.
 const (
 	flushRowsMax  = 1000
 	flushBytesMax = 1 << 20
@@ -17,38 +17,38 @@ const (
 	approverBytes = 103
 )
 
-// entry is a batch on its way through the journal.
-type entry struct {
-	batch   *Batch
-	held    *heldClaim
-	begins  bool        // the batch says nothing of the run but that it is running, which the run's row has said since the claim
-	release bool        // of a Release: the run goes back to the queue
-	waits   bool        // of a Release: the next task waits for a slot; refused if anything was requested since the claim
-	wake    dagrun.Time // of a Release with waits: when something else of the run is due; 0: nothing is
-	doom    string      // of a Condemn: why the run fails, even if something was requested meanwhile
-	rows    int
-	bytes   int
-	state   atomic.Int32
-	done    chan error // takes the outcome, once
+// pendingCommit is a batch on its way through the journal.
+type pendingCommit struct {
+	batch      *Batch
+	held       *heldClaim
+	begins     bool        // the batch says nothing of the run but that it is running, which the run's row has said since the claim
+	release    bool        // of a Release: the run goes back to the queue
+	waits      bool        // of a Release: the next task waits for a slot; refused if anything was requested since the claim
+	wake       dagrun.Time // of a Release with waits: when something else of the run is due; 0: nothing is
+	failReason string      // of a FailRun: why the run fails, even if something was requested meanwhile
+	rows       int
+	bytes      int
+	state      atomic.Int32
+	done       chan error // takes the outcome, once
 
 	details map[dagrun.TaskID]*Detail // nil if there are at most fewDetails
-	all     piece                     // returned by whole
+	all     flushPart                 // returned by whole
 
-	due    time.Time     // when to check a set-aside entry again
+	due    time.Time     // when to check a set-aside commit again
 	pause  time.Duration // before that check
-	aside  time.Time     // since when the entry is set aside; zero: it never was
+	aside  time.Time     // since when the commit is set aside; zero: it never was
 	holder string        // connection that holds the row; "": unknown
 }
 
-// States of an entry. The waiting caller may withdraw an entry as long as the journal has not taken it.
+// States of a commit. The waiting caller may withdraw a commit as long as the journal has not taken it.
 const (
-	entryQueued = iota
-	entryTaken
-	entryWithdrawn
+	commitQueued = iota
+	commitTaken
+	commitWithdrawn
 )
 
-func newEntry(b *Batch, held *heldClaim) *entry {
-	e := &entry{batch: b, held: held, done: make(chan error, 1), begins: held.begins(b.Records.Run)}
+func newPendingCommit(b *Batch, held *heldClaim) *pendingCommit {
+	e := &pendingCommit{batch: b, held: held, done: make(chan error, 1), begins: held.begins(b.Records.Run)}
 	if len(b.Details) > fewDetails {
 		e.details = make(map[dagrun.TaskID]*Detail, len(b.Details))
 		for i := range b.Details {
@@ -60,13 +60,13 @@ func newEntry(b *Batch, held *heldClaim) *entry {
 }
 
 // acts reports whether the batch records more than the start of its run.
-func (e *entry) acts() bool {
+func (e *pendingCommit) acts() bool {
 	rec := &e.batch.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(e.batch.Chunks) > 0 ||
 		rec.Run != nil && (rec.Run.Ending != dagrun.EndingNone || rec.Run.PausedBy != "")
 }
 
-func (e *entry) measure() {
+func (e *pendingCommit) measure() {
 	rec := &e.batch.Records
 	e.rows = 1 + len(rec.Tasks) + len(rec.Attempts) + len(rec.Controls) + len(rec.Notes) + len(e.batch.Chunks)
 	e.bytes = e.tailBytes()
@@ -81,8 +81,8 @@ func (e *entry) measure() {
 	}
 }
 
-// tailBytes returns the size of the rows that go with the last piece.
-func (e *entry) tailBytes() int {
+// tailBytes returns the size of the rows that go with the last part.
+func (e *pendingCommit) tailBytes() int {
 	rec := &e.batch.Records
 	size := rowBytes * (1 + len(rec.Controls) + len(rec.Notes))
 	for i := range rec.Controls {
@@ -97,7 +97,7 @@ func (e *entry) tailBytes() int {
 	return size
 }
 
-func (e *entry) taskBytes(t *dagrun.TaskRecord) int {
+func (e *pendingCommit) taskBytes(t *dagrun.TaskRecord) int {
 	size := rowBytes + len(t.ID.Item) + len(t.Reason) + len(t.Outputs) + len(t.CacheKey) + len(e.detail(t.ID).LastLine)
 	if e.batch.keepOf(t) != nil {
 		size += rowBytes + len(t.Outputs)
@@ -123,7 +123,7 @@ var noDetail Detail
 // detail.
 const fewDetails = 4
 
-func (e *entry) detail(id dagrun.TaskID) *Detail {
+func (e *pendingCommit) detail(id dagrun.TaskID) *Detail {
 	if e.details == nil {
 		for i := range slices.Backward(e.batch.Details) { // the last detail of a task counts
 			if e.batch.Details[i].Task == id {
@@ -138,14 +138,14 @@ func (e *entry) detail(id dagrun.TaskID) *Detail {
 	return &noDetail
 }
 
-// ends reports whether the entry gives the claim back.
-func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends() }
+// ends reports whether the commit gives the claim back.
+func (e *pendingCommit) ends() bool { return e.release || e.failReason != "" || e.batch.ends() }
 
-// compares reports whether the entry is refused if the run has controls that its driver has not read.
-func (e *entry) compares() bool { return e.waits || e.batch.ends() }
+// compares reports whether the commit is refused if the run has controls that its driver has not read.
+func (e *pendingCommit) compares() bool { return e.waits || e.batch.ends() }
 
 // wakeAt returns when the run is due again; 0: nothing is due.
-func (e *entry) wakeAt() dagrun.Time {
+func (e *pendingCommit) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {
 		return e.wake
 	}
@@ -153,7 +153,7 @@ func (e *entry) wakeAt() dagrun.Time {
 }
 
 // finishes reports whether a task finished. Losses before that count no more.
-func (e *entry) finishes() bool {
+func (e *pendingCommit) finishes() bool {
 	for i := range e.batch.Records.Tasks {
 		if e.batch.Records.Tasks[i].State.Terminal() {
 			return true
@@ -162,44 +162,44 @@ func (e *entry) finishes() bool {
 	return false
 }
 
-// piece is the part of an entry that goes into one flush: the whole entry, unless it is too large.
-type piece struct {
-	entry    *entry
+// flushPart is the part of a commit that goes into one flush: the whole commit, unless it is too large.
+type flushPart struct {
+	commit   *pendingCommit
 	tasks    []dagrun.TaskRecord
 	attempts []dagrun.AttemptRecord
 	chunks   []Chunk
-	last     bool // this piece also carries the controls, the notes and the run's row
+	last     bool // this part also carries the controls, the notes and the run's row
 	err      error
 	settled  bool // the outcome is known and is in err
 }
 
-func (p *piece) settle(err error) { p.err, p.settled = err, true }
+func (p *flushPart) settle(err error) { p.err, p.settled = err, true }
 
 // calms reports whether the flush resets the run's count of losses.
-func (p *piece) calms() bool {
-	h := p.entry.held
-	return p.last && h.claim.Losses > 0 && !h.calmed && p.entry.finishes()
+func (p *flushPart) calms() bool {
+	h := p.commit.held
+	return p.last && h.claim.Losses > 0 && !h.calmed && p.commit.finishes()
 }
 
 // changes reports whether the run's own row changes.
-func (p *piece) changes() bool {
-	return p.last && (p.entry.ends() || p.entry.batch.Records.Run != nil && !p.entry.begins) || p.calms()
+func (p *flushPart) changes() bool {
+	return p.last && (p.commit.ends() || p.commit.batch.Records.Run != nil && !p.commit.begins) || p.calms()
 }
 
 // tells reports whether the flush tells a parent that the run ended.
-func (p *piece) tells() bool {
-	return p.last && p.entry.batch.Result != nil && p.entry.batch.Claim.Parent != 0
+func (p *flushPart) tells() bool {
+	return p.last && p.commit.batch.Result != nil && p.commit.batch.Claim.Parent != 0
 }
 
 // drained reports whether the run goes back to the queue.
-func (p *piece) drained() bool {
-	b := p.entry.batch
-	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
+func (p *flushPart) drained() bool {
+	b := p.commit.batch
+	return p.last && (p.commit.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
 
 // stage returns the stage of the run in the queue, and reports whether the run goes back there.
-func (p *piece) stage() (stage int, back bool) {
-	e := p.entry
+func (p *flushPart) stage() (stage int, back bool) {
+	e := p.commit
 	switch {
 	case !p.drained():
 		return 0, false
@@ -213,8 +213,8 @@ func (p *piece) stage() (stage int, back bool) {
 }
 
 // run returns the record to write to the run's own row, if any, and the run's next state. "" leaves the state as it is.
-func (p *piece) run() (rec *dagrun.RunRecord, state string) {
-	b := p.entry.batch
+func (p *flushPart) run() (rec *dagrun.RunRecord, state string) {
+	b := p.commit.batch
 	if !p.last {
 		return nil, ""
 	}
@@ -233,8 +233,8 @@ func (p *piece) run() (rec *dagrun.RunRecord, state string) {
 	}
 }
 
-// highest returns the highest number of a task record in the piece.
-func (p *piece) highest() int64 {
+// highest returns the highest number of a task record in the part.
+func (p *flushPart) highest() int64 {
 	var highest int64
 	for i := range p.tasks {
 		highest = max(highest, p.tasks[i].Seq)
@@ -242,23 +242,23 @@ func (p *piece) highest() int64 {
 	return highest
 }
 
-// whole returns the entry as one piece that is not settled.
-func (e *entry) whole() *piece {
+// whole returns the commit as one part that is not settled.
+func (e *pendingCommit) whole() *flushPart {
 	rec := &e.batch.Records
-	e.all = piece{entry: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
+	e.all = flushPart{commit: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
 	return &e.all
 }
 
-func (e *entry) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
+func (e *pendingCommit) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
 
-// pieces splits the entry into pieces, in the order in which they must be written. A task stays together with its attempts, and
+// parts splits the commit into parts, in the order in which they must be written. A task stays together with its attempts, and
 // comes after the last chunks of its logs. The decision about the run comes last. So the run can go on from any prefix of the
-// pieces.
-func (e *entry) pieces() []*piece {
+// parts.
+func (e *pendingCommit) parts() []*flushPart {
 	if e.fits() {
-		return []*piece{e.whole()}
+		return []*flushPart{e.whole()}
 	}
-	c := cutter{entry: e, piece: &piece{entry: e}}
+	c := commitSplitter{entry: e, part: &flushPart{commit: e}}
 	attempts, chunks := e.byTask()
 	for i := range e.batch.Records.Tasks {
 		t := &e.batch.Records.Tasks[i]
@@ -278,11 +278,11 @@ func (e *entry) pieces() []*piece {
 		delete(chunks, id)
 	}
 	c.room(1, e.tailBytes())
-	c.piece.last = true
-	return append(c.done, c.piece)
+	c.part.last = true
+	return append(c.done, c.part)
 }
 
-func (e *entry) byTask() (attempts map[dagrun.TaskID][]dagrun.AttemptRecord, chunks map[dagrun.TaskID][]Chunk) {
+func (e *pendingCommit) byTask() (attempts map[dagrun.TaskID][]dagrun.AttemptRecord, chunks map[dagrun.TaskID][]Chunk) {
 	attempts, chunks = map[dagrun.TaskID][]dagrun.AttemptRecord{}, map[dagrun.TaskID][]Chunk{}
 	for _, a := range e.batch.Records.Attempts {
 		attempts[a.ID] = append(attempts[a.ID], a)
@@ -293,19 +293,19 @@ func (e *entry) byTask() (attempts map[dagrun.TaskID][]dagrun.AttemptRecord, chu
 	return attempts, chunks
 }
 
-// cutter fills one piece after another.
-type cutter struct {
-	entry       *entry
-	done        []*piece
-	piece       *piece
+// commitSplitter fills one part after another.
+type commitSplitter struct {
+	entry       *pendingCommit
+	done        []*flushPart
+	part        *flushPart
 	rows, bytes int
 }
 
-// room begins a new piece if the next rows, which must stay together, do not fit into the current one.
-func (c *cutter) room(rows, size int) {
+// room begins a new part if the next rows, which must stay together, do not fit into the current one.
+func (c *commitSplitter) room(rows, size int) {
 	if c.rows > 0 && (c.rows+rows > flushRowsMax || c.bytes+size > flushBytesMax) {
-		c.done = append(c.done, c.piece)
-		c.piece, c.rows, c.bytes = &piece{entry: c.entry}, 0, 0
+		c.done = append(c.done, c.part)
+		c.part, c.rows, c.bytes = &flushPart{commit: c.entry}, 0, 0
 	}
 	c.rows += rows
 	c.bytes += size
@@ -313,26 +313,26 @@ func (c *cutter) room(rows, size int) {
 
 // withTask adds a task together with its attempts. Until the task's row is written, the stored row still describes the first of
 // these attempts.
-func (c *cutter) withTask(t *dagrun.TaskRecord, attempts []dagrun.AttemptRecord) {
+func (c *commitSplitter) withTask(t *dagrun.TaskRecord, attempts []dagrun.AttemptRecord) {
 	size := c.entry.taskBytes(t)
 	for i := range attempts {
 		size += attemptBytes(&attempts[i])
 	}
 	c.room(1+len(attempts), size)
-	c.piece.attempts = append(c.piece.attempts, attempts...)
-	c.piece.tasks = append(c.piece.tasks, *t)
+	c.part.attempts = append(c.part.attempts, attempts...)
+	c.part.tasks = append(c.part.tasks, *t)
 }
 
-func (c *cutter) withAttempts(attempts []dagrun.AttemptRecord) {
+func (c *commitSplitter) withAttempts(attempts []dagrun.AttemptRecord) {
 	for i := range attempts {
 		c.room(1, attemptBytes(&attempts[i]))
-		c.piece.attempts = append(c.piece.attempts, attempts[i])
+		c.part.attempts = append(c.part.attempts, attempts[i])
 	}
 }
 
-func (c *cutter) withChunks(chunks []Chunk) {
+func (c *commitSplitter) withChunks(chunks []Chunk) {
 	for i := range chunks {
 		c.room(1, chunkBytes(&chunks[i]))
-		c.piece.chunks = append(c.piece.chunks, chunks[i])
+		c.part.chunks = append(c.part.chunks, chunks[i])
 	}
 }

@@ -21,22 +21,22 @@ func bareRow(c *Claim, step int, seq int64) baseline.Row {
 func BenchmarkFlush(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			y := newYard(b)
+			y := newJournalBundle(b)
 			conn := y.own()
 			loop := baseline.For(conn, y.worker)
 			claims := y.claims(n)
-			pieces, rows := make([]*piece, n), make([]baseline.Row, n)
+			parts, rows := make([]*flushPart, n), make([]baseline.Row, n)
 			var journal, bare time.Duration
 			seq := int64(0)
 			for b.Loop() {
 				seq += 2
 				for i, c := range claims {
-					pieces[i] = newEntry(batch(c, taskAt(0, seq, dagrun.TaskRunning)), y.held.of(c)).whole()
+					parts[i] = newPendingCommit(batch(c, taskAt(0, seq, dagrun.TaskRunning)), y.held.of(c)).whole()
 					rows[i] = bareRow(c, 1, seq)
 				}
 				start := time.Now()
 				y.must(y.journal.prepare(b.Context(), conn))
-				y.flush.fill(pieces)
+				y.flush.fill(parts)
 				must(y.journal.exec(b.Context(), conn))
 				journal += time.Since(start)
 				start = time.Now()
@@ -49,8 +49,8 @@ func BenchmarkFlush(b *testing.B) {
 }
 
 // ownersOwn is a connection like the journal's for the bare loop, which makes its runs by itself, as no worker may.
-func (y *yard) ownersOwn() *pgx.Conn {
-	config := y.journal.link.config.Copy()
+func (y *journalBundle) ownersOwn() *pgx.Conn {
+	config := y.journal.conn.config.Copy()
 	owner := y.conn.Config()
 	config.User, config.Password = owner.User, owner.Password
 	conn, err := pgx.ConnectConfig(y.tb.Context(), config)
@@ -88,7 +88,7 @@ func BenchmarkChains(b *testing.B) {
 	}
 	for _, runs := range []int{1, chainRuns} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {
-			y := newYard(b)
+			y := newJournalBundle(b)
 			loop := baseline.For(y.ownersOwn(), y.worker)
 			var journal, bare time.Duration
 			for b.Loop() {
@@ -106,7 +106,7 @@ func BenchmarkChains(b *testing.B) {
 	}
 }
 
-func (y *yard) driveAll(graph *dagrun.Graph, claims []*Claim) {
+func (y *journalBundle) driveAll(graph *dagrun.Graph, claims []*Claim) {
 	done := make(chan error, len(claims))
 	for _, c := range claims {
 		go func() { done <- y.drive(graph, c) }()
@@ -117,7 +117,7 @@ func (y *yard) driveAll(graph *dagrun.Graph, claims []*Claim) {
 }
 
 // drive is the loop of package dagrun's documentation; each start and each end of a step has a commit of its own.
-func (y *yard) drive(graph *dagrun.Graph, c *Claim) error {
+func (y *journalBundle) drive(graph *dagrun.Graph, c *Claim) error {
 	run := dagrun.New(graph, dagrun.Options{})
 	var now dagrun.Time = 1000
 	step := func(e dagrun.Event) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // whileItWaits makes the flush of b wait for the run's row, which a session holds that requests a control meanwhile.
-func (y *yard) whileItWaits(b *Batch, control string) error {
+func (y *journalBundle) whileItWaits(b *Batch, control string) error {
 	y.tb.Helper()
 	client := y.begin()
 	y.in(client, control, b.Claim.Run)
@@ -24,7 +24,7 @@ func (y *yard) whileItWaits(b *Batch, control string) error {
 
 func TestCommit_AnAcceptedCancelWinsOverTheEndThatWaitsForIt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	err := y.whileItWaits(finishing(c, dagrun.RunSucceeded, taskAt(0, 1, dagrun.TaskSucceeded)), "SELECT oarlock.cancel($1)")
 	if !errors.Is(err, ErrInboxMoved) {
@@ -40,7 +40,7 @@ func TestCommit_AnAcceptedCancelWinsOverTheEndThatWaitsForIt(t *testing.T) {
 
 func TestCommit_AnApprovalIsNotMissedByTheParkThatWaitsForIt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	b := parking(c, taskAt(0, 1, dagrun.TaskWaiting))
 	if err := y.whileItWaits(b, "SELECT oarlock.approve($1, 'a')"); !errors.Is(err, ErrInboxMoved) {
@@ -55,7 +55,7 @@ func TestCommit_AnApprovalIsNotMissedByTheParkThatWaitsForIt(t *testing.T) {
 
 func TestCommit_AnEndSeesAnInboxThatMovedBackstageOnlyWhenItIsOver(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	client := y.begin()
 	y.in(client, "SELECT oarlock.cancel($1)", c.Run)
@@ -69,7 +69,7 @@ func TestCommit_AnEndSeesAnInboxThatMovedBackstageOnlyWhenItIsOver(t *testing.T)
 }
 
 // parkedParent is a parent that waits for a child, which runs.
-func (y *yard) parkedParent() (parent, child *Claim) {
+func (y *journalBundle) parkedParent() (parent, child *Claim) {
 	y.tb.Helper()
 	parent = y.claim()
 	y.must(y.commit(context.Background(), parking(parent, taskAt(0, 1, dagrun.TaskWaiting))))
@@ -78,7 +78,7 @@ func (y *yard) parkedParent() (parent, child *Claim) {
 
 func TestCommit_ParentsAreToldOfAllTheirChildren(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	parent := y.claim()
 	children := []*Claim{y.childOf(parent), y.childOf(parent), y.childOf(parent)}
 	var done []<-chan error
@@ -108,7 +108,7 @@ func TestCommit_AParentAndItsChildGoInTwoFlushes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := newJournalBundle(t)
 			parent, first := y.claim(), y.claim()
 			child := y.childOf(parent)
 			block := y.begin()
@@ -138,7 +138,7 @@ func TestCommit_AParentAndItsChildGoInTwoFlushes(t *testing.T) {
 
 func TestCommit_AChildThatEndsWhileItsParentParksIsNeverLost(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	parent := y.claim()
 	child := y.childOf(parent)
 	other := y.begin() // parks the parent, as another worker's flush
@@ -154,7 +154,7 @@ func TestCommit_AChildThatEndsWhileItsParentParksIsNeverLost(t *testing.T) {
 
 func TestCommit_TellsOwnerFollowersAndHungryWorkers(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	listener := y.db.Conn(t)
 	channel := get[string](y, "SELECT channel FROM oarlock.workers")
 	for _, c := range []string{channel, "follower"} {
@@ -184,7 +184,7 @@ func TestCommit_TellsOwnerFollowersAndHungryWorkers(t *testing.T) {
 
 func TestCommit_LeavesAsItIsAskedTo(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	for name, c := range map[string]struct {
 		before string
 		rec    *dagrun.RunRecord
@@ -210,7 +210,7 @@ func TestCommit_LeavesAsItIsAskedTo(t *testing.T) {
 
 func TestCommit_ASecondOneOfAClaimIsAnError(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	block := y.begin()
 	y.in(block, "SELECT FROM oarlock.fences FOR NO KEY UPDATE")
@@ -225,7 +225,7 @@ func TestCommit_ASecondOneOfAClaimIsAnError(t *testing.T) {
 
 func TestCommit_ARefusedRunEndsWithAllThatWasOpen(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	parent, c := y.parkedParent()
 	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskSucceeded), taskAt(1, 2, dagrun.TaskRunning))))
 	y.exec("SELECT oarlock.pause($1)", c.Run)
@@ -252,18 +252,18 @@ func TestCommit_ARefusedRunEndsWithAllThatWasOpen(t *testing.T) {
 	y.forfeited(c)
 }
 
-func TestCondemn_AnswersTheSameWhenAskedAgain(t *testing.T) {
+func TestFailRun_AnswersTheSameWhenAskedAgain(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c, fenceless := y.claim(), y.claim()
-	const condemn = "SELECT oarlock.condemn($1, $2, 1, 'internal: x')"
+	const failRun = "SELECT oarlock.fail_run($1, $2, 1, 'internal: x')"
 	for range 2 {
-		if !get[bool](y, condemn, c.Run, c.ID) {
+		if !get[bool](y, failRun, c.Run, c.ID) {
 			t.Error("not done")
 		}
 	}
 	y.exec("DELETE FROM oarlock.fences")
-	if get[bool](y, condemn, fenceless.Run, fenceless.ID) || y.runState(fenceless) != "running" {
-		t.Error("a run was condemned by a worker without a fence")
+	if get[bool](y, failRun, fenceless.Run, fenceless.ID) || y.runState(fenceless) != "running" {
+		t.Error("a run was failed by a worker without a fence")
 	}
 }

@@ -15,7 +15,7 @@ import (
 const toldWithin = 5 * time.Second
 
 // failing waits until the journal reports a failure, and wants its cause.
-func (y *yard) failing(cause string) {
+func (y *journalBundle) failing(cause string) {
 	y.tb.Helper()
 	began := time.Now()
 	y.eventually("the journal tells of a failure", func() bool { return y.failure().Failing() })
@@ -26,7 +26,7 @@ func (y *yard) failing(cause string) {
 }
 
 // mended wants a commit to be written, and the failure to be over.
-func (y *yard) mended(c *Claim, done <-chan error) {
+func (y *journalBundle) mended(c *Claim, done <-chan error) {
 	y.tb.Helper()
 	y.must(y.outcome(done))
 	if f := y.failure(); f.Failing() {
@@ -38,7 +38,7 @@ func (y *yard) mended(c *Claim, done <-chan error) {
 }
 
 // refuse makes the database refuse rows of tasks with an error.
-func (y *yard) refuse(code, when string) (mend func()) {
+func (y *journalBundle) refuse(code, when string) (mend func()) {
 	y.tb.Helper()
 	y.exec(fmt.Sprintf(`CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '%s'; END $$`, code))
@@ -49,7 +49,7 @@ func (y *yard) refuse(code, when string) (mend func()) {
 // No error about the server, the schema or the login fails a run. The run's records are written once the error is mended.
 func TestJournal_TellsWhyNothingIsWrittenAndGoesOnOnceItIsMended(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	for code, cause := range map[string]string{
 		"53100": "disk full", "53200": "out of memory", "53300": "too many connections", "25006": "read-only", "55P03": "locked",
 		"57014": "a statement timed out or was canceled", "57P01": "the server shuts down", "57P03": "the server takes no connections",
@@ -67,7 +67,7 @@ func TestJournal_TellsWhyNothingIsWrittenAndGoesOnOnceItIsMended(t *testing.T) {
 
 func TestJournal_TellsOfAPrivilegeThatIsMissing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	y.exec("REVOKE INSERT ON oarlock.tasks FROM oarlock_worker")
 	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
@@ -111,7 +111,7 @@ func flushBindAny(m netfault.Message) bool {
 
 func TestJournal_NamesWhoHoldsATable(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	tx := y.begin()
 	y.in(tx, "LOCK oarlock.tasks IN ACCESS EXCLUSIVE MODE")
@@ -130,7 +130,7 @@ func TestJournal_NamesWhoHoldsATable(t *testing.T) {
 // holder.
 func TestJournal_NamesWhoHoldsARow(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c, other := y.claim(), y.claim()
 	tx := y.begin()
 	y.in(tx, "SELECT FROM oarlock.runs WHERE run_id = $1 FOR UPDATE", c.Run)
@@ -156,7 +156,7 @@ func TestJournal_NamesWhoHoldsARow(t *testing.T) {
 // An error of an unclear kind is the record's fault if the database takes other records.
 func TestJournal_FindsTheRecordThatIsAtFault(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	bad, good := y.claim(), y.claim()
 	defer y.refuse("P0001", fmt.Sprintf("WHEN (NEW.run_id = %d)", bad.Run))()
 	block := y.begin()
@@ -179,7 +179,7 @@ func TestJournal_FindsTheRecordThatIsAtFault(t *testing.T) {
 // While there is nothing to write, the journal finds out by itself that the database takes records again.
 func TestJournal_ProbesWhileNothingIsToBeWritten(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	mend := y.refuse("53100", "")
 	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
@@ -198,10 +198,10 @@ func TestJournal_ProbesWhileNothingIsToBeWritten(t *testing.T) {
 	}
 }
 
-// An entry that is set aside comes due again and again. It must not put off the probe that notices the end of a failure.
+// A commit that is set aside comes due again and again. It must not put off the probe that notices the end of a failure.
 func TestJournal_ProbesWhileARunIsHeldBySomebody(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	mend := y.refuse("53100", "")
 	done := y.later(parking(c, taskAt(0, 1, dagrun.TaskRunning)))

@@ -37,7 +37,7 @@ func flushDone() netfault.Match {
 
 func TestFlush_WaitsForAFenceThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	reaper := y.begin()
 	y.in(reaper, "DELETE FROM oarlock.fences")
@@ -55,7 +55,7 @@ func TestFlush_WaitsForAFenceThatIsBeingDeleted(t *testing.T) {
 
 func TestFlush_GoesOnWhenTheFenceStaysAfterAll(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	reaper := y.begin()
 	y.in(reaper, "DELETE FROM oarlock.fences")
@@ -67,7 +67,7 @@ func TestFlush_GoesOnWhenTheFenceStaysAfterAll(t *testing.T) {
 
 func TestFlush_HoldsUpTheDeletionOfItsFence(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	holder := y.begin() // keeps the flush from going on once it has its fence
 	y.in(holder, "SELECT FROM oarlock.runs WHERE run_id = $1 FOR NO KEY UPDATE", c.Run)
@@ -145,7 +145,7 @@ func TestFlush_ACopyThatHangsWithItsFenceIsEndedAndSentAgain(t *testing.T) {
 }
 
 // serving returns the server processes of the worker that hang in the middle of a statement.
-func (y *yard) serving() []string {
+func (y *journalBundle) serving() []string {
 	y.tb.Helper()
 	return y.list("SELECT pid::text FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'", appName(y.worker))
 }
@@ -264,7 +264,7 @@ func TestFlush_ThatIsHalfSentByADeadWorkerIsEnded(t *testing.T) {
 
 func TestFlush_SentTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	first := paused(c)
 	first.Records.Notes = []dagrun.Note{{At: 5, Kind: "skip", Text: "a note"}}
@@ -282,7 +282,7 @@ func TestFlush_SentTwiceChangesNothing(t *testing.T) {
 }
 
 // everything changes all that a flush can change of runs that go on.
-func (y *yard) everything() []string {
+func (y *journalBundle) everything() []string {
 	y.tb.Helper()
 	return y.list(`SELECT to_jsonb(r)::text FROM oarlock.runs r UNION ALL SELECT to_jsonb(t)::text FROM oarlock.tasks t
 		UNION ALL SELECT to_jsonb(a)::text FROM oarlock.attempts a UNION ALL SELECT to_jsonb(e)::text FROM oarlock.events e
@@ -291,7 +291,7 @@ func (y *yard) everything() []string {
 
 func TestJournal_ForfeitsWhatAFailoverLost(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	claims := y.claims(3)
 	kept, rolledBack, unclaimed := claims[0], claims[1], claims[2]
 	for _, c := range claims {
@@ -328,7 +328,7 @@ func TestJournal_GoesOnWhenTheDatabaseComesBack(t *testing.T) {
 
 func TestJournal_AnEntryThatWaitsCanBeTakenBack(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	claims := y.claims(2)
 	block := y.begin()
 	y.in(block, "SELECT FROM oarlock.fences FOR NO KEY UPDATE")

@@ -12,7 +12,7 @@ import (
 
 func TestJournal_GathersWhatComesWhileAFlushIsInFlight(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	claims := y.claims(101)
 	block := y.begin()
 	y.in(block, "SELECT FROM oarlock.fences FOR NO KEY UPDATE")
@@ -33,7 +33,7 @@ func TestJournal_GathersWhatComesWhileAFlushIsInFlight(t *testing.T) {
 
 func TestJournal_KeepsItsBounds(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c, other := y.claim(), y.claim()
 	var tasks []dagrun.TaskRecord
 	for i := range 2500 {
@@ -41,16 +41,16 @@ func TestJournal_KeepsItsBounds(t *testing.T) {
 	}
 	b := finishing(c, dagrun.RunSucceeded, tasks...)
 	b.Records.Attempts = []dagrun.AttemptRecord{{ID: dagrun.TaskID{Step: 2400}, Attempt: 1, State: dagrun.TaskFailed}, {ID: dagrun.TaskID{Step: 9000}, Attempt: 1, State: dagrun.TaskFailed}}
-	e := newEntry(b, y.held.of(c))
-	pieces := e.pieces()
-	for i, p := range pieces {
-		if rows := len(p.tasks) + len(p.attempts) + len(p.chunks); rows > flushRowsMax || p.last != (i == len(pieces)-1) {
+	e := newPendingCommit(b, y.held.of(c))
+	parts := e.parts()
+	for i, p := range parts {
+		if rows := len(p.tasks) + len(p.attempts) + len(p.chunks); rows > flushRowsMax || p.last != (i == len(parts)-1) {
 			t.Errorf("piece %d: %d rows, last %v", i, rows, p.last)
 		}
 	}
 	y.must(y.commit(t.Context(), b))
-	if got := y.tries.Load(); got != int64(len(pieces)) || got != 3 {
-		t.Errorf("%d flushes, %d pieces, want 3", got, len(pieces))
+	if got := y.tries.Load(); got != int64(len(parts)) || got != 3 {
+		t.Errorf("%d flushes, %d pieces, want 3", got, len(parts))
 	}
 	if got := get[int](y, "SELECT count(*) FROM oarlock.tasks"); got != 2500 || y.runState(c) != "succeeded" {
 		t.Errorf("%d tasks, run %s", got, y.runState(c))
@@ -64,8 +64,8 @@ func TestJournal_KeepsItsBounds(t *testing.T) {
 	}
 }
 
-// A crash may follow any piece. If an attempt were written in an earlier piece than its task, the old row of the task would
-// describe the same attempt again.
+// A crash may follow any part. If an attempt were written in an earlier part than its task, the old row of the task would describe
+// the same attempt again.
 func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
 	t.Parallel()
 	var rec dagrun.Records
@@ -77,7 +77,7 @@ func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
 		}
 	}
 	attempts := 0
-	for i, p := range newEntry(&Batch{Records: rec}, &heldClaim{}).pieces() {
+	for i, p := range newPendingCommit(&Batch{Records: rec}, &heldClaim{}).parts() {
 		if rows := len(p.tasks) + len(p.attempts); rows > flushRowsMax {
 			t.Errorf("piece %d has %d rows", i, rows)
 		}
@@ -139,7 +139,7 @@ func (m *model) rows() []string {
 func TestJournal_RowsAreWhatTheBatchesSay(t *testing.T) {
 	t.Parallel()
 	const runs, each = 50, 200 // 10,000 batches
-	y := newYard(t)
+	y := newJournalBundle(t)
 	var drives sync.WaitGroup
 	models := make([]*model, runs)
 	for i, c := range y.claims(runs) {

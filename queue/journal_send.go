@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	condemnRun = sql.Named("queue/condemn")
+	failRun    = sql.Named("queue/fail_run")
 	inboxMoved = sql.Named("queue/inbox_moved")
 )
 
@@ -34,19 +34,19 @@ const (
 // reasonBytes bounds the reason of a run that is ended because the database cannot take its records.
 const reasonBytes = 500
 
-// deliver writes pieces of different claims, in one flush if the database takes all of them, and passes the outcome of each to
-// its caller.
-func (j *journal) deliver(pieces []*piece) {
+// deliver writes parts of different claims, in one flush if the database takes all of them, and passes the outcome of each to its
+// caller.
+func (j *journal) deliver(parts []*flushPart) {
 	began := time.Now()
-	err := j.send(pieces)
-	for isStrange(err) && len(pieces) == 1 && !j.takesOthers(began, err) {
-		err = j.send(pieces)
+	err := j.send(parts)
+	for isStrange(err) && len(parts) == 1 && !j.takesOthers(began, err) {
+		err = j.send(parts)
 	}
-	if isPoison(err) || isStrange(err) && len(pieces) > 1 {
-		j.isolate(pieces, err)
+	if isPoison(err) || isStrange(err) && len(parts) > 1 {
+		j.isolate(parts, err)
 		return
 	}
-	for _, p := range pieces {
+	for _, p := range parts {
 		if !p.settled {
 			p.settle(err)
 		}
@@ -54,16 +54,16 @@ func (j *journal) deliver(pieces []*piece) {
 	}
 }
 
-// isolate finds the piece with the record that the database cannot take, by halves. The failed flush has written nothing.
-func (j *journal) isolate(pieces []*piece, err error) {
-	if len(pieces) == 1 {
-		j.doom(pieces[0], internalReason(err), fmt.Errorf("%w: %w", ErrRefused, err))
-		j.conclude(pieces[0])
+// isolate finds the part with the record that the database cannot take, by halves. The failed flush has written nothing.
+func (j *journal) isolate(parts []*flushPart, err error) {
+	if len(parts) == 1 {
+		j.failRun(parts[0], internalReason(err), fmt.Errorf("%w: %w", ErrRefused, err))
+		j.conclude(parts[0])
 		return
 	}
-	half := len(pieces) / 2
-	j.deliver(pieces[:half])
-	j.deliver(pieces[half:])
+	half := len(parts) / 2
+	j.deliver(parts[:half])
+	j.deliver(parts[half:])
 }
 
 // isStrange reports whether err leaves open where the fault is: in a record or in the database.
@@ -96,15 +96,15 @@ func isPoison(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "OA010" || pg.Code == "OA011"
 }
 
-// doom ends the run of a piece as failed. then is the outcome that the run's driver gets.
-func (j *journal) doom(p *piece, reason string, then error) {
+// failRun ends the run of a part as failed. then is the outcome that the run's driver gets.
+func (j *journal) failRun(p *flushPart, reason string, then error) {
 	var done bool
-	c := p.entry.batch.Claim
-	err := j.persist([]*piece{p}, func(ctx context.Context, conn *pgx.Conn) error {
+	c := p.commit.batch.Claim
+	err := j.persist([]*flushPart{p}, func(ctx context.Context, conn *pgx.Conn) error {
 		if len(j.open()) == 0 {
 			return errNothingLeft
 		}
-		return conn.QueryRow(ctx, condemnRun, pgx.StrictNamedArgs{
+		return conn.QueryRow(ctx, failRun, pgx.StrictNamedArgs{
 			"run": c.Run, "claim": c.ID, "epoch": c.Epoch, "reason": reason,
 		}).Scan(&done)
 	})
@@ -131,17 +131,17 @@ func internalReason(cause error) string {
 // storableReason makes text storable: valid UTF-8, without null bytes, at most reasonBytes long and not empty.
 func storableReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
-	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "condemned")
+	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "failed by its worker")
 }
 
 // errNothingLeft ends a try that found nothing left to send.
 var errNothingLeft = errors.New("nothing is left to be written")
 
-// send writes pieces in one flush, and repeats it until the outcome is known. If it returns nil, all pieces are settled. If it
-// returns an error, the pieces that are not settled were not written.
-func (j *journal) send(pieces []*piece) error {
+// send writes parts in one flush, and repeats it until the outcome is known. If it returns nil, all parts are settled. If it
+// returns an error, the parts that are not settled were not written.
+func (j *journal) send(parts []*flushPart) error {
 	var got reply
-	err := j.persist(pieces, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err := j.persist(parts, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		open := j.open()
 		if len(open) == 0 {
 			return errNothingLeft
@@ -161,12 +161,12 @@ func (j *journal) send(pieces []*piece) error {
 	return err
 }
 
-// open returns the pieces in flight that have no known outcome. It settles pieces if their claim was lost meanwhile: the worker
-// that took such a claim first waited for our fence, so this flush cannot write the piece any more.
-func (j *journal) open() []*piece {
-	var open []*piece
+// open returns the parts in flight that have no known outcome. It settles parts if their claim was lost meanwhile: the worker that
+// took such a claim first waited for our fence, so this flush cannot write the part any more.
+func (j *journal) open() []*flushPart {
+	var open []*flushPart
 	for _, p := range j.flying {
-		if !p.settled && j.held.of(p.entry.batch.Claim) == nil {
+		if !p.settled && j.held.of(p.commit.batch.Claim) == nil {
 			p.settle(ErrLeaseLost)
 		}
 		if !p.settled {
@@ -179,7 +179,7 @@ func (j *journal) open() []*piece {
 // reply is the answer to a flush.
 type reply struct {
 	fenced bool
-	hits   []bool  // by place: the piece was written
+	hits   []bool  // by place: the part was written
 	logs   []RunID // runs with a reader that follows their logs
 }
 
@@ -236,19 +236,19 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// judge settles pieces by the answer to their flush.
-func (j *journal) judge(ctx context.Context, conn *pgx.Conn, pieces []*piece, got reply) error {
+// judge settles parts by the answer to their flush.
+func (j *journal) judge(ctx context.Context, conn *pgx.Conn, parts []*flushPart, got reply) error {
 	if !got.fenced {
-		j.loseSession(pieces)
+		j.loseSession(parts)
 		return nil
 	}
 	j.held.follow(got.logs)
-	var missed []*piece
-	for i, p := range pieces {
+	var missed []*flushPart
+	for i, p := range parts {
 		switch {
 		case got.hits[i]:
 			p.settle(nil)
-		case p.last && p.entry.compares():
+		case p.last && p.commit.compares():
 			missed = append(missed, p)
 		default:
 			p.settle(ErrLeaseLost)
@@ -260,20 +260,20 @@ func (j *journal) judge(ctx context.Context, conn *pgx.Conn, pieces []*piece, go
 	return j.explain(ctx, conn, missed)
 }
 
-func (j *journal) loseSession(pieces []*piece) {
-	for _, p := range pieces {
+func (j *journal) loseSession(parts []*flushPart) {
+	for _, p := range parts {
 		p.settle(ErrLeaseLost)
 	}
 	j.held.forfeitAll()
 	j.lost()
 }
 
-// explain finds out for each missed piece whether its claim is gone or the run's inbox moved. If that fails, the flush is sent
-// again, which is safe because the missed pieces wrote nothing.
-func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*piece) error {
+// explain finds out for each missed part whether its claim is gone or the run's inbox moved. If that fails, the flush is sent
+// again, which is safe because the missed parts wrote nothing.
+func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*flushPart) error {
 	runs, claims := make([]int64, len(missed)), make([]uuid.UUID, len(missed))
 	for i, p := range missed {
-		runs[i], claims[i] = int64(p.entry.batch.Claim.Run), p.entry.batch.Claim.ID
+		runs[i], claims[i] = int64(p.commit.batch.Claim.Run), p.commit.batch.Claim.ID
 	}
 	rows, err := conn.Query(ctx, inboxMoved, pgx.StrictNamedArgs{"runs": runs, "claims": claims})
 	if err != nil {
@@ -295,8 +295,8 @@ func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*piece) 
 
 // persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do it
 // and never will. While the database is away, persist goes on trying until the journal is closed.
-func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) error) error {
-	j.flying = pieces
+func (j *journal) persist(parts []*flushPart, do func(context.Context, *pgx.Conn) error) error {
+	j.flying = parts
 	defer func() { j.flying = nil }()
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstJournalPause, longestJournalPause
@@ -307,7 +307,7 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 			return nil // this try says nothing about what the database takes
 		}
 		if !asked {
-			j.meter(len(pieces), start, err) // without this, the Meter would not hear why nothing is written
+			j.meter(len(parts), start, err) // without this, the Meter would not hear why nothing is written
 		}
 		if err == nil {
 			j.health.note(start, nil)
@@ -317,13 +317,13 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 		if asked && isFinal(err) {
 			return err
 		}
-		if isLockTimeout(err) && j.partFrom(pieces) {
+		if isLockTimeout(err) && j.partFrom(parts) {
 			if len(j.open()) == 0 {
 				return nil
 			}
 			continue
 		}
-		j.health.note(start, j.withHolder(pieces, err))
+		j.health.note(start, j.withHolder(parts, err))
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-j.ctx.Done():
@@ -342,7 +342,7 @@ func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, er
 	j.pulse.beat()
 	ctx, cancel := context.WithTimeout(j.ctx, j.timeout)
 	defer cancel()
-	err = j.link.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		asked = true
 		return do(ctx, conn)
 	})
@@ -368,7 +368,7 @@ var verifyClaims = sql.Named("queue/verify")
 // takeUp runs first on every connection but the first one. It makes sure that an older flush can no longer take effect. Then it
 // verifies all claims, because the new connection may lead to another server.
 func (j *journal) takeUp(ctx context.Context, conn *pgx.Conn) error {
-	if err := j.link.endFormer(ctx, conn); err != nil {
+	if err := j.conn.endFormer(ctx, conn); err != nil {
 		return err
 	}
 	return j.verify(ctx, conn)
@@ -400,9 +400,9 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("verify claims: %w", err)
 	}
-	flying := map[*heldClaim]*piece{}
+	flying := map[*heldClaim]*flushPart{}
 	for _, p := range j.flying {
-		flying[p.entry.held] = p
+		flying[p.commit.held] = p
 	}
 	for i := range found {
 		j.reconcile(all[found[i].N-1], flying[all[found[i].N-1]], &found[i])
@@ -410,12 +410,12 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// reconcile decides whether a claim is still held. It also settles the claim's piece if the outcome of that piece is unknown.
-func (j *journal) reconcile(held *heldClaim, p *piece, db *claimed) {
+// reconcile decides whether a claim is still held. It also settles the claim's part if the outcome of that part is unknown.
+func (j *journal) reconcile(held *heldClaim, p *flushPart, db *claimed) {
 	switch {
 	case db.Ours && db.Seq >= held.acked:
 		// the claim is still ours, and every acknowledged record is there
-	case p != nil && !p.settled && p.last && p.entry.ends() && db.shows(p):
+	case p != nil && !p.settled && p.last && p.commit.ends() && db.shows(p):
 		p.settle(nil)
 	default:
 		j.held.forfeit(held.claim)
@@ -430,23 +430,23 @@ func (j *journal) reconcile(held *heldClaim, p *piece, db *claimed) {
 
 // shows reports whether the flush that gave this claim back was written after all. While our fence exists, no other worker takes
 // a claim away. Only a failover can have lost the claim, and then acknowledged records are missing too.
-func (db *claimed) shows(p *piece) bool {
-	claim := p.entry.batch.Claim
-	if v := p.entry.batch.Result; v != nil {
+func (db *claimed) shows(p *flushPart) bool {
+	claim := p.commit.batch.Claim
+	if v := p.commit.batch.Result; v != nil {
 		return db.Epoch >= claim.Epoch && db.Generation > generation(p) || db.Epoch == claim.Epoch && db.State == v.State.String()
 	}
 	if !db.Fenced {
 		return false
 	}
-	return db.Epoch > claim.Epoch || db.Epoch == claim.Epoch && db.Free && db.Seq >= max(p.entry.held.acked, p.highest())
+	return db.Epoch > claim.Epoch || db.Epoch == claim.Epoch && db.Free && db.Seq >= max(p.commit.held.acked, p.highest())
 }
 
-// generation returns the generation of the run that a piece ends.
-func generation(p *piece) int {
-	if rec := p.entry.batch.Records.Run; rec != nil && rec.Generation > 0 {
+// generation returns the generation of the run that a part ends.
+func generation(p *flushPart) int {
+	if rec := p.commit.batch.Records.Run; rec != nil && rec.Generation > 0 {
 		return rec.Generation
 	}
-	return max(p.entry.batch.Claim.Row.Generation, 1)
+	return max(p.commit.batch.Claim.Row.Generation, 1)
 }
 
 // answerPatience is how long a flush may be under way before it counts as failing. Its timeout is later.

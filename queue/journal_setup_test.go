@@ -16,24 +16,24 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// yard is a database with a worker that has fences and a journal. The worker's login has only the role of a worker.
-type yard struct {
+// journalBundle is a database with a worker that has fences and a journal. The worker's login has only the role of a worker.
+type journalBundle struct {
 	tb     testing.TB
 	db     *pgtest.DB
 	conn   *pgx.Conn // the owner's
 	url    string    // of a login that has only oarlock_worker
 	worker uuid.UUID
 	held   *claimSet
-	reads  *link         // made when a test first loads by it
-	lost   chan struct{} // closed when the journal says that the session is lost
+	reads  *dedicatedConn // made when a test first loads by it
+	lost   chan struct{}  // closed when the journal says that the session is lost
 	*journal
 }
 
 const twoSteps = `{"name": "two", "steps": [{"id": "a", "run": "true"}, {"id": "b", "run": "true", "depends": ["a"]}]}`
 
-func newYard(tb testing.TB) *yard {
+func newJournalBundle(tb testing.TB) *journalBundle {
 	tb.Helper()
-	y := &yard{tb: tb, db: pgtest.NewWithRoles(tb)}
+	y := &journalBundle{tb: tb, db: pgtest.NewWithRoles(tb)}
 	y.conn = y.db.Conn(tb)
 	y.exec("SELECT oarlock.put_dag($1::jsonb, 'source', 'hash', '{process}')", twoSteps)
 	y.url = y.db.Login(tb, "oarlock_worker")
@@ -42,10 +42,10 @@ func newYard(tb testing.TB) *yard {
 	return y
 }
 
-// through returns a yard with a journal that talks through a proxy, and that gives up a flush after a moment.
-func through(tb testing.TB) (*yard, *netfault.Proxy) {
+// through returns a journalBundle with a journal that talks through a proxy, and that gives up a flush after a moment.
+func through(tb testing.TB) (*journalBundle, *netfault.Proxy) {
 	tb.Helper()
-	y := newYard(tb)
+	y := newJournalBundle(tb)
 	proxy, url := netfault.Through(tb, y.url)
 	y.journal, y.held, y.lost = y.open(url, hasty)
 	return y, proxy
@@ -54,7 +54,7 @@ func through(tb testing.TB) (*yard, *netfault.Proxy) {
 // hasty is long enough for a flush that nothing hinders, on a busy machine.
 const hasty = 700 * time.Millisecond
 
-func (y *yard) addWorker() uuid.UUID {
+func (y *journalBundle) addWorker() uuid.UUID {
 	y.tb.Helper()
 	id := uuid.New()
 	y.exec(`WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
@@ -65,7 +65,7 @@ func (y *yard) addWorker() uuid.UUID {
 }
 
 // open returns a journal of the worker. The end of the test closes it.
-func (y *yard) open(url string, timeout time.Duration) (*journal, *claimSet, chan struct{}) {
+func (y *journalBundle) open(url string, timeout time.Duration) (*journal, *claimSet, chan struct{}) {
 	y.tb.Helper()
 	config, err := pglink.Parse(url, pglink.Options{})
 	if err != nil {
@@ -75,7 +75,7 @@ func (y *yard) open(url string, timeout time.Duration) (*journal, *claimSet, cha
 	pglink.AsFlush(config)
 	held, lost := newClaimSet(), make(chan struct{})
 	j := newJournal(journalConfig{
-		worker: y.worker, name: "w1", link: newLink(config), held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
+		worker: y.worker, name: "w1", conn: newDedicatedConn(config), held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
 	})
 	y.tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -86,9 +86,9 @@ func (y *yard) open(url string, timeout time.Duration) (*journal, *claimSet, cha
 }
 
 // claim makes a run of the DAG that the worker has claimed.
-func (y *yard) claim() *Claim { return y.claims(1)[0] }
+func (y *journalBundle) claim() *Claim { return y.claims(1)[0] }
 
-func (y *yard) claims(n int) []*Claim {
+func (y *journalBundle) claims(n int) []*Claim {
 	y.tb.Helper()
 	rows, err := y.conn.Query(y.tb.Context(), `
 		INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id, epoch)
@@ -112,7 +112,7 @@ func (y *yard) claims(n int) []*Claim {
 }
 
 // childOf makes a claimed run that a step of another one waits for.
-func (y *yard) childOf(parent *Claim) *Claim {
+func (y *journalBundle) childOf(parent *Claim) *Claim {
 	y.tb.Helper()
 	c := y.claim()
 	c.Parent = parent.Run
@@ -120,7 +120,7 @@ func (y *yard) childOf(parent *Claim) *Claim {
 	return c
 }
 
-func (y *yard) exec(statement string, args ...any) {
+func (y *journalBundle) exec(statement string, args ...any) {
 	y.tb.Helper()
 	if _, err := y.conn.Exec(y.tb.Context(), statement, args...); err != nil {
 		y.tb.Fatalf("%s: %v", statement, err)
@@ -128,7 +128,7 @@ func (y *yard) exec(statement string, args ...any) {
 }
 
 // get reads one value.
-func get[T any](y *yard, query string, args ...any) (v T) {
+func get[T any](y *journalBundle, query string, args ...any) (v T) {
 	y.tb.Helper()
 	if err := y.conn.QueryRow(y.tb.Context(), query, args...).Scan(&v); err != nil {
 		y.tb.Fatalf("%s: %v", query, err)
@@ -137,7 +137,7 @@ func get[T any](y *yard, query string, args ...any) (v T) {
 }
 
 // list reads one column of texts.
-func (y *yard) list(query string, args ...any) []string {
+func (y *journalBundle) list(query string, args ...any) []string {
 	y.tb.Helper()
 	rows, err := y.conn.Query(y.tb.Context(), query, args...)
 	if err != nil {
@@ -151,13 +151,13 @@ func (y *yard) list(query string, args ...any) []string {
 }
 
 // eventually polls until ok, or fails the test.
-func (y *yard) eventually(what string, ok func() bool) {
+func (y *journalBundle) eventually(what string, ok func() bool) {
 	y.tb.Helper()
 	await.True(y.tb, what, ok)
 }
 
 // begin opens a transaction of another session. It is rolled back at the end of the test.
-func (y *yard) begin() pgx.Tx {
+func (y *journalBundle) begin() pgx.Tx {
 	y.tb.Helper()
 	tx, err := y.db.Conn(y.tb).Begin(y.tb.Context())
 	if err != nil {
@@ -167,14 +167,14 @@ func (y *yard) begin() pgx.Tx {
 	return tx
 }
 
-func (y *yard) in(tx pgx.Tx, statement string, args ...any) {
+func (y *journalBundle) in(tx pgx.Tx, statement string, args ...any) {
 	y.tb.Helper()
 	if _, err := tx.Exec(y.tb.Context(), statement, args...); err != nil {
 		y.tb.Fatalf("%s: %v", statement, err)
 	}
 }
 
-func (y *yard) end(tx pgx.Tx) {
+func (y *journalBundle) end(tx pgx.Tx) {
 	y.tb.Helper()
 	if err := tx.Commit(y.tb.Context()); err != nil {
 		y.tb.Fatal(err)
@@ -182,7 +182,7 @@ func (y *yard) end(tx pgx.Tx) {
 }
 
 // blocked waits until a connection with application_name appName waits for a lock that tx holds.
-func (y *yard) blocked(tx pgx.Tx, appName string) {
+func (y *journalBundle) blocked(tx pgx.Tx, appName string) {
 	y.tb.Helper()
 	pid := tx.Conn().PgConn().PID()
 	y.eventually("a session is blocked", func() bool {
@@ -192,13 +192,13 @@ func (y *yard) blocked(tx pgx.Tx, appName string) {
 }
 
 // later commits without waiting; the channel has the outcome.
-func (y *yard) later(b *Batch) <-chan error {
+func (y *journalBundle) later(b *Batch) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- y.commit(context.Background(), b) }()
 	return done
 }
 
-func (y *yard) must(err error) {
+func (y *journalBundle) must(err error) {
 	y.tb.Helper()
 	if err != nil {
 		y.tb.Fatal(err)
@@ -206,7 +206,7 @@ func (y *yard) must(err error) {
 }
 
 // await returns the outcome of a commit that was begun with later.
-func (y *yard) outcome(done <-chan error) error {
+func (y *journalBundle) outcome(done <-chan error) error {
 	y.tb.Helper()
 	select {
 	case err := <-done:
@@ -246,19 +246,19 @@ func parking(c *Claim, tasks ...dagrun.TaskRecord) *Batch {
 	return b
 }
 
-func (y *yard) runState(c *Claim) string {
+func (y *journalBundle) runState(c *Claim) string {
 	y.tb.Helper()
 	return get[string](y, "SELECT state FROM oarlock.runs WHERE run_id = $1", c.Run)
 }
 
 // tasks lists the stored tasks of a run: step state seq.
-func (y *yard) tasks(c *Claim) []string {
+func (y *journalBundle) tasks(c *Claim) []string {
 	y.tb.Helper()
 	return y.list("SELECT concat_ws(' ', step, state, seq) FROM oarlock.tasks WHERE run_id = $1 ORDER BY step, item, alt", c.Run)
 }
 
 // forfeited wants the driver to learn that its claim is gone.
-func (y *yard) forfeited(c *Claim) {
+func (y *journalBundle) forfeited(c *Claim) {
 	y.tb.Helper()
 	select {
 	case <-c.Lost():

@@ -12,7 +12,7 @@ import (
 // If a follower registers before the run is claimed, the session learns of it from the commit that starts the first task.
 func TestCommit_TellsWhoseLogIsFollowed(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	for _, c := range y.claims(3) {
 		switch c.Run % 3 {
 		case 1:
@@ -29,7 +29,7 @@ func TestCommit_TellsWhoseLogIsFollowed(t *testing.T) {
 
 func TestCommit_ABeginningIsStoredByTheClaimAlready(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	version := func() string {
 		return y.list("SELECT concat_ws(' ', xmin, state, paused_by, extract(epoch FROM started_at)::int) FROM oarlock.runs WHERE run_id = $1", c.Run)[0]
@@ -61,7 +61,7 @@ func TestCommit_ABeginningIsStoredByTheClaimAlready(t *testing.T) {
 
 func TestCommit_UnderAClaimThatIsGoneWritesNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	plain, ends := y.claim(), y.claim()
 	y.exec("UPDATE oarlock.runs SET claim_id = gen_random_uuid()")
 	for _, b := range []*Batch{batch(plain, taskAt(0, 1, dagrun.TaskRunning)), finishing(ends, dagrun.RunFailed, taskAt(0, 1, dagrun.TaskFailed))} {
@@ -77,7 +77,7 @@ func TestCommit_UnderAClaimThatIsGoneWritesNothing(t *testing.T) {
 
 func TestCommit_WithoutTheFenceLosesTheSession(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	one, other := y.claim(), y.claim()
 	y.exec("DELETE FROM oarlock.fences")
 	if err := y.commit(t.Context(), finishing(one, dagrun.RunSucceeded)); !errors.Is(err, ErrLeaseLost) {
@@ -103,7 +103,7 @@ func TestCommit_APoisonRecordEndsItsOwnRunOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := newJournalBundle(t)
 			claims := y.claims(5)
 			block := y.begin() // so that they gather
 			y.in(block, "SELECT FROM oarlock.fences FOR NO KEY UPDATE")

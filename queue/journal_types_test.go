@@ -13,7 +13,7 @@ import (
 func TestCommit_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, to := range []int64{3, 7} { // with and without the fences
-		y := newYard(t)
+		y := newJournalBundle(t)
 		c := y.claim()
 		y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
 		if _, err := migrations.Down(t.Context(), y.db.URL, to); err != nil {
@@ -33,7 +33,7 @@ func TestCommit_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 // A pool drops a connection with outdated types too.
 func TestStore_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	store, err := Open(t.Context(), Config{URL: y.db.URL})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 // crowd makes sessions claim and give back at the same time, and audits after each claim.
 type crowd struct {
-	*fleet
+	*sessionBundle
 	audit string // counts the rows that the limit bounds
 	give  string // gives one claim back
 }
@@ -67,12 +67,12 @@ const finishClaim = `UPDATE oarlock.runs SET state = 'succeeded', claim_id = NUL
 
 func TestLimits_MaxRunningIsNeverExceeded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 4)")
 	f.put(t, "name: urgent\npriority: 7\nsteps: [{id: a, run: \"true\"}]\n") // another lane behind the same limit
 	f.ask(t, "plain", 100)
 	f.ask(t, "urgent", 100)
-	c := crowd{fleet: f, audit: "SELECT count(*) FROM oarlock.runs WHERE worker_id IS NOT NULL", give: finishClaim}
+	c := crowd{sessionBundle: f, audit: "SELECT count(*) FROM oarlock.runs WHERE worker_id IS NOT NULL", give: finishClaim}
 	if most := c.work(t, 200); most > 4 || most < 2 {
 		t.Errorf("%d were running at once, the limit is 4", most)
 	}
@@ -81,11 +81,11 @@ func TestLimits_MaxRunningIsNeverExceeded(t *testing.T) {
 
 func TestLimits_MaxActiveRunsIsNeverExceeded(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 3\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "few", 100)
 	c := crowd{
-		fleet: f, give: finishClaim,
+		sessionBundle: f, give: finishClaim,
 		audit: "SELECT count(*) FROM oarlock.runs WHERE worker_id IS NOT NULL OR started_at IS NOT NULL AND finished_at IS NULL",
 	}
 	if most := c.work(t, 100); most > 3 || most < 2 {
@@ -96,7 +96,7 @@ func TestLimits_MaxActiveRunsIsNeverExceeded(t *testing.T) {
 
 func TestLimits_BothHoldAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n")
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 3)")
 	f.ask(t, "few", 5)
@@ -117,7 +117,7 @@ func TestLimits_BothHoldAtOnce(t *testing.T) {
 
 func TestLimits_ABacklogWithoutLimitsDoesNotStarveThem(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "few", 1)
 	f.ask(t, "plain", 20)
@@ -138,7 +138,7 @@ func TestLimits_ABacklogWithoutLimitsDoesNotStarveThem(t *testing.T) {
 
 func TestLimits_WhatIsPausedBehindALimitStays(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 10)")
 	f.put(t, "name: other\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "plain", 2)
@@ -159,7 +159,7 @@ func TestLimits_WhatIsPausedBehindALimitStays(t *testing.T) {
 // Runs for later cost nothing now, however many they are.
 func TestLimits_LaterRunsCostNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 5)")
 	s := calm(t, f.register(t))
 	cost := func() int {
@@ -188,7 +188,7 @@ func TestLimits_LaterRunsCostNothing(t *testing.T) {
 // A claim that finds a limit full does not lock the limit's row, because other transactions may be about to end a run behind it.
 func TestLimits_FullOnesAreNotLocked(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "few", 3)
 	s := f.register(t)
@@ -200,7 +200,7 @@ func TestLimits_FullOnesAreNotLocked(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), statement, args); err != nil {
 		t.Fatal(err)
 	}
-	if n := value[int](t, f.desk, "WITH free AS (SELECT d.dag_id FROM oarlock.dags d FOR NO KEY UPDATE SKIP LOCKED) SELECT count(*) FROM free"); n != value[int](t, f.desk, "SELECT count(*) FROM oarlock.dags") {
+	if n := value[int](t, f.clientBundle, "WITH free AS (SELECT d.dag_id FROM oarlock.dags d FOR NO KEY UPDATE SKIP LOCKED) SELECT count(*) FROM free"); n != value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.dags") {
 		t.Errorf("%d rows of DAGs are free", n)
 	}
 }
@@ -209,7 +209,7 @@ func TestLimits_FullOnesAreNotLocked(t *testing.T) {
 func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 10} {
-		f := newFleet(t)
+		f := newSessionBundle(t)
 		f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
 		f.ask(t, "plain", 3)
 		f.exec(t, "UPDATE oarlock.runs SET ready_at = now() + interval '1 hour'")
@@ -223,7 +223,7 @@ func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
 // If limits are full, polls look behind them only once per look, because that takes as long as there are limits.
 func TestLimits_VainClaimsAreNotRepeated(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
 	f.ask(t, "few", 3)
 	store, sent := f.counted(t)

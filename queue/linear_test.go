@@ -111,7 +111,7 @@ func when(ok bool, key held) []any {
 
 // contest is a number of clients, each behind a proxy of its own, that request runs with few keys.
 type contest struct {
-	*desk
+	*clientBundle
 	start   time.Time
 	mu      sync.Mutex
 	history []porcupine.Operation
@@ -161,7 +161,7 @@ func (c *contest) play(t *testing.T, seed uint64) bool {
 		client.proxy.Close()
 	}
 	await.True(t, "no statement is under way", func() bool {
-		return value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%oarlock.enqueue%' AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
+		return value[int](t, c.clientBundle, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%oarlock.enqueue%' AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
 	})
 	c.audit(t)
 	return porcupine.CheckOperationsTimeout(keys(), c.history, patience) == porcupine.Ok
@@ -363,7 +363,7 @@ const contestSeeds = 2
 
 func TestEnqueue_ByKeyIsLinearizable(t *testing.T) {
 	t.Parallel()
-	c := &contest{desk: newDesk(t), enqueuer: honest}
+	c := &contest{clientBundle: newClientBundle(t), enqueuer: honest}
 	of := map[outcome]int{}
 	for seed := range uint64(contestSeeds) {
 		if !c.play(t, seed) {
@@ -394,7 +394,7 @@ func (c *contest) mustBeCaught(t *testing.T) {
 }
 
 // plantKeysNotUnique makes each request look for the key before it makes a run, without waiting for other requests.
-func plantKeysNotUnique(t *testing.T, d *desk) {
+func plantKeysNotUnique(t *testing.T, d *clientBundle) {
 	t.Helper()
 	d.exec(t, "ALTER TABLE oarlock.run_keys DROP CONSTRAINT run_keys_pkey")
 	d.exec(t, `CREATE OR REPLACE FUNCTION oarlock.take_key(id bigint, submitter text, run_key text, hash bytea) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -414,13 +414,13 @@ func plantKeysNotUnique(t *testing.T, d *desk) {
 
 func TestEnqueue_ACheckerOfKeysSeesAKeyThatIsNotUnique(t *testing.T) {
 	t.Parallel()
-	c := &contest{desk: newDesk(t), enqueuer: honest}
-	plantKeysNotUnique(t, c.desk)
+	c := &contest{clientBundle: newClientBundle(t), enqueuer: honest}
+	plantKeysNotUnique(t, c.clientBundle)
 	c.mustBeCaught(t)
 }
 
 func TestEnqueue_ACheckerOfKeysSeesALostReplyTakenForAFailure(t *testing.T) {
 	t.Parallel()
-	c := &contest{desk: newDesk(t), enqueuer: careless}
+	c := &contest{clientBundle: newClientBundle(t), enqueuer: careless}
 	c.mustBeCaught(t)
 }

@@ -22,7 +22,7 @@ func ids(runs []queue.Run) (all []queue.RunID) {
 
 func TestList_FiltersAndShowsTheNewestFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, "name: other\nqueue: slow\nsteps: [{id: a, run: \"true\"}]\n")
 	ask := func(r queue.Request) queue.RunID {
 		id, err := d.store.Enqueue(t.Context(), r)
@@ -78,7 +78,7 @@ func TestList_FiltersAndShowsTheNewestFirst(t *testing.T) {
 
 func TestList_PagesHoldEachRunOnce(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	var want []queue.RunID
 	for range 7 {
 		want = append([]queue.RunID{d.enqueue(t, d.store)}, want...)
@@ -113,7 +113,7 @@ const manyRuns = `
 	       LATERAL (SELECT CASE WHEN i % 1000 = 7 THEN 'failed' WHEN i % 10000 = 11 THEN 'canceled' WHEN i % 2000 = 13 THEN 'queued' ELSE 'succeeded' END AS state) s`
 
 // listed returns how many buffers a page reads, including all that the statement calls.
-func (d *desk) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int) {
+func (d *clientBundle) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int) {
 	t.Helper()
 	all := pgx.StrictNamedArgs{"states": []*string{nil}, "dag": nil, "queue": nil, "labels": nil, "parent": nil, "since": nil, "before": nil, "rows": 10}
 	maps.Copy(all, args)
@@ -131,7 +131,7 @@ func TestList_FindsAPageAmongManyRunsByAnIndex(t *testing.T) {
 	if queue.Nightly() {
 		n = 1_000_000
 	}
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, "name: rare\nsteps: [{id: a, run: \"true\"}]\n")
 	d.exec(t, manyRuns, n)
 	d.exec(t, "VACUUM ANALYZE oarlock.runs")
@@ -175,7 +175,7 @@ func TestList_FindsAPageAmongManyRunsByAnIndex(t *testing.T) {
 func TestList_LooksThroughSoManyRuns(t *testing.T) {
 	t.Parallel()
 	const n, look = 20_000, 2_000
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, "name: rare\nqueue: slow\nsteps: [{id: a, run: \"true\"}]\n")
 	d.exec(t, manyRuns, n)
 	d.exec(t, "VACUUM ANALYZE oarlock.runs")

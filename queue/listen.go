@@ -20,17 +20,17 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// hearing receives the notifications of a session.
-type hearing struct {
+// sessionListener receives the notifications of a session.
+type sessionListener struct {
 	listener     *listen.Listener     // nil: the session only polls
 	subscription *listen.Subscription // to the worker's channel
 	closed       chan struct{}
 	closing      sync.Once
 }
 
-// newHearing makes the hearing of a worker, which listens on channel.
-func newHearing(store *Store, channel string) *hearing {
-	h := &hearing{closed: make(chan struct{})}
+// newSessionListener makes the listener of a worker, which listens on channel.
+func newSessionListener(store *Store, channel string) *sessionListener {
+	h := &sessionListener{closed: make(chan struct{})}
 	if !store.pollOnly {
 		h.listener = store.newListener()
 		h.subscription = h.listener.Subscribe(channel)
@@ -47,7 +47,7 @@ func (s *Store) newListener() *listen.Listener {
 }
 
 // giveWay closes the connection for deafFor, so that the server can give the session another one instead.
-func (h *hearing) giveWay() {
+func (h *sessionListener) giveWay() {
 	if h.listener != nil {
 		h.listener.GiveWay(deafFor)
 	}
@@ -56,7 +56,7 @@ func (h *hearing) giveWay() {
 // deafFor is longer than the wait between a failed renewal and its next try.
 const deafFor = 10 * time.Second
 
-func (h *hearing) close() {
+func (h *sessionListener) close() {
 	h.closing.Do(func() {
 		close(h.closed)
 		if h.listener != nil {
@@ -69,11 +69,11 @@ func (h *hearing) close() {
 // misses some, or never calls Hear, learns the same from Look and Renew.
 func (s *Session) Hear(ctx context.Context) (Heard, error) {
 	for {
-		signal, err := s.hearing.wait(ctx)
+		signal, err := s.listener.wait(ctx)
 		if err != nil {
 			return Heard{}, fmt.Errorf("hear: %w", err)
 		}
-		heard, logs, lanes := understand(signal)
+		heard, logs, lanes := parseNotice(signal)
 		s.held.follow(logs)
 		s.x.notice(lanes)
 		s.x.found.Add(int64(len(lanes)))
@@ -88,7 +88,7 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 	}
 }
 
-func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
+func (h *sessionListener) wait(ctx context.Context) (listen.Signal, error) {
 	if h.subscription == nil {
 		select {
 		case <-ctx.Done():
@@ -104,9 +104,9 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// understand parses messages and drops those that are not ours, because any connection may send. lanes are the lanes with new
+// parseNotice parses messages and drops those that are not ours, because any connection may send. lanes are the lanes with new
 // runs.
-func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]notice) {
+func parseNotice(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]notice) {
 	heard.All, lanes = signal.Missed, map[int]notice{}
 	for _, payload := range signal.Payloads {
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
@@ -168,8 +168,8 @@ var (
 	unfollowSQL = sql.Named("queue/unfollow")
 )
 
-// ears is the store's LISTEN connection, shared by its followers.
-type ears struct {
+// logListener is the store's LISTEN connection, shared by its followers.
+type logListener struct {
 	store *Store
 
 	mu       sync.Mutex
@@ -177,10 +177,10 @@ type ears struct {
 	closed   bool
 }
 
-func newEars(s *Store) *ears { return &ears{store: s} }
+func newLogListener(s *Store) *logListener { return &logListener{store: s} }
 
 // subscribe returns nil if the store cannot listen. Followers then poll.
-func (e *ears) subscribe(channel string) *listen.Subscription {
+func (e *logListener) subscribe(channel string) *listen.Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.store.pollOnly {
@@ -192,7 +192,7 @@ func (e *ears) subscribe(channel string) *listen.Subscription {
 	return e.listener.Subscribe(channel)
 }
 
-func (e *ears) close() {
+func (e *logListener) close() {
 	e.mu.Lock()
 	listener := e.listener
 	e.closed = true
@@ -220,7 +220,7 @@ var freshly = [...]time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 1
 
 func (s *Store) newFollower(run RunID, logs bool) *follower {
 	f := &follower{store: s, run: run, logs: logs, channel: "oarlock_f_" + uuid.NewString()}
-	f.subscription = s.ears.subscribe(f.channel)
+	f.subscription = s.logListener.subscribe(f.channel)
 	return f
 }
 

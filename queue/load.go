@@ -96,10 +96,10 @@ func (l *loading) next(ctx context.Context, conn *pgx.Conn) (err error) {
 	var batch pgx.Batch
 	mail, tasks := l.mailedTo < len(l.claims), l.loadedTo < len(l.claims)
 	if mail {
-		batch.Queue(readMail, piecesOf(l.claims[l.mailedTo:]))
+		batch.Queue(readMail, partsOf(l.claims[l.mailedTo:]))
 	}
 	if tasks {
-		batch.Queue(loadTasks, piecesOf(l.claims[l.loadedTo:]))
+		batch.Queue(loadTasks, partsOf(l.claims[l.loadedTo:]))
 	}
 	results := conn.SendBatch(ctx, &batch)
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -114,7 +114,7 @@ func (l *loading) next(ctx context.Context, conn *pgx.Conn) (err error) {
 	return nil
 }
 
-func piecesOf(claims []*Claim) pgx.StrictNamedArgs {
+func partsOf(claims []*Claim) pgx.StrictNamedArgs {
 	args := namesOf(claims)
 	args["bytes"] = loadBytes
 	return args

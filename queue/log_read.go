@@ -32,7 +32,7 @@ func (l *LogReader) Stored(ctx context.Context) iter.Seq2[Chunk, error] {
 			err = f.pass(ctx)
 		}
 		if err != nil {
-			yield(Chunk{}, said("read logs", err))
+			yield(Chunk{}, wrapError("read logs", err))
 		}
 	}
 }
@@ -42,7 +42,7 @@ func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, er
 	return func(yield func(Chunk, error) bool) {
 		f := following{reader: &l.reader, yield: yield, idle: idle}
 		if err := f.run(ctx); err != nil {
-			yield(Chunk{}, said("follow logs", err))
+			yield(Chunk{}, wrapError("follow logs", err))
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (s *Store) ReadLogs(ctx context.Context, q LogQuery) ([]Chunk, error) {
 		})
 	}
 	if err != nil {
-		return nil, said("read logs", err)
+		return nil, wrapError("read logs", err)
 	}
 	return all[:min(limit, len(all))], nil
 }

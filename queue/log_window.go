@@ -57,7 +57,7 @@ func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, er
 	q.Lines = min(q.Lines, MaxWindowLines)
 	part, err := s.readWindow(ctx, q)
 	if err != nil {
-		return nil, said("read log", err)
+		return nil, wrapError("read log", err)
 	}
 	w := &part.LogWindow
 	if q.From < 1 {
@@ -176,7 +176,7 @@ func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 			if ctx.Err() != nil && hits.Attempt != 0 && hits.Next > max(q.From, 1) {
 				return hits, nil
 			}
-			return nil, said("search log", err)
+			return nil, wrapError("search log", err)
 		}
 		hits.Attempt = part.Attempt // a later attempt has another log
 		for _, line := range part.Lines {
@@ -324,7 +324,7 @@ type LogOf struct{ Step, Item string }
 func (s *Store) LogTails(ctx context.Context, run RunID, tasks []LogOf, lines int) ([]LogWindow, error) {
 	const op = "read the ends of logs"
 	if len(tasks) > MaxLogTails || lines < 1 || lines > MaxWindowLines {
-		return nil, said(op, fmt.Errorf("1 to %d lines of at most %d logs are read, not %d of %d", MaxWindowLines, MaxLogTails, lines, len(tasks)))
+		return nil, wrapError(op, fmt.Errorf("1 to %d lines of at most %d logs are read, not %d of %d", MaxWindowLines, MaxLogTails, lines, len(tasks)))
 	}
 	steps, items := make([]string, len(tasks)), make([]string, len(tasks))
 	for i, task := range tasks {
@@ -332,7 +332,7 @@ func (s *Store) LogTails(ctx context.Context, run RunID, tasks []LogOf, lines in
 	}
 	rows, err := list(ctx, s, logTailsSQL, pgx.StrictNamedArgs{"run": run, "steps": steps, "items": items, "most": lines, "bytes": tailBytes}, scanTail)
 	if err != nil {
-		return nil, said(op, err)
+		return nil, wrapError(op, err)
 	}
 	windows := make([]LogWindow, len(tasks))
 	for len(rows) > 0 {

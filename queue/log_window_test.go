@@ -172,7 +172,7 @@ func TestLogWindow_ShowsAnothersFinalMarker(t *testing.T) {
 		"the next driver": func(t *testing.T, w *writer, run RunID) {
 			next := w.room.writer(t)
 			claim := next.hold(t, run)
-			next.reads = newLink(next.chunks.config)
+			next.reads = newDedicatedConn(next.chunks.config)
 			t.Cleanup(func() { _ = next.reads.close(context.Background()) })
 			loaded, err := next.Load(t.Context(), []*Claim{claim})
 			if err != nil {

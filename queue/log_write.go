@@ -34,7 +34,7 @@ const (
 // MaxChunkBytes bounds the data of one chunk.
 const MaxChunkBytes = 64 << 10
 
-// Chunk is a numbered piece of the log of an attempt. The numbers of a log start at 0 and have no gaps.
+// Chunk is a numbered part of the log of an attempt. The numbers of a log start at 0 and have no gaps.
 type Chunk struct {
 	Run     RunID
 	Task    dagrun.TaskID

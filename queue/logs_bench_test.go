@@ -26,7 +26,7 @@ const bareInsert = `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item,
 	                     @streams::smallint[], @ats::timestamptz[], @data::bytea[], @finals::bool[], @reasons::text[], @dropped::bigint[], @lines::bigint[]) u (a, b, c, d, e, f, g, h, i, j, k, l, m, n)`
 
 func benchAppend(b *testing.B, batch int) {
-	room := newLogRoom(b)
+	room := newLogBundle(b)
 	w := room.writerAt(b, room.login(b, "oarlock_worker"))
 	claim := w.hold(b, room.enqueue(b))
 	ours, bare := w.begin(b, claim.Run, stepA, 1), w.begin(b, claim.Run, stepB, 1)

@@ -15,21 +15,21 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// logRoom is a database with a DAG of three steps, with helpers that act as its owner.
-type logRoom struct {
+// logBundle is a database with a DAG of three steps, with helpers that act as its owner.
+type logBundle struct {
 	db   *pgtest.DB
 	conn *pgx.Conn
 }
 
-func newLogRoom(tb testing.TB) *logRoom {
+func newLogBundle(tb testing.TB) *logBundle {
 	tb.Helper()
 	db := pgtest.NewWithRoles(tb)
-	r := &logRoom{db: db, conn: db.Conn(tb)}
+	r := &logBundle{db: db, conn: db.Conn(tb)}
 	r.exec(tb, `SELECT oarlock.put_dag('{"name": "log", "steps": [{"id": "a", "run": "true"}, {"id": "b", "run": "true"}, {"id": "c", "foreach": {}}]}', '', 'h', '{process}')`)
 	return r
 }
 
-func (r *logRoom) exec(tb testing.TB, statement string, args ...any) {
+func (r *logBundle) exec(tb testing.TB, statement string, args ...any) {
 	tb.Helper()
 	if _, err := r.conn.Exec(tb.Context(), statement, args...); err != nil {
 		tb.Fatalf("%s: %v", statement, err)
@@ -37,7 +37,7 @@ func (r *logRoom) exec(tb testing.TB, statement string, args ...any) {
 }
 
 // found reads one value as the owner.
-func found[T any](tb testing.TB, r *logRoom, question string, args ...any) (answer T) {
+func found[T any](tb testing.TB, r *logBundle, question string, args ...any) (answer T) {
 	tb.Helper()
 	if err := r.conn.QueryRow(tb.Context(), question, args...).Scan(&answer); err != nil {
 		tb.Fatalf("%s: %v", question, err)
@@ -46,7 +46,7 @@ func found[T any](tb testing.TB, r *logRoom, question string, args ...any) (answ
 }
 
 // login returns the URL of a new user that has one role and nothing else.
-func (r *logRoom) login(tb testing.TB, role string) string {
+func (r *logBundle) login(tb testing.TB, role string) string {
 	tb.Helper()
 	return r.db.User(tb, "u"+uuid.NewString()[:8], role)
 }
@@ -62,7 +62,7 @@ func openStore(tb testing.TB, c Config) *Store {
 }
 
 // storeOf returns the store of a user with one role.
-func (r *logRoom) storeOf(tb testing.TB, role string) *Store {
+func (r *logBundle) storeOf(tb testing.TB, role string) *Store {
 	tb.Helper()
 	return openStore(tb, Config{URL: r.login(tb, role)})
 }
@@ -70,11 +70,11 @@ func (r *logRoom) storeOf(tb testing.TB, role string) *Store {
 // writer is the part of a session that writes logs, and the proxy before it.
 type writer struct {
 	*Session
-	room  *logRoom
+	room  *logBundle
 	proxy *netfault.Proxy
 }
 
-func (r *logRoom) writer(tb testing.TB) *writer {
+func (r *logBundle) writer(tb testing.TB) *writer {
 	tb.Helper()
 	proxy, through := netfault.Through(tb, r.login(tb, "oarlock_worker"))
 	w := r.writerAt(tb, through)
@@ -82,7 +82,7 @@ func (r *logRoom) writer(tb testing.TB) *writer {
 	return w
 }
 
-func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
+func (r *logBundle) writerAt(tb testing.TB, url string) *writer {
 	tb.Helper()
 	store := openStore(tb, Config{URL: url})
 	id := uuid.New()
@@ -91,12 +91,12 @@ func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
 		VALUES ($1, 'w', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, $2) RETURNING worker_id)
 		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, id, channel)
 	r.exec(tb, "INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
-	s := &Session{store: store, worker: Worker{ID: id}, held: newClaimSet(), x: newExchange(), chunks: store.newLinks(id).chunks, hearing: newHearing(store, channel)}
+	s := &Session{store: store, worker: Worker{ID: id}, held: newClaimSet(), x: newExchange(), chunks: store.newSessionConns(id).chunks, listener: newSessionListener(store, channel)}
 	s.chunks.again = s.chunks.endFormer
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
 		defer cancel()
-		s.hearing.close()
+		s.listener.close()
 		if err := s.chunks.close(ctx); err != nil {
 			tb.Error(err)
 		}
@@ -106,7 +106,7 @@ func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
 
 const patience = 20 * time.Second
 
-func (r *logRoom) enqueue(tb testing.TB) RunID {
+func (r *logBundle) enqueue(tb testing.TB) RunID {
 	tb.Helper()
 	return found[RunID](tb, r, "SELECT oarlock.enqueue('log')")
 }
@@ -157,14 +157,14 @@ func (l attemptLog) last(seq int, reason string) Chunk {
 }
 
 // end changes a run as its end does.
-func (r *logRoom) end(tb testing.TB, run RunID, state string) {
+func (r *logBundle) end(tb testing.TB, run RunID, state string) {
 	tb.Helper()
 	r.exec(tb, `WITH ended AS (UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
 		WHERE run_id = $1) SELECT pg_notify(channel, 'run:' || $1::bigint) FROM oarlock.followers WHERE run_id = $1`, run, state)
 }
 
 // stored returns the log of a run, one line per chunk.
-func (r *logRoom) stored(tb testing.TB, run RunID) []string {
+func (r *logBundle) stored(tb testing.TB, run RunID) []string {
 	tb.Helper()
 	rows, err := r.conn.Query(tb.Context(), `SELECT concat_ws(' ', step, nullif(item, ''), attempt, seq, convert_from(data, 'UTF8'), reason)
 		FROM oarlock.log_chunks WHERE run_id = $1 ORDER BY step, item, alt, attempt, seq`, run)

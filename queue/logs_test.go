@@ -21,7 +21,7 @@ var stepA, stepB = dagrun.TaskID{Step: 0}, dagrun.TaskID{Step: 1}
 // logging returns a writer that holds a run with an attempt of step a.
 func logging(tb testing.TB) (*writer, *Claim, attemptLog) {
 	tb.Helper()
-	w := newLogRoom(tb).writer(tb)
+	w := newLogBundle(tb).writer(tb)
 	claim := w.hold(tb, w.room.enqueue(tb))
 	return w, claim, w.begin(tb, claim.Run, stepA, 1)
 }
@@ -33,7 +33,7 @@ func (w *writer) append(tb testing.TB, chunks ...Chunk) {
 	}
 }
 
-func wantStored(t *testing.T, r *logRoom, run RunID, want ...string) {
+func wantStored(t *testing.T, r *logBundle, run RunID, want ...string) {
 	t.Helper()
 	if got := r.stored(t, run); !slices.Equal(got, want) {
 		t.Errorf("stored\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -311,9 +311,9 @@ func TestAppendLogs_IsBounded(t *testing.T) {
 func TestAppendLogs_AnnouncesOnlyToFollowers(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
-	ears := w.room.db.Conn(t)
+	logListener := w.room.db.Conn(t)
 	for _, statement := range []string{"LISTEN expired", "LISTEN mine", "LISTEN other"} {
-		if _, err := ears.Exec(t.Context(), statement); err != nil {
+		if _, err := logListener.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -328,14 +328,14 @@ func TestAppendLogs_AnnouncesOnlyToFollowers(t *testing.T) {
 	if !w.Followed(claim.Run) || w.Followed(other) {
 		t.Error("who is followed did not come back")
 	}
-	n, err := ears.WaitForNotification(t.Context())
+	n, err := logListener.WaitForNotification(t.Context())
 	if err != nil || n.Channel != "mine" || n.Payload != fmt.Sprintf("run:%d", claim.Run) {
 		t.Errorf("first notification %+v %v", n, err)
 	}
 	w.room.exec(t, "DELETE FROM oarlock.followers WHERE channel = 'mine'")
 	w.append(t, log.chunk(3, "last"))
 	w.room.exec(t, "SELECT pg_notify('mine', 'mark')")
-	if n, err := ears.WaitForNotification(t.Context()); err != nil || n.Payload != "mark" {
+	if n, err := logListener.WaitForNotification(t.Context()); err != nil || n.Payload != "mark" {
 		t.Errorf("after the follower left: %+v %v", n, err)
 	}
 	if w.Followed(claim.Run) {
@@ -348,9 +348,9 @@ func TestFollow_IsKnownBeforeTheFirstAppend(t *testing.T) {
 	t.Parallel()
 	w, claim, _ := logging(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	hearing := make(chan struct{})
+	listener := make(chan struct{})
 	go func() {
-		defer close(hearing)
+		defer close(listener)
 		for ctx.Err() == nil {
 			_, _ = w.Hear(ctx)
 		}
@@ -360,12 +360,12 @@ func TestFollow_IsKnownBeforeTheFirstAppend(t *testing.T) {
 		return w.Followed(claim.Run)
 	})
 	cancel()
-	<-hearing
+	<-listener
 }
 
 func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 	t.Parallel()
-	w := newLogRoom(t).writer(t)
+	w := newLogBundle(t).writer(t)
 	hear := func() Heard {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -395,7 +395,7 @@ func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 	w.proxy.CutAll()
 	for !hear().All {
 	}
-	w.hearing.close()
+	w.listener.close()
 	for {
 		if _, err := w.Hear(t.Context()); err != nil {
 			if !errors.Is(err, ErrClosed) {
@@ -408,16 +408,16 @@ func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 
 func TestHear_PollOnlyWaits(t *testing.T) {
 	t.Parallel()
-	room := newLogRoom(t)
+	room := newLogBundle(t)
 	store := openStore(t, Config{URL: room.db.URL, PollOnly: true})
-	s := &Session{store: store, hearing: newHearing(store, "x")}
+	s := &Session{store: store, listener: newSessionListener(store, "x")}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Hear(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	s.hearing.close()
-	s.hearing.close()
+	s.listener.close()
+	s.listener.close()
 	if _, err := s.Hear(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("after close: %v", err)
 	}

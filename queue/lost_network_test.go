@@ -15,7 +15,7 @@ import (
 // with its context, and Close of the store soon after.
 func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	run := f.ask(t, "plain", 1)[0]
 	proxy, url := netfault.Through(t, f.url)
 	store := f.open(t, url)

@@ -18,7 +18,7 @@ import (
 )
 
 // metered is a store of the fleet's login, at a URL, with the calls of its Meter.
-func (f *fleet) metered(t *testing.T, at string) (store *queue.Store, tries chan queue.FlushTry, lost *atomic.Int32) {
+func (f *sessionBundle) metered(t *testing.T, at string) (store *queue.Store, tries chan queue.FlushTry, lost *atomic.Int32) {
 	t.Helper()
 	tries, lost = make(chan queue.FlushTry, 100), &atomic.Int32{}
 	store, err := queue.Open(t.Context(), queue.Config{URL: at, Meter: queue.Meter{
@@ -38,7 +38,7 @@ func starting(c *queue.Claim) *queue.Batch {
 
 func TestMeter_IsToldOfEveryTryOfAFlush(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	proxy, through := netfault.Through(t, f.url)
 	store, tries, _ := f.metered(t, through)
 	s := f.registerAt(t, store)
@@ -65,7 +65,7 @@ func TestMeter_IsToldOfEveryTryOfAFlush(t *testing.T) {
 
 func TestMeter_IsToldOnceThatTheFenceIsLost(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	store, _, lost := f.metered(t, f.url)
 	s := f.registerAt(t, store)
 	f.ask(t, "plain", 1)
@@ -86,7 +86,7 @@ func TestMeter_IsToldOnceThatTheFenceIsLost(t *testing.T) {
 
 func TestMeter_CountsRunsOfAWorkerThatIsReplaced(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	var workers, runs atomic.Int64
 	store := openFor(t, queue.Config{URL: f.url, Meter: queue.Meter{Requeued: func(w, r int) {
 		workers.Add(int64(w))
@@ -103,7 +103,7 @@ func TestMeter_CountsRunsOfAWorkerThatIsReplaced(t *testing.T) {
 
 func TestMeter_CountsCallsThatHadSomethingToDo(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	var told []string
 	note := func(what string) func(error) {
 		return func(err error) { told = append(told, fmt.Sprint(what, " ", err == nil)) }

@@ -27,7 +27,7 @@ var (
 // Workers lists workers: running ones by name, then ended ones, the last to end first. For readers and workers.
 func (s *Store) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	workers, err := list(ctx, s, workersSQL, pgx.StrictNamedArgs{"rows": maxWorkers}, scanWorker)
-	return workers, said("list workers", err)
+	return workers, wrapError("list workers", err)
 }
 
 // DrainWorker asks a worker, by name or id, to finish what it runs and to claim nothing more. It returns how many workers it
@@ -42,13 +42,13 @@ func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
 	if err == nil && asked == 0 {
 		err = fmt.Errorf("no worker %q is at work: %w", worker, ErrNotFound)
 	}
-	return asked, said(op, err)
+	return asked, wrapError(op, err)
 }
 
 // Scale reads what an autoscaler needs to know about one queue, or about all with "". For readers and workers.
 func (s *Store) Scale(ctx context.Context, queue string) (Scale, error) {
 	hint, err := one(ctx, s, scaleSQL, pgx.StrictNamedArgs{"queue": given(queue)}, scanScale)
-	return hint, said("scale", err)
+	return hint, wrapError("scale", err)
 }
 
 // Prune deletes data past its retention, at most batch runs. Call it until Runs is 0. After a lost reply it counts only what the
@@ -57,7 +57,7 @@ func (s *Store) Prune(ctx context.Context, batch int) (p Pruned, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"batch": batch}).Scan(&p.Runs, &p.Keys, &p.LogDays, &p.Workers)
 	}
-	return p, said("prune", s.write(ctx, bulkTimeout, do, do))
+	return p, wrapError("prune", s.write(ctx, bulkTimeout, do, do))
 }
 
 func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
@@ -103,13 +103,13 @@ var (
 // Queues lists all queues by name. It counts the waiting runs, so it is meant for people. For readers and workers.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	queues, err := list(ctx, s, queuesSQL, nil, scanQueue)
-	return queues, said("list queues", err)
+	return queues, wrapError("list queues", err)
 }
 
 // MissingQueues returns the names that no queue has, sorted. For readers and workers.
 func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
 	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
-	return missing, said("list queues", err)
+	return missing, wrapError("list queues", err)
 }
 
 // Obstacles are reasons why a queued run does not start that a person may remove.
@@ -126,13 +126,13 @@ type Obstacles struct {
 // Obstacles reads why a queued run does not start. For readers and workers.
 func (s *Store) Obstacles(ctx context.Context, run RunID) (Obstacles, error) {
 	obstacles, err := one(ctx, s, obstaclesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Obstacles])
-	return obstacles, said("read what keeps a run", noSuchRun(run, err))
+	return obstacles, wrapError("read what keeps a run", noSuchRun(run, err))
 }
 
 // SetQueue makes a queue if necessary, pauses or resumes it, and sets its limits. For administrators.
 func (s *Store) SetQueue(ctx context.Context, c QueueChange) error {
 	args := pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "max_running": c.MaxRunning, "max_queued": c.MaxQueued}
-	return said("set a queue", s.change(ctx, setQueueSQL, args))
+	return wrapError("set a queue", s.change(ctx, setQueueSQL, args))
 }
 
 // change runs a statement that may safely be sent twice.
@@ -184,7 +184,7 @@ func (s *Store) Stats(ctx context.Context, dag string, since time.Time) ([]DAGSt
 	args := pgx.StrictNamedArgs{"dag": given(dag), "since": since, "most": MaxCounted}
 	ended, err := list(ctx, s, statsEndedSQL, args, scanStats)
 	if err != nil {
-		return nil, said(op, err)
+		return nil, wrapError(op, err)
 	}
 	all := map[string]*DAGStats{}
 	for i := range ended {
@@ -193,7 +193,7 @@ func (s *Store) Stats(ctx context.Context, dag string, since time.Time) ([]DAGSt
 	delete(args, "since")
 	active, err := list(ctx, s, statsActiveSQL, args, pgx.RowToStructByPos[activeRuns])
 	if err != nil {
-		return nil, said(op, err)
+		return nil, wrapError(op, err)
 	}
 	for _, a := range active {
 		if all[a.DAG] == nil {
@@ -252,11 +252,11 @@ func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
 	}
 	args := pgx.StrictNamedArgs{"most": MaxGlimpsed}
 	if g.Queues, err = list(ctx, s, loadSQL, args, scanQueue); err != nil {
-		return g, said("list queues", err)
+		return g, wrapError("list queues", err)
 	}
 	rates, err := one(ctx, s, ratesSQL, args, pgx.RowToStructByPos[rates])
 	g.Ended, g.Failed = rates.Ended, rates.Failed
-	return g, said("count runs", err)
+	return g, wrapError("count runs", err)
 }
 
 type rates struct{ Ended, Failed float64 }
@@ -282,7 +282,7 @@ func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
 		return seconds, row.Scan(nil, &seconds)
 	})
 	if err != nil || len(late) == 0 {
-		return 0, said("find what is past its retention", err)
+		return 0, wrapError("find what is past its retention", err)
 	}
 	return time.Duration(late[0] * float64(time.Second)), nil
 }
@@ -295,7 +295,7 @@ func (s *Store) Prunable(ctx context.Context) (p Prunable, err error) {
 		return d, row.Scan(&d.DAG, &d.Runs, (*zeronull.Timestamptz)(&d.Oldest))
 	})
 	if err != nil {
-		return p, said(op, err)
+		return p, wrapError(op, err)
 	}
 	p.Pruned, err = one(ctx, s, prunableRestSQL, args, func(row pgx.CollectableRow) (rest Pruned, err error) {
 		return rest, row.Scan(&rest.Keys, &rest.LogDays, &rest.Workers)
@@ -303,5 +303,5 @@ func (s *Store) Prunable(ctx context.Context) (p Prunable, err error) {
 	for i := range p.DAGs {
 		p.Runs += p.DAGs[i].Runs
 	}
-	return p, said(op, err)
+	return p, wrapError(op, err)
 }

@@ -52,7 +52,7 @@ type Drive struct {
 func (s *Store) RunHead(ctx context.Context, run RunID) (*RunHead, error) {
 	h, err := one(ctx, s, runHeadSQL, pgx.StrictNamedArgs{"run": run}, scanRunHead)
 	if err != nil {
-		return nil, said("read the head of a run", noSuchRun(run, err))
+		return nil, wrapError("read the head of a run", noSuchRun(run, err))
 	}
 	return &h, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 	if err == nil && len(steps) == 0 { // no step means no run, because every DAG has a step
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
-	return steps, said("read steps", err)
+	return steps, wrapError("read steps", err)
 }
 
 // CountItems returns the steps of a run that have a known list of items that is not empty. tasks are the run's tasks as
@@ -156,7 +156,7 @@ func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 		limit = DefaultTasks
 	}
 	if limit < 1 || limit > MaxTasks {
-		return TaskPage{}, said(op, fmt.Errorf("a page has 1 to %d tasks, not %d", MaxTasks, limit))
+		return TaskPage{}, wrapError(op, fmt.Errorf("a page has 1 to %d tasks, not %d", MaxTasks, limit))
 	}
 	var states []string // nil: all states
 	if len(q.States) > 0 {
@@ -170,7 +170,7 @@ func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 		err = noSuchRun(q.Run, pgx.ErrNoRows)
 	}
 	if err != nil {
-		return TaskPage{}, said(op, err)
+		return TaskPage{}, wrapError(op, err)
 	}
 	page := TaskPage{Tasks: make([]Task, len(rows)-1)}
 	for i := range page.Tasks {
@@ -210,7 +210,7 @@ type TaskDetail struct {
 func (s *Store) TaskDetail(ctx context.Context, run RunID, step, item string) (*TaskDetail, error) {
 	d, err := one(ctx, s, taskDetailSQL, pgx.StrictNamedArgs{"run": run, "step": step, "item": item}, scanTaskDetail)
 	if err != nil {
-		return nil, said("read a task", noSuchTask(run, step, item, err))
+		return nil, wrapError("read a task", noSuchTask(run, step, item, err))
 	}
 	return &d, nil
 }
@@ -300,13 +300,13 @@ type BandSpan struct {
 func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets int) (map[string][]Band, error) {
 	const op = "read items over time"
 	if buckets < 1 || buckets > maxBands {
-		return nil, said(op, fmt.Errorf("there are 1 to %d parts, not %d", maxBands, buckets))
+		return nil, wrapError(op, fmt.Errorf("there are 1 to %d parts, not %d", maxBands, buckets))
 	}
 	bands := make(map[string][]Band, len(spans))
 	steps, since, until := make([]string, len(spans)), make([]time.Time, len(spans)), make([]time.Time, len(spans))
 	for i, span := range spans {
 		if bands[span.Step] != nil || !span.From.Before(span.To) {
-			return nil, said(op, fmt.Errorf("step %s from %v to %v: a step is asked for once, and its time ends after it begins", span.Step, span.From, span.To))
+			return nil, wrapError(op, fmt.Errorf("step %s from %v to %v: a step is asked for once, and its time ends after it begins", span.Step, span.From, span.To))
 		}
 		steps[i], since[i], until[i] = span.Step, span.From, span.To
 		bands[span.Step] = emptyBands(span.From, span.To, buckets)
@@ -317,7 +317,7 @@ func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets 
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
 	if err != nil {
-		return nil, said(op, err)
+		return nil, wrapError(op, err)
 	}
 	for _, c := range changes {
 		if c.Step == "" { // no item began before the end of the span
@@ -361,13 +361,13 @@ var (
 // HeldRuns lists at most rows runs that a worker holds, oldest first. For readers and workers.
 func (s *Store) HeldRuns(ctx context.Context, worker uuid.UUID, rows int) ([]Run, error) {
 	runs, err := list(ctx, s, heldSQL, pgx.StrictNamedArgs{"worker": worker, "rows": rows}, scanRun)
-	return runs, said("list the runs of a worker", err)
+	return runs, wrapError("list the runs of a worker", err)
 }
 
 // DueRuns lists at most rows waiting runs of a queue; the run that has been due for longest comes first. For readers and workers.
 func (s *Store) DueRuns(ctx context.Context, queue string, rows int) ([]Run, error) {
 	runs, err := list(ctx, s, dueSQL, pgx.StrictNamedArgs{"queue": queue, "rows": rows}, scanRun)
-	return runs, said("list the runs that wait in a queue", err)
+	return runs, wrapError("list the runs that wait in a queue", err)
 }
 
 var journalSQL = sql.Named("queue/journal")
@@ -406,7 +406,7 @@ func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, lim
 		limit = DefaultTasks
 	}
 	if limit < 1 || limit > MaxEvents {
-		return JournalPage{}, said(op, fmt.Errorf("a page has 1 to %d entries, not %d", MaxEvents, limit))
+		return JournalPage{}, wrapError(op, fmt.Errorf("a page has 1 to %d entries, not %d", MaxEvents, limit))
 	}
 	rows, err := list(ctx, s, journalSQL, pgx.StrictNamedArgs{
 		"run": run, "event": given(before.Event), "control": given(before.Control), "rows": limit + 1,
@@ -415,7 +415,7 @@ func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, lim
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
 	if err != nil {
-		return JournalPage{}, said(op, err)
+		return JournalPage{}, wrapError(op, err)
 	}
 	return journalPage(run, rows, before, limit), nil
 }
@@ -493,7 +493,7 @@ func (s *Store) CountSteps(ctx context.Context, runs []Run) error {
 	for _, c := range all {
 		at[c.Run].Counts.Total, at[c.Run].Counts.Open = c.Steps, c.Steps
 	}
-	return said("count steps", err)
+	return wrapError("count steps", err)
 }
 
 var stripsSQL = sql.Named("queue/strips")
@@ -520,7 +520,7 @@ func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string
 	for i := range runs {
 		strips[runs[i].DAG] = append(strips[runs[i].DAG], runs[i])
 	}
-	return strips, said("read the newest runs of dags", err)
+	return strips, wrapError("read the newest runs of dags", err)
 }
 
 var failureHistorySQL = sql.Named("queue/failure_history")
@@ -542,7 +542,7 @@ func (s *Store) FailureHistory(ctx context.Context, run RunID) (*FailureHistory,
 		return h, err
 	})
 	if err != nil {
-		return nil, said("read how runs of a dag ended", noSuchRun(run, err))
+		return nil, wrapError("read how runs of a dag ended", noSuchRun(run, err))
 	}
 	return &h, nil
 }

@@ -22,9 +22,9 @@ const (
 // newFan returns a run with n items in step fan. Of each hundred items one failed, one has a replacement that succeeded, one is
 // under way and one has not begun. One in a thousand was tried twice. The table has as many rows of other runs, and the run's DAG
 // has 20,000 ended runs.
-func newFan(t *testing.T, n int) (*desk, queue.RunID) {
+func newFan(t *testing.T, n int) (*clientBundle, queue.RunID) {
 	t.Helper()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, pagesDAG)
 	run, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "pages"})
 	if err != nil {
@@ -60,7 +60,7 @@ func newFan(t *testing.T, n int) (*desk, queue.RunID) {
 
 // read returns how much a statement reads, including all that it calls, and how long it takes. It takes the worse of two plans:
 // one for the given arguments and one for all arguments.
-func (d *desk) read(t *testing.T, name string, args pgx.StrictNamedArgs) (p *pgtest.Plan, took time.Duration) {
+func (d *clientBundle) read(t *testing.T, name string, args pgx.StrictNamedArgs) (p *pgtest.Plan, took time.Duration) {
 	t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		d.exec(t, "SET plan_cache_mode = "+mode)
@@ -140,7 +140,7 @@ func TestPages_ReadWhatTheyShow(t *testing.T) {
 
 // fanIsRight compares what pages say about a large run with its rows. It also wants a page that finds little to say where it
 // stopped.
-func (d *desk) fanIsRight(t *testing.T, run queue.RunID, n int) {
+func (d *clientBundle) fanIsRight(t *testing.T, run queue.RunID, n int) {
 	t.Helper()
 	fan := summaries(t, d.store, run)[1]
 	each := n / 100

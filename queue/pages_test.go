@@ -30,7 +30,7 @@ handler_on: {exit: {run: "true"}, failure: {run: "true"}}
 // replacements. Of the items, a and Big succeeded at once, and c by its second replacement. d is replaced and the replacement has
 // not begun. e has two replacements in a row, the second of which has not begun. f failed in its replacement. Of the seven items,
 // z has no row.
-func pagesRun(t *testing.T, d *desk, store *queue.Store) queue.RunID {
+func pagesRun(t *testing.T, d *clientBundle, store *queue.Store) queue.RunID {
 	t.Helper()
 	run, err := store.Enqueue(t.Context(), queue.Request{DAG: "pages"})
 	if err != nil {
@@ -73,9 +73,9 @@ func pagesRun(t *testing.T, d *desk, store *queue.Store) queue.RunID {
 	return run
 }
 
-func newPages(t *testing.T) (*desk, queue.RunID) {
+func newPages(t *testing.T) (*clientBundle, queue.RunID) {
 	t.Helper()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, pagesDAG)
 	return d, pagesRun(t, d, d.store)
 }
@@ -359,7 +359,7 @@ func TestBands_AddUp(t *testing.T) {
 
 func TestRunHead_SaysWhatIsUsual(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	d.put(t, strings.Replace(reportDAG, "team: billing", "team: other", 1))
@@ -466,7 +466,7 @@ func TestJournal_ByPages(t *testing.T) {
 
 func TestPages_RolesSeeTheirParts(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, pagesDAG)
 	ana, bob := d.open(t, d.user(t, "ana", "oarlock_submit")), d.open(t, d.user(t, "bob", "oarlock_submit"))
 	reader := d.open(t, d.user(t, "reader", "oarlock_read"))

@@ -12,7 +12,7 @@ import (
 // A user may create functions in schema public, as every user could until PostgreSQL 15. No function of ours executes them.
 func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	pgtest.SetTraps(t, f.db.Conn(t))
 	f.ask(t, "plain", 2)
 	dead := f.register(t)
@@ -37,8 +37,8 @@ func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 
 func TestWorker_IsDurableWhateverTheDatabaseSays(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	name := value[string](t, f.desk, "SELECT current_database()")
+	f := newSessionBundle(t)
+	name := value[string](t, f.clientBundle, "SELECT current_database()")
 	f.exec(t, "ALTER DATABASE "+name+" SET synchronous_commit = off")
 	f.exec(t, "ALTER DATABASE "+name+" SET default_transaction_isolation = 'serializable'")
 	conn, err := f.worker.Own(t.Context())

@@ -18,7 +18,7 @@ import (
 
 func TestPoll_ClaimsWhatIsDueInItsOrder(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 5)
 	s := f.register(t)
 	p := poll(t, s, 3)
@@ -52,7 +52,7 @@ func TestPoll_ClaimsWhatIsDueInItsOrder(t *testing.T) {
 
 func TestPoll_APauseIsObeyedByTheVeryNextPoll(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 3)
 	s := f.register(t)
 	poll(t, s, 1)
@@ -76,7 +76,7 @@ func TestPoll_APauseIsObeyedByTheVeryNextPoll(t *testing.T) {
 
 func TestPoll_ANewLaneIsServedByTheVeryNextPoll(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	poll(t, s, 1)
 	f.put(t, "name: urgent\npriority: 7\nsteps: [{id: a, run: \"true\"}]\n")
@@ -94,7 +94,7 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 	for name, told := range map[string]bool{"soon after": false, "long after, and it is told": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			s := f.register(t)
 			listening(t, s)
 			sweep(t, s)
@@ -135,14 +135,14 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 
 func TestPoll_ClaimsWhatComesBackFirst(t *testing.T) {
 	t.Parallel()
-	for name, back := range map[string]func(*testing.T, *fleet, *queue.Session, *queue.Claim){
-		"its worker was lost": func(t *testing.T, f *fleet, s *queue.Session, _ *queue.Claim) {
+	for name, back := range map[string]func(*testing.T, *sessionBundle, *queue.Session, *queue.Claim){
+		"its worker was lost": func(t *testing.T, f *sessionBundle, s *queue.Session, _ *queue.Claim) {
 			f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", s.ID())
 			if swept := sweep(t, f.register(t)); swept.Queued != 1 {
 				t.Fatalf("queued %d", swept.Queued)
 			}
 		},
-		"its worker hands it on": func(t *testing.T, _ *fleet, s *queue.Session, c *queue.Claim) {
+		"its worker hands it on": func(t *testing.T, _ *sessionBundle, s *queue.Session, c *queue.Claim) {
 			if err := s.Release(t.Context(), c, false, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestPoll_ClaimsWhatComesBackFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			ids := f.ask(t, "plain", 4)
 			leaving, s := f.register(t), f.register(t)
 			claim := poll(t, leaving, 1).Claims[0]
@@ -165,7 +165,7 @@ func TestPoll_ClaimsWhatComesBackFirst(t *testing.T) {
 
 func TestLook_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: hurried\nqueue_timeout: 1ms\nworker_selector: {gpu: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n")
 	parent := f.ask(t, "plain", 1)[0]
 	s := f.register(t)
@@ -205,7 +205,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			f.put(t, "name: few\nmax_active_runs: 100\nsteps: [{id: a, run: \"true\"}]\n")
 			ids := f.ask(t, c.dag, 3)
 			proxy, url := netfault.Through(t, f.url)
@@ -219,7 +219,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 			cut := proxy.Inject(netfault.Fault{When: c.reply, Do: netfault.Cut})
 			p, _ := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3}) // it may try again
 			cut.MustFire(t)
-			if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
+			if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
 				t.Fatalf("claimed %v, and for nobody %d, want %d", runsOf(p.Claims), n, len(ids))
 			}
 			poll(t, s, 0) // on the new connection
@@ -238,7 +238,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 // A poll that tries again after a lost reply claims other runs, under other ids. The runs of the first try are given back.
 func TestPoll_ALostReplyMixesNoClaims(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 6)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
@@ -263,7 +263,7 @@ func rowWith(text string) netfault.Match {
 }
 
 // wantMended wants these runs to have one claim more than any session knows of, and no loss.
-func (f *fleet) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunID) {
+func (f *sessionBundle) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunID) {
 	t.Helper()
 	if !slices.Equal(sorted(runsOf(claims)), ids) {
 		t.Fatalf("claimed %v, want %v", runsOf(claims), ids)
@@ -278,7 +278,7 @@ func (f *fleet) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunI
 // The caller gave up, so no caller got the reply.
 func TestPoll_WhatIsClaimedForNobodyIsMended(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 2)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
@@ -314,7 +314,7 @@ func sorted(ids []queue.RunID) []queue.RunID {
 func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	t.Parallel()
 	const sessions, runs = 16, 2_500
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", runs)
 	all := make([]*queue.Session, sessions)
 	for i := range all {
@@ -349,7 +349,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	if claimed.Load() != runs || len(times) != runs {
 		t.Errorf("%d claims of %d runs, want %d", claimed.Load(), len(times), runs)
 	}
-	if n := value[int](t, f.desk, "SELECT count(DISTINCT claim_id) FROM oarlock.runs WHERE state = 'running' AND epoch = 1"); n != runs {
+	if n := value[int](t, f.clientBundle, "SELECT count(DISTINCT claim_id) FROM oarlock.runs WHERE state = 'running' AND epoch = 1"); n != runs {
 		t.Errorf("%d runs are claimed in the database", n)
 	}
 }
@@ -357,7 +357,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 // However many slots are free, one answer does not grow too large for a worker. The next poll brings more.
 func TestPoll_ClaimsSoManyAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.put(t, "name: few\nmax_active_runs: 1000\nsteps: [{id: a, run: \"true\"}]\n")
 	s := f.register(t)
 	for _, dag := range []string{"plain", "few"} {
@@ -373,10 +373,10 @@ func TestPoll_ClaimsSoManyAtOnce(t *testing.T) {
 
 func TestPoll_WritesHungerOnlyWhereItBeginsOrEnds(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	version := func() string {
-		return value[string](t, f.desk, "SELECT xmin || ' ' || (hungry > 0) FROM oarlock.workers WHERE worker_id = $1", s.ID())
+		return value[string](t, f.clientBundle, "SELECT xmin || ' ' || (hungry > 0) FROM oarlock.workers WHERE worker_id = $1", s.ID())
 	}
 	poll(t, s, 5)
 	hungry := version()

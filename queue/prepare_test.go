@@ -14,7 +14,7 @@ import (
 // The pool's settings alone lead nowhere. Every connection must run the hook first.
 func TestOpen_EveryConnectionIsPreparedAsThePoolsAre(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	config, err := pgxpool.ParseConfig(f.url)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 func TestPulse_CountsWhileTheJournalIsAtSomething(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	y.eventually("the journal waits", func() bool { return y.pulse.at() == 0 })
 	holder := y.begin() // its flush waits for the fence

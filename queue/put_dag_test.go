@@ -9,7 +9,7 @@ import (
 
 func TestPutDAG_StoresWhatEnqueueAndWorkersNeed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	got := value[string](t, d, `SELECT concat_ws('; ', version, needs::text, max_slots, queue_timeout_ms, source_path IS NULL, hash = $1, source = $2)
 		FROM oarlock.dag_versions`, parsed(t, reportDAG).Hash(), reportDAG)
 	if want := "1; {action:approval,process}; 3; 3600000; t; t; t"; got != want {
@@ -26,7 +26,7 @@ func TestPutDAG_StoresWhatEnqueueAndWorkersNeed(t *testing.T) {
 
 func TestPutDAG_OfTheSameContentElsewhereRemembersThePlaceAndMakesNoVersion(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	places := []struct{ put, want string }{{"/a/report.yaml", "/a/report.yaml"}, {"/b/report.yaml", "/b/report.yaml"}, {"", "/b/report.yaml"}}
 	for _, place := range places {
 		put, err := d.store.PutDAG(t.Context(), parsed(t, reportDAG), reportDAG, place.put)
@@ -41,14 +41,14 @@ func TestPutDAG_OfTheSameContentElsewhereRemembersThePlaceAndMakesNoVersion(t *t
 
 func TestPutDAG_RefusesWhatCannotBeExecuted(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	_, err := d.store.PutDAG(t.Context(), parsed(t, "name: x\nsteps: [{id: a, run: \"true\", pool: heavy}]\n"), "", "")
 	wantError(t, err, nil, "OA009")
 }
 
 func TestPutDAG_OutlivesALostReply(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	proxy, store := d.through(t)
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	put, err := store.PutDAG(t.Context(), parsed(t, reportDAG+"priority: 3\n"), "", "")
@@ -66,7 +66,7 @@ func TestPutDAG_OutlivesALostReply(t *testing.T) {
 
 func TestSetDAG_PausesResumesAndRemoves(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	yes, no := true, false
 	for _, c := range []struct {
 		change queue.DAGChange

@@ -28,7 +28,7 @@ type watcher struct {
 	clock clock
 }
 
-func (f *fleet) watcher(tb testing.TB) *watcher {
+func (f *sessionBundle) watcher(tb testing.TB) *watcher {
 	tb.Helper()
 	w := &watcher{Session: f.register(tb)}
 	w.SetClock(w.clock.now)
@@ -85,7 +85,7 @@ func (w *watcher) reap(tb testing.TB) <-chan queue.Swept {
 }
 
 // hold takes a fence of a worker in a transaction of its own, until the test ends it.
-func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
+func (f *sessionBundle) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
 	tb.Helper()
 	tx, err := f.db.Conn(tb).Begin(tb.Context())
 	if err != nil {
@@ -100,10 +100,10 @@ func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
 }
 
 // blocked waits until a statement that contains a mark in its text waits for a lock.
-func (f *fleet) blocked(tb testing.TB, mark string) {
+func (f *sessionBundle) blocked(tb testing.TB, mark string) {
 	tb.Helper()
 	await.True(tb, mark+" waits for a lock", func() bool {
-		return value[bool](tb, f.desk, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+		return value[bool](tb, f.clientBundle, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND position($1 IN query) > 0)`, mark)
 	})
 }
@@ -117,19 +117,19 @@ func wantLost(tb testing.TB, s queue.Swept, who uuid.UUID, queued int) {
 
 func TestReap_TakesOverFromAWorkerThatIsSilentForATTL(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 6)
 	dead, other, w := f.register(t), f.register(t), f.watcher(t)
 	claims := poll(t, dead, 3).Claims
 	poll(t, other, 1)
-	before := value[time.Time](t, f.desk, "SELECT run_at FROM oarlock.runs WHERE run_id = $1", ids[0])
+	before := value[time.Time](t, f.clientBundle, "SELECT run_at FROM oarlock.runs WHERE run_id = $1", ids[0])
 	w.silence(t)
 	if _, err := other.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
 	wantLost(t, w.sweep(t), dead.ID(), 3)
 	f.wantStates(t, "queued:5 running:1")
-	if events := value[int](t, f.desk, "SELECT count(*) FROM oarlock.events WHERE kind = 'lost' AND worker = 'w' AND epoch = 1"); events != 3 {
+	if events := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.events WHERE kind = 'lost' AND worker = 'w' AND epoch = 1"); events != 3 {
 		t.Errorf("%d events", events)
 	}
 	again := poll(t, w.Session, 2).Claims
@@ -159,7 +159,7 @@ func mustBeLost(tb testing.TB, s *queue.Session, claims []*queue.Claim) {
 
 func TestReap_ARenewalTellsThatTheLeaseIsLost(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	s := f.register(t)
 	claims := poll(t, s, 1).Claims
@@ -173,7 +173,7 @@ func TestReap_ARenewalTellsThatTheLeaseIsLost(t *testing.T) {
 // The claim holds its fence when the reaper comes. The reaper waits, and then finds the claimed runs.
 func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 2)
 	dead, w := f.register(t), f.watcher(t)
 	w.silence(t)
@@ -194,7 +194,7 @@ func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
 // The reaper comes first. The claim waits for it, and then finds that it may claim nothing.
 func TestReap_AClaimThatComesAfterItClaimsNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 2)
 	s := f.register(t)
 	claims := poll(t, s, 1).Claims
@@ -230,7 +230,7 @@ func TestReap_WaitsForAFlushAndThenWins(t *testing.T) {
 	for _, channel := range []string{"commit", "logs", "settle"} {
 		t.Run(channel, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			f.ask(t, "plain", 1)
 			dead, w := f.register(t), f.watcher(t)
 			claims := poll(t, dead, 1).Claims
@@ -245,7 +245,7 @@ func TestReap_WaitsForAFlushAndThenWins(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantLost(t, <-reaped, dead.ID(), 1)
-			if got := value[string](t, f.desk, "SELECT state || ' ' || reason FROM oarlock.runs"); got != "queued flushed" {
+			if got := value[string](t, f.clientBundle, "SELECT state || ' ' || reason FROM oarlock.runs"); got != "queued flushed" {
 				t.Errorf("the run is %s", got)
 			}
 			mustBeLost(t, dead, claims)
@@ -265,7 +265,7 @@ func TestReap_LeavesAWorkerThatBeatsWhileItWaits(t *testing.T) {
 
 func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 	t.Helper()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	slow, w := f.register(t), f.watcher(t)
 	poll(t, slow, 1)
@@ -293,7 +293,7 @@ func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 	if s := <-swept; len(s.Lost) > 0 {
 		t.Errorf("took over from %v", s.Lost)
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences WHERE worker_id = $1", slow.ID()); n != 4 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences WHERE worker_id = $1", slow.ID()); n != 4 {
 		t.Errorf("%d fences are left", n)
 	}
 	f.wantStates(t, "running:1")
@@ -303,7 +303,7 @@ func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 // A worker's connection on which half a statement has arrived holds a fence for as long as the network is quiet.
 func TestReap_EndsAConnectionThatHoldsAFence(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	dead, w := f.register(t), f.watcher(t)
 	claims := poll(t, dead, 1).Claims
@@ -334,7 +334,7 @@ func TestReap_EndsAConnectionThatHoldsAFence(t *testing.T) {
 
 func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 4)
 	dead, half, w := f.register(t), f.register(t), f.watcher(t)
 	poll(t, dead, 2)
@@ -345,7 +345,7 @@ func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	f.wantStates(t, "queued:4")
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences WHERE worker_id <> $1", w.ID()); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences WHERE worker_id <> $1", w.ID()); n != 0 {
 		t.Errorf("%d fences are left", n)
 	}
 	if p := w.sweep(t); len(p.Lost) > 0 || p.Queued > 0 {
@@ -356,7 +356,7 @@ func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 // A control that an open transaction requests does not hold up the other runs of a dead worker.
 func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 3)
 	dead, w := f.register(t), f.watcher(t)
 	poll(t, dead, 3)
@@ -383,7 +383,7 @@ func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 // A dead worker with a run that another connection holds is found again and again. It does not hide the other dead workers.
 func TestReap_FindsWhoeverLeftRuns(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 3)
 	w := f.watcher(t)
 	for range 3 {
@@ -406,7 +406,7 @@ func TestReap_FindsWhoeverLeftRuns(t *testing.T) {
 
 func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 20)
 	dead := f.register(t)
 	poll(t, dead, 20)
@@ -420,7 +420,7 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if value[bool](t, f.desk, "SELECT state <> 'live' FROM oarlock.workers WHERE worker_id = $1", dead.ID()) {
+		if value[bool](t, f.clientBundle, "SELECT state <> 'live' FROM oarlock.workers WHERE worker_id = $1", dead.ID()) {
 			t.Fatal("lost too early")
 		}
 		f.wantStates(t, "running:20")
@@ -448,7 +448,7 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 			break
 		}
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'queued' AND losses = 1"); n != 20 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.runs WHERE state = 'queued' AND losses = 1"); n != 20 {
 		t.Errorf("%d runs were queued once", n)
 	}
 }
@@ -457,7 +457,7 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 // worker.
 func TestReap_ACancelBetweenTwoWorkersIsNoLateRecord(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	run := f.ask(t, "plain", 1)[0]
 	at := time.Now().Add(-time.Hour)
 	// One worker began a task, and another one followed; both were lost.
@@ -466,7 +466,7 @@ func TestReap_ACancelBetweenTwoWorkersIsNoLateRecord(t *testing.T) {
 	f.exec(t, "INSERT INTO oarlock.events (run_id, at, kind, epoch) SELECT $1, $2, 'lost', e FROM generate_series(1, 2) e", run, at)
 	f.exec(t, "SELECT oarlock.cancel($1, now => true)", run)
 	f.wantStates(t, "canceled:1")
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.tasks WHERE run_id = $1 AND (epoch, state) IS DISTINCT FROM (2, 'canceled')", run); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.tasks WHERE run_id = $1 AND (epoch, state) IS DISTINCT FROM (2, 'canceled')", run); n != 0 {
 		t.Errorf("%d tasks tell of another drive", n)
 	}
 	pgtest.CheckInvariants(t, f.db.Conn(t))

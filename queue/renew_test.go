@@ -13,7 +13,7 @@ func halfAMinute(w *queue.Worker) { w.TTL = 30 * time.Second }
 
 func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t, halfAMinute)
 	for _, channel := range []string{"commit", "claim", "logs", "settle"} {
 		f.hold(t, s.ID(), channel)
@@ -27,14 +27,14 @@ func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	if sent := soft2 - 18*time.Second; sent < before || sent > boottime.Now() || hard2-soft2 != 3*time.Second || soft2 <= soft || hard2 <= hard {
 		t.Errorf("deadlines %v and %v, now %v", soft2, hard2, boottime.Now())
 	}
-	if got := value[string](t, f.desk, "SELECT beat || ' ' || busy FROM oarlock.workers"); got != "1 7" {
+	if got := value[string](t, f.clientBundle, "SELECT beat || ' ' || busy FROM oarlock.workers"); got != "1 7" {
 		t.Errorf("the row says %s", got)
 	}
 }
 
 func TestRenew_TellsWhyAWorkerClaimsNothingAndSinceWhen(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t, halfAMinute)
 	unfit := queue.Vitals{Unfit: "no space\x00 left", Since: time.Now().Add(-time.Minute)}
 	for _, told := range []struct {
@@ -45,7 +45,7 @@ func TestRenew_TellsWhyAWorkerClaimsNothingAndSinceWhen(t *testing.T) {
 		if _, err := s.Renew(t.Context(), told.Vitals); err != nil {
 			t.Fatal(err)
 		}
-		if got := value[string](t, f.desk, `SELECT unfit || coalesce(' for ' || round(extract(epoch FROM clock_timestamp() - unfit_since) / 60) || ' m', '') FROM oarlock.workers`); got != told.want {
+		if got := value[string](t, f.clientBundle, `SELECT unfit || coalesce(' for ' || round(extract(epoch FROM clock_timestamp() - unfit_since) / 60) || ' m', '') FROM oarlock.workers`); got != told.want {
 			t.Errorf("the row says %q, want %q", got, told.want)
 		}
 		workers, err := f.store.Workers(t.Context())
@@ -65,7 +65,7 @@ func listening(t *testing.T, s *queue.Session) {
 
 func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
 	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
@@ -89,7 +89,7 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 // A watcher counts silence from the moment when the database got the renewal. The worker may hear of its renewal much later.
 func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url), halfAMinute)
 	listening(t, s)
@@ -113,7 +113,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 // A promoted database may have claims that their worker has given up, and lack claims that the worker has.
 func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 3)
 	w := f.watcher(t)
 	claims := poll(t, w.Session, 2).Claims
@@ -122,7 +122,7 @@ func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	w.sweep(t)
 	w.settle(t) // a claim that is missing in one sweep may be under way
 	f.wantStates(t, "queued:1 running:1 waiting:1")
-	if n := value[int](t, f.desk, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
 		t.Error("counted as a loss")
 	}
 	if isLost(claims[0]) || !isLost(claims[1]) {
@@ -135,7 +135,7 @@ func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 
 func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 2)
 	w := f.watcher(t)
 	claims := poll(t, w.Session, 2).Claims

@@ -12,7 +12,7 @@ import (
 
 func TestRerun_MakesARunLikeTheOther(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	priority := 7
 	first, err := d.store.Enqueue(t.Context(), queue.Request{
@@ -49,7 +49,7 @@ func TestRerun_MakesARunLikeTheOther(t *testing.T) {
 // A user that may not override a DAG's priority cannot get it from a run of a user that may.
 func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	priority := 7
 	first, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "report", Params: map[string]any{"day": "x"}, Priority: &priority})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 // A child belongs to the submitter of its parent, but that submitter did not choose the child's queue.
 func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	ana := d.open(t, d.user(t, "ana", "oarlock_submit"))
 	parent := d.enqueue(t, ana)
 	child := func(dag string, step int) queue.RunID {
@@ -104,7 +104,7 @@ func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
 
 func TestControl_ApprovesWithTheInputsThatAreAskedFor(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, "name: gate\nsteps: [{id: gate, action: approval, with: {prompt: go?, inputs: [amount, note], required: [amount]}}]\n")
 	run, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "gate"})
 	if err != nil {

@@ -42,7 +42,7 @@ func outcomeFor(t *testing.T, err error) may {
 
 func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	foreign := d.enqueue(t, d.store)
 	d.claim(t, foreign)
 	spec := parsed(t, reportDAG)
@@ -100,7 +100,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 
 func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	ana, bob := d.open(t, d.user(t, "ana", "oarlock_submit")), d.open(t, d.user(t, "bob", "oarlock_submit"))
 	mine := d.enqueue(t, ana)
 	d.enqueue(t, bob)
@@ -147,7 +147,7 @@ func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 // A worker's login with the right role gets an error about the missing grants. A login without it gets an error about the role.
 func TestRegister_TellsRolesFromGrants(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	member, other := d.open(t, d.user(t, "wo", "oarlock_worker")), d.open(t, d.user(t, "re", "oarlock_read"))
 	d.exec(t, "REVOKE ALL ON SCHEMA oarlock FROM oarlock_worker, oarlock_read")
 	worker := queue.Worker{Name: "w", Host: "here", Offers: []string{"process"}, Slots: 1, TTL: time.Hour}

@@ -26,7 +26,7 @@ var (
 func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, scanRun)
 	if err != nil {
-		return nil, said("get a run", noSuchRun(run, err))
+		return nil, wrapError("get a run", noSuchRun(run, err))
 	}
 	return &r, nil
 }
@@ -34,7 +34,7 @@ func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 // Pick reads the runs with the given numbers, newest first. It leaves out numbers that do not exist or that the user may not see.
 func (s *Store) Pick(ctx context.Context, ids []RunID) ([]Run, error) {
 	runs, err := list(ctx, s, pickSQL, pgx.StrictNamedArgs{"runs": ids}, scanRun)
-	return runs, said("read runs", err)
+	return runs, wrapError("read runs", err)
 }
 
 // Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. A task that has not
@@ -44,7 +44,7 @@ func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
 	if err == nil && len(tasks) == 0 { // no task means no run, because every DAG has a step
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
-	return tasks, said("read tasks", err)
+	return tasks, wrapError("read tasks", err)
 }
 
 // Result reads how a run ended and what its steps put out. For a run that has not ended, FinishedAt is zero and there are no
@@ -52,7 +52,7 @@ func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
 func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
 	r, err := one(ctx, s, resultSQL, pgx.StrictNamedArgs{"run": run}, scanResult)
 	if err != nil {
-		return nil, said("read a result", noSuchRun(run, err))
+		return nil, wrapError("read a result", noSuchRun(run, err))
 	}
 	return &r, nil
 }
@@ -150,7 +150,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	const op = "list runs"
 	args, err := f.args()
 	if err != nil {
-		return Page{}, said(op, err)
+		return Page{}, wrapError(op, err)
 	}
 	var page Page
 	if f.Look > 0 {
@@ -159,7 +159,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 		page.Runs, err = list(ctx, s, listSQL, args, scanRun)
 	}
 	if err != nil {
-		return Page{}, said(op, err)
+		return Page{}, wrapError(op, err)
 	}
 	if n := len(page.Runs); n == f.limit() {
 		page.Next = page.Runs[n-1].ID
@@ -253,19 +253,19 @@ var (
 // requests.
 func (s *Store) Controls(ctx context.Context, run RunID) ([]Control, error) {
 	controls, err := list(ctx, s, controlsSQL, pgx.StrictNamedArgs{"run": run}, scanControl)
-	return controls, said("read controls", err)
+	return controls, wrapError("read controls", err)
 }
 
 // Attempts reads the attempts of a run that later ones superseded. The last attempt of each task is part of Tasks.
 func (s *Store) Attempts(ctx context.Context, run RunID) ([]Attempt, error) {
 	attempts, err := list(ctx, s, attemptsSQL, pgx.StrictNamedArgs{"run": run}, scanAttempt)
-	return attempts, said("read attempts", err)
+	return attempts, wrapError("read attempts", err)
 }
 
 // Events reads the events of a run after the given one, oldest first, at most MaxEvents. 0 reads from the first.
 func (s *Store) Events(ctx context.Context, run RunID, after int64) ([]Event, error) {
 	events, err := list(ctx, s, eventsSQL, pgx.StrictNamedArgs{"run": run, "after": after, "rows": MaxEvents}, scanEvent)
-	return events, said("read events", err)
+	return events, wrapError("read events", err)
 }
 
 func scanAttempt(row pgx.CollectableRow) (a Attempt, err error) {
@@ -305,7 +305,7 @@ func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 			return !yield(r, nil) || r.Over(), nil
 		})
 		if err != nil {
-			yield(nil, said("watch a run", err))
+			yield(nil, wrapError("watch a run", err))
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
 		return err == nil && !result.FinishedAt.IsZero(), err
 	})
 	if err != nil {
-		return nil, said("await a run", err)
+		return nil, wrapError("await a run", err)
 	}
 	return result, nil
 }

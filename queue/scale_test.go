@@ -21,10 +21,10 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// crowded is a fleet with n queued and n finished runs in one lane that its workers may serve. There are further lanes: empty
+// crowdedBundle is a fleet with n queued and n finished runs in one lane that its workers may serve. There are further lanes: empty
 // ones with a higher priority, and one full of runs that no worker may serve.
-type crowded struct {
-	*fleet
+type crowdedBundle struct {
+	*sessionBundle
 	n      int
 	others int // runs in the lane that no worker may serve
 }
@@ -38,9 +38,9 @@ const (
 	betterLanes = 5
 )
 
-func newCrowded(tb testing.TB, n int) *crowded {
+func newCrowded(tb testing.TB, n int) *crowdedBundle {
 	tb.Helper()
-	c := &crowded{fleet: newFleet(tb), n: n, others: n / 10}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(tb), n: n, others: n / 10}
 	c.put(tb, "name: gpu\nqueue: far\nworker_selector: {gpu: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n")
 	for i := range betterLanes {
 		c.put(tb, fmt.Sprintf("name: better%d\nqueue: better\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, 10+i))
@@ -56,7 +56,7 @@ func newCrowded(tb testing.TB, n int) *crowded {
 }
 
 // fill enters runs of a DAG, a millisecond apart, all of them due.
-func (c *crowded) fill(tb testing.TB, dag, state string, n int) {
+func (c *crowdedBundle) fill(tb testing.TB, dag, state string, n int) {
 	tb.Helper()
 	c.exec(tb, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at)
 		SELECT v.dag_id, v.version, v.lane_id, $2, at, at, at, 'sql', 0, 'x', at, CASE WHEN $2 <> 'queued' THEN at END
@@ -162,7 +162,7 @@ func TestScale_Tiny(t *testing.T) {
 }
 
 // promises run one after the other, because each takes runs from the lane.
-func (c *crowded) promises(t *testing.T) {
+func (c *crowdedBundle) promises(t *testing.T) {
 	t.Helper()
 	one := func(w *queue.Worker) { w.Queues = []string{"default"} }
 	t.Run("OneLane", func(t *testing.T) {
@@ -200,7 +200,7 @@ func (c *crowded) promises(t *testing.T) {
 
 // givenBack makes a worker claim, end, and give back one run a second, while a transaction holds an old snapshot: dead rows are
 // not cleaned up. Each second another worker finds the run that was given back.
-func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
+func (c *crowdedBundle) givenBack(t *testing.T, s, other *queue.Session) {
 	t.Helper()
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -236,7 +236,7 @@ func calm(t *testing.T, s *queue.Session) *queue.Session {
 	return s
 }
 
-func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
+func (c *crowdedBundle) atMost(t *testing.T, s *queue.Session, want, limit int) {
 	t.Helper()
 	n := lockingSelect(t, s, want, true)
 	t.Logf("%d queued: %d buffers to lock %d", c.n, n, want)
@@ -249,7 +249,7 @@ func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
 // the runs that it has locked.
 func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		statement, args := s.ClaimStatement(queue.Want{Slots: 5, Free: 5})
@@ -273,7 +273,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 // A place in the queue is counted only as far as it is shown, however many runs stand before it, in however many lanes.
 func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: pausedScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: pausedScale}
 	c.exec(t, "SET jit = off")
 	c.put(t, "name: held\nsteps: [{id: a, run: \"true\"}]\n")
 	c.put(t, "name: capped\nmax_active_runs: 1000\nsteps: [{id: a, run: \"true\"}]\n")
@@ -297,7 +297,7 @@ func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
 // Which other workers serve a lane is looked up only if a run of the lane waits for a slot.
 func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	s := calm(t, f.register(t))
 	f.register(t)
@@ -331,7 +331,7 @@ func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 // probe per shelf, and nothing else: its row, its queue and its DAG are not looked up one by one.
 func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	few := f.idleBuffers(t)
 	const more = 1210
@@ -348,7 +348,7 @@ func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
 }
 
 // idleBuffers returns how many buffers the calls of an idle worker read.
-func (f *fleet) idleBuffers(t *testing.T) map[string]int {
+func (f *sessionBundle) idleBuffers(t *testing.T) map[string]int {
 	t.Helper()
 	s := calm(t, f.register(t))
 	turn(t, s, 1)
@@ -389,7 +389,7 @@ func TestScale_AHighLaneNumberCostsNoMore(t *testing.T) {
 			t.Parallel()
 			read := map[int]map[string]int{}
 			for _, lane := range []int{1, high} {
-				f := newFleet(t)
+				f := newSessionBundle(t)
 				f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
 				f.exec(t, "SELECT setval(pg_get_serial_sequence('oarlock.lanes', 'lane_id'), $1, false)", lane)
 				f.ask(t, "plain", 1)
@@ -414,7 +414,7 @@ func TestScale_AHighLaneNumberCostsNoMore(t *testing.T) {
 
 func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: pausedScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: pausedScale}
 	c.exec(t, "SET jit = off")
 	c.ask(t, "plain", c.n)
 	s := calm(t, c.register(t))
@@ -430,7 +430,7 @@ func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {
 
 func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: pausedScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: pausedScale}
 	c.exec(t, "SET jit = off")
 	c.put(t, "name: held\nsteps: [{id: a, run: \"true\"}]\n")
 	held := c.ask(t, "held", c.n)
@@ -459,7 +459,7 @@ func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 }
 
 // claimAll makes turns until several found nothing, and gives the claims back.
-func (c *crowded) claimAll(t *testing.T, s *queue.Session, want int) (all []*queue.Claim) {
+func (c *crowdedBundle) claimAll(t *testing.T, s *queue.Session, want int) (all []*queue.Claim) {
 	t.Helper()
 	for vain := 0; vain < 3; {
 		claims := turn(t, s, want*10).Claims
@@ -480,7 +480,7 @@ func byDAG(claims []*queue.Claim) map[string]int {
 }
 
 // beginOne makes a run begin and go back to the queue, behind all others.
-func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
+func (c *crowdedBundle) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 	t.Helper()
 	claim := poll(t, s, 1).Claims[0]
 	c.exec(t, `UPDATE oarlock.runs SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = clock_timestamp(), stage = 1, ready_at = clock_timestamp()
@@ -489,7 +489,7 @@ func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 }
 
 // The plans of the statements that are sent all the time use the right indexes, however many runs there are.
-func (c *crowded) plans(t *testing.T) {
+func (c *crowdedBundle) plans(t *testing.T) {
 	s := calm(t, c.register(t))
 	claims := poll(t, s, 50).Claims
 	c.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day)

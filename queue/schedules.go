@@ -104,24 +104,24 @@ func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, er
 		limit = DefaultPage
 	}
 	if limit < 1 || limit > MaxPage {
-		return nil, said(op, fmt.Errorf("a page has 1 to %d schedules, not %d", MaxPage, limit))
+		return nil, wrapError(op, fmt.Errorf("a page has 1 to %d schedules, not %d", MaxPage, limit))
 	}
 	schedules, err := list(ctx, s, schedulesSQL, pgx.StrictNamedArgs{
 		"dag": given(f.DAG), "name": given(f.Name), "owner": ownerOf(f.Owner, f.OfFile), "after": f.After, "rows": limit,
 	}, scanSchedule)
-	return schedules, said(op, err)
+	return schedules, wrapError(op, err)
 }
 
 // Fires reads the outcomes of the fire times of a schedule since a moment, newest first, at most limit.
 func (s *Store) Fires(ctx context.Context, k ScheduleKey, since time.Time, limit int) ([]Fire, error) {
 	fires, err := list(ctx, s, firesSQL, k.args(pgx.StrictNamedArgs{"since": moment(since), "rows": limit}), scanFire)
-	return fires, said("list fires", err)
+	return fires, wrapError("list fires", err)
 }
 
 // FireTimes reads the next n fire times of a schedule, 1 to 1,000, without jitter. A pause does not change them.
 func (s *Store) FireTimes(ctx context.Context, k ScheduleKey, n int) ([]time.Time, error) {
 	times, err := list(ctx, s, fireTimesSQL, k.args(pgx.StrictNamedArgs{"n": n}), pgx.RowTo[time.Time])
-	return times, said("list times", err)
+	return times, wrapError("list times", err)
 }
 
 // PutSchedule makes or changes a schedule of the user. It ignores Enabled. It returns the schedule's number and when it fires
@@ -131,13 +131,13 @@ func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedul
 	const op = "put a schedule"
 	text, err := json.Marshal(put)
 	if err != nil {
-		return 0, time.Time{}, said(op, err)
+		return 0, time.Time{}, wrapError(op, err)
 	}
 	args := pgx.StrictNamedArgs{"dag": dag, "schedule": string(text)}
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, putScheduleSQL, args).Scan(&id, (*zeronull.Timestamptz)(&next))
 	}
-	return id, next, said(op, s.write(ctx, askTimeout, do, do))
+	return id, next, wrapError(op, s.write(ctx, askTimeout, do, do))
 }
 
 // DropSchedule deletes a schedule of the user. An administrator may delete every schedule but those in files.
@@ -152,7 +152,7 @@ func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 		sent = true
 		return do(ctx, conn)
 	}
-	err := said(op, s.write(ctx, askTimeout, do, again))
+	err := wrapError(op, s.write(ctx, askTimeout, do, again))
 	if sent && errors.Is(err, ErrNotFound) { // the reply to the first try was lost, and that try has deleted it
 		return nil
 	}
@@ -161,7 +161,7 @@ func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 
 // PauseSchedule stops a schedule from firing until it is resumed. An empty note keeps the old note.
 func (s *Store) PauseSchedule(ctx context.Context, k ScheduleKey, note string) error {
-	return said("pause a schedule", s.change(ctx, pauseScheduleSQL, k.args(pgx.StrictNamedArgs{"note": given(note)})))
+	return wrapError("pause a schedule", s.change(ctx, pauseScheduleSQL, k.args(pgx.StrictNamedArgs{"note": given(note)})))
 }
 
 // ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp, fire times during the pause are decided
@@ -170,7 +170,7 @@ func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool)
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, resumeScheduleSQL, k.args(pgx.StrictNamedArgs{"catch_up": catchUp})).Scan((*zeronull.Timestamptz)(&next))
 	}
-	return next, said("resume a schedule", s.write(ctx, askTimeout, do, do))
+	return next, wrapError("resume a schedule", s.write(ctx, askTimeout, do, do))
 }
 
 // TriggerSchedule starts a run of a schedule now, even if the schedule is held back or paused. at becomes the run's logical time;
@@ -183,7 +183,7 @@ func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time
 	if at.IsZero() {
 		again = unknown("look among the newest runs before you ask again, or name the time")
 	}
-	return run, said("trigger a schedule", s.write(ctx, askTimeout, do, again))
+	return run, wrapError("trigger a schedule", s.write(ctx, askTimeout, do, again))
 }
 
 func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
@@ -264,14 +264,14 @@ func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error)
 	}
 	params, err := jsonText("params", merged)
 	if err != nil {
-		return 0, said(op, err)
+		return 0, wrapError(op, err)
 	}
 	args := b.args()
 	args["at_once"], args["params"] = given(b.AtOnce), params
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, backfillSQL, args).Scan(&id)
 	}
-	return id, said(op, s.write(ctx, askTimeout, do, unknown("look among the schedules of the DAG before you ask again")))
+	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the schedules of the DAG before you ask again")))
 }
 
 // BackfillTimes reads what a backfill would do with each of its fire times at present, in its order, up to limit of them, 1 to
@@ -280,7 +280,7 @@ func (s *Store) BackfillTimes(ctx context.Context, b *Backfill, limit int) ([]Ba
 	args := b.args()
 	args["rows"] = limit
 	times, err := list(ctx, s, backfillTimesSQL, args, pgx.RowToStructByPos[BackfillTime])
-	return times, said("list times of a backfill", err)
+	return times, wrapError("list times of a backfill", err)
 }
 
 func (b *Backfill) args() pgx.StrictNamedArgs {

@@ -19,14 +19,14 @@ schedule: {name: nightly, cron: 30 3 * * *, timezone: Europe/Paris, params: {n: 
 steps: [{id: load, run: "true"}]
 `
 
-func newScheduledDesk(t *testing.T) *desk {
+func newScheduledDesk(t *testing.T) *clientBundle {
 	t.Helper()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	d.put(t, scheduledDAG)
 	return d
 }
 
-func (d *desk) schedules(t *testing.T, store *queue.Store, f queue.ScheduleFilter) []queue.Schedule {
+func (d *clientBundle) schedules(t *testing.T, store *queue.Store, f queue.ScheduleFilter) []queue.Schedule {
 	t.Helper()
 	all, err := store.Schedules(t.Context(), f)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestSchedules_SteersByKey(t *testing.T) {
 
 func TestPutDAGUnscheduled_LeavesSchedulesAlone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newClientBundle(t)
 	put := func(source string) queue.Put {
 		t.Helper()
 		put, err := d.store.PutDAGUnscheduled(t.Context(), parsed(t, source), source, "")

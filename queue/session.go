@@ -25,18 +25,18 @@ type Session struct {
 	held         *claimSet
 	x            *exchange // shared by claimer, lookout, janitor and sweeper
 
-	claimer *claimer // for Poll
-	lookout *lookout // for Look
-	janitor *janitor // for DoChores
-	sweeper *sweeper // for Sweep
-	journal *journal // for Commit, Release and Condemn
-	lease   *link    // for Renew, which must not wait for anything else
-	reads   *link    // for Load and ReadMail
-	chunks  *link    // for AppendLogs
-	beat    *heartbeat
-	hearing *hearing
-	end     ending
-	leaving pulse // how long Close has waited for a statement by which it gives claims back
+	claimer  *claimer       // for Poll
+	lookout  *lookout       // for Look
+	janitor  *janitor       // for DoChores
+	sweeper  *sweeper       // for Sweep
+	journal  *journal       // for Commit, Release and FailRun
+	lease    *dedicatedConn // for Renew, which must not wait for anything else
+	reads    *dedicatedConn // for Load and ReadMail
+	chunks   *dedicatedConn // for AppendLogs
+	beat     *heartbeat
+	listener *sessionListener
+	end      ending
+	leaving  pulse // how long Close has waited for a statement by which it gives claims back
 
 	closeLimit time.Duration // for a Close without a deadline
 }
@@ -151,11 +151,11 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
 	}
-	links := s.newLinks(w.ID)
+	links := s.newSessionConns(w.ID)
 	entrance, err := s.enter(ctx, &w, links)
 	if err != nil {
-		err = lacks(ctx, s.pool, err, "lacks the role "+roleWorker, roleWorker)
-		err = errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
+		err = wrapPermissionError(ctx, s.pool, err, "lacks the role "+roleWorker, roleWorker)
+		err = errors.Join(wrapError(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
 		if _, short := errors.AsType[*ShortError](err); short && s.ownsPool {
 			s.pool.Reset() // other programs may need the connections that the pool holds
 		}
@@ -175,7 +175,7 @@ type entrance struct {
 }
 
 // enter registers a worker, after check has accepted the database.
-func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err error) {
+func (s *Store) enter(ctx context.Context, w *Worker, l *sessionConns) (e entrance, err error) {
 	pglink.LookAgain(s.direct) // the pooler may have other settings now
 	if e.installation, err = s.check(ctx, l); err != nil {
 		return e, err
@@ -187,7 +187,7 @@ func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err
 // check refuses, before anything is written, connections that do not keep their session, too few connections, a schema of another
 // version, and a database that may be a copy. It returns the installation. It leaves the session's connections open: a worker
 // that got only some of them could claim runs that it cannot read.
-func (s *Store) check(ctx context.Context, l *links) (installation string, err error) {
+func (s *Store) check(ctx context.Context, l *sessionConns) (installation string, err error) {
 	if _, err := l.claims.reach(ctx); err != nil {
 		return "", s.unreached(err)
 	}
@@ -225,11 +225,11 @@ func (s *Store) check(ctx context.Context, l *links) (installation string, err e
 	return i.ID, nil
 }
 
-func newSession(s *Store, w Worker, l *links, e entrance) *Session {
+func newSession(s *Store, w Worker, l *sessionConns, e entrance) *Session {
 	x := newExchange()
 	session := &Session{
 		store: s, installation: e.installation, worker: w, held: newClaimSet(), x: x,
-		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()), closeLimit: closeLimit,
+		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), listener: newSessionListener(s, w.channel()), closeLimit: closeLimit,
 	}
 	session.claimer, session.lookout = newClaimer(session, l.claims, x), newLookout(session, l, x)
 	session.janitor, session.sweeper = newJanitor(session, l.looks, x), newSweeper(session, l.sweeps, x)
@@ -247,7 +247,7 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 		return nil
 	}
 	session.journal = newJournal(journalConfig{
-		worker: w.ID, name: w.Name, link: l.journal, held: session.held, flushed: s.meter.Flushed,
+		worker: w.ID, name: w.Name, conn: l.journal, held: session.held, flushed: s.meter.Flushed,
 		lost: func() { _ = session.lost() }, doubt: x.doubt,
 	})
 	session.held.doubt = x.doubt
@@ -393,8 +393,8 @@ func (s *Session) closeRest(ctx context.Context) error {
 	s.lookout.conn.end()
 	s.sweeper.conn.end()
 	var closing sync.WaitGroup
-	closing.Go(s.hearing.close)
-	err := closeLinks(ctx, s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks)
+	closing.Go(s.listener.close)
+	err := closeConns(ctx, s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks)
 	closing.Wait()
 	return err
 }

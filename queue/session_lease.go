@@ -50,10 +50,10 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	return a.renewal(), nil
 }
 
-// makeRoom gives up the connections that links cannot borrow, the listener's and those of the store's own pool, so that the next
-// renewal finds room for one. If it finds none, the worker loses its lease, and with it all of its connections.
+// makeRoom gives up the connections that dedicatedConns cannot borrow, the listener's and those of the store's own pool, so that
+// the next renewal finds room for one. If it finds none, the worker loses its lease, and with it all of its connections.
 func (s *Session) makeRoom() {
-	s.hearing.giveWay()
+	s.listener.giveWay()
 	if s.store.ownsPool {
 		s.store.pool.Reset()
 	}

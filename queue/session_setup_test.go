@@ -12,18 +12,18 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// fleet is a desk with a login that has only the role of a worker.
-type fleet struct {
-	*desk
+// sessionBundle is a clientBundle with a login that has only the role of a worker.
+type sessionBundle struct {
+	*clientBundle
 	url    string
 	worker *queue.Store
 }
 
 const plainDAG = "name: plain\nsteps: [{id: a, run: \"true\"}, {id: b, run: \"true\", depends: [a]}]\n"
 
-func newFleet(tb testing.TB) *fleet {
+func newSessionBundle(tb testing.TB) *sessionBundle {
 	tb.Helper()
-	f := &fleet{desk: newDesk(tb)}
+	f := &sessionBundle{clientBundle: newClientBundle(tb)}
 	f.put(tb, plainDAG)
 	f.url = f.user(tb, "fleet", "oarlock_worker")
 	f.worker = f.open(tb, f.url)
@@ -39,12 +39,12 @@ func describe() queue.Worker {
 	}
 }
 
-func (f *fleet) register(tb testing.TB, change ...func(*queue.Worker)) *queue.Session {
+func (f *sessionBundle) register(tb testing.TB, change ...func(*queue.Worker)) *queue.Session {
 	tb.Helper()
 	return f.registerAt(tb, f.worker, change...)
 }
 
-func (f *fleet) registerAt(tb testing.TB, store *queue.Store, change ...func(*queue.Worker)) *queue.Session {
+func (f *sessionBundle) registerAt(tb testing.TB, store *queue.Store, change ...func(*queue.Worker)) *queue.Session {
 	tb.Helper()
 	w := describe()
 	for _, c := range change {
@@ -59,7 +59,7 @@ func (f *fleet) registerAt(tb testing.TB, store *queue.Store, change ...func(*qu
 }
 
 // ask enters runs of a DAG, numbered from the first.
-func (f *fleet) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
+func (f *sessionBundle) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
 	tb.Helper()
 	bulk := queue.Bulk{DAG: dag, Params: make([]any, n)}
 	for i := range bulk.Params {
@@ -120,13 +120,13 @@ func runsOf(claims []*queue.Claim) []queue.RunID {
 }
 
 // states returns the number of runs by state, as "state:n".
-func (f *fleet) states(tb testing.TB) string {
+func (f *sessionBundle) states(tb testing.TB) string {
 	tb.Helper()
-	return value[string](tb, f.desk, `SELECT coalesce(string_agg(s, ' ' ORDER BY s), '') FROM
+	return value[string](tb, f.clientBundle, `SELECT coalesce(string_agg(s, ' ' ORDER BY s), '') FROM
 		(SELECT state || ':' || count(*) AS s FROM oarlock.runs GROUP BY state) x`)
 }
 
-func (f *fleet) wantStates(tb testing.TB, want string, args ...any) {
+func (f *sessionBundle) wantStates(tb testing.TB, want string, args ...any) {
 	tb.Helper()
 	if got := f.states(tb); got != fmt.Sprintf(want, args...) {
 		tb.Errorf("runs are %s, want %s", got, fmt.Sprintf(want, args...))
@@ -134,13 +134,13 @@ func (f *fleet) wantStates(tb testing.TB, want string, args ...any) {
 }
 
 // now returns the database's time.
-func (f *fleet) now(tb testing.TB) time.Time {
+func (f *sessionBundle) now(tb testing.TB) time.Time {
 	tb.Helper()
-	return value[time.Time](tb, f.desk, "SELECT clock_timestamp()")
+	return value[time.Time](tb, f.clientBundle, "SELECT clock_timestamp()")
 }
 
 // opened returns a transaction with some statements. The caller ends it.
-func (f *fleet) opened(t *testing.T, statements ...string) pgx.Tx {
+func (f *sessionBundle) opened(t *testing.T, statements ...string) pgx.Tx {
 	t.Helper()
 	tx, err := f.db.Conn(t).Begin(t.Context())
 	if err != nil {
@@ -158,7 +158,7 @@ func (f *fleet) opened(t *testing.T, statements ...string) pgx.Tx {
 // lane is the only lane of plain.
 
 // lane is the one lane of plain.
-func (f *fleet) lane(t *testing.T) int {
+func (f *sessionBundle) lane(t *testing.T) int {
 	t.Helper()
-	return value[int](t, f.desk, "SELECT v.lane_id FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id) WHERE d.name = 'plain'")
+	return value[int](t, f.clientBundle, "SELECT v.lane_id FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id) WHERE d.name = 'plain'")
 }

@@ -22,16 +22,16 @@ import (
 
 func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	id := uuid.New()
 	same := func(w *queue.Worker) { w.ID = id }
 	f.register(t, same)
 	f.register(t, same)
 	f.register(t, func(w *queue.Worker) { w.ID, w.Offers = id, []string{"nothing"} })
-	if got := value[[]string](t, f.desk, "SELECT offers FROM oarlock.worker_offers WHERE worker_id = $1", id); !slices.Equal(got, describe().Offers) {
+	if got := value[[]string](t, f.clientBundle, "SELECT offers FROM oarlock.worker_offers WHERE worker_id = $1", id); !slices.Equal(got, describe().Offers) {
 		t.Errorf("it offers %v, want %v as when it came", got, describe().Offers)
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences"); n != 1+4 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences"); n != 1+4 {
 		t.Errorf("%d rows, want a worker and four fences", n)
 	}
 	f.exec(t, "UPDATE oarlock.workers SET state = 'lost'")
@@ -45,7 +45,7 @@ func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
 
 func TestRegister_RefusesConnectionsThatAPoolerLends(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	open := func(c queue.Config) *queue.Store {
 		c.URL += "&default_query_exec_mode=cache_describe"
 		store, err := queue.Open(t.Context(), c)
@@ -71,7 +71,7 @@ func TestRegister_RefusesConnectionsThatAPoolerLends(t *testing.T) {
 			_ = s.Close(t.Context())
 		}
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers"); n != 0 {
 		t.Errorf("%d workers are there, refused before", n)
 	}
 	run := f.ask(t, "plain", 2)
@@ -85,7 +85,7 @@ func TestRegister_RefusesConnectionsThatAPoolerLends(t *testing.T) {
 
 func TestRegister_RefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	for _, change := range []string{
 		"INSERT INTO oarlock.schema_history (version, programs_from) VALUES (9999, 9999)",
 		"DELETE FROM oarlock.schema_history WHERE version > 1",
@@ -96,24 +96,24 @@ func TestRegister_RefusesAnotherSchema(t *testing.T) {
 			t.Errorf("after %s: %v", change, err)
 		}
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers"); n != 0 {
 		t.Errorf("%d workers are there, refused before", n)
 	}
 }
 
 func TestRegister_TakesANewerSchemaThatKeepsIt(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.exec(t, fmt.Sprintf("INSERT INTO oarlock.schema_history (version, programs_from) VALUES (%d, %d)", migrations.MaxVersion+1, migrations.MaxVersion))
 	f.registerAt(t, f.worker)
-	if v := value[int64](t, f.desk, "SELECT schema_version FROM oarlock.workers"); v != migrations.MaxVersion {
+	if v := value[int64](t, f.clientBundle, "SELECT schema_version FROM oarlock.workers"); v != migrations.MaxVersion {
 		t.Errorf("the worker says that its program knows version %d", v)
 	}
 }
 
 func TestRegister_SurvivesALostReply(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	proxy, url := netfault.Through(t, f.url)
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 4"), Do: netfault.Cut})
 	s := f.registerAt(t, f.open(t, url))
@@ -125,7 +125,7 @@ func TestRegister_SurvivesALostReply(t *testing.T) {
 
 func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 2)
 	s := f.register(t)
 	claims := poll(t, s, 2).Claims
@@ -138,9 +138,9 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 		<-c.Lost()
 	}
 	await.True(t, "its connections end", func() bool {
-		return value[int](t, f.desk, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock/' || $1::text", s.ID()) == 0
+		return value[int](t, f.clientBundle, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock/' || $1::text", s.ID()) == 0
 	})
-	if got := value[string](t, f.desk, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {
+	if got := value[string](t, f.clientBundle, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {
 		t.Errorf("worker and fences: %s", got)
 	}
 	if _, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); !errors.Is(err, queue.ErrClosed) {
@@ -159,7 +159,7 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 // together with the worker's runs.
 func TestClose_IsSeenWhole(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 20)
 	s, other := f.register(t), f.register(t)
 	poll(t, s, 20)
@@ -182,7 +182,7 @@ func TestClose_IsSeenWhole(t *testing.T) {
 
 func TestDefinition_IsReadOnceAndShared(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	one, two := f.register(t), f.register(t)
 	c := poll(t, one, 1).Claims[0]
@@ -200,7 +200,7 @@ func TestDefinition_IsReadOnceAndShared(t *testing.T) {
 
 func TestEnqueueChild_TheSameAttemptAsksForTheSameRun(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
@@ -235,7 +235,7 @@ func TestEnqueueChild_TheSameAttemptAsksForTheSameRun(t *testing.T) {
 
 func TestLoad_BringsWhatAFormerDriveLeft(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 3)
 	one := f.register(t)
 	poll(t, one, 3)
@@ -296,7 +296,7 @@ func TestLoad_BringsWhatAFormerDriveLeft(t *testing.T) {
 
 func TestLoad_ManyRunsInFewRoundTrips(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 450)
 	s := f.register(t)
 	claims := poll(t, s, 450).Claims
@@ -319,7 +319,7 @@ func TestLoad_ManyRunsInFewRoundTrips(t *testing.T) {
 
 func TestClose_WithoutADeadlineEndsThoughTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))

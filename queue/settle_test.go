@@ -10,7 +10,7 @@ import (
 )
 
 // settler is a transaction of a task's own SQL, by a login that has only the role of a worker.
-func (y *yard) settler() (*Session, pgx.Tx) {
+func (y *journalBundle) settler() (*Session, pgx.Tx) {
 	y.tb.Helper()
 	conn, err := pgx.Connect(y.tb.Context(), y.url)
 	y.must(err)
@@ -20,12 +20,12 @@ func (y *yard) settler() (*Session, pgx.Tx) {
 	return &Session{worker: Worker{ID: y.worker}, journal: y.journal}, tx
 }
 
-func (y *yard) settlement(c *Claim) Settlement {
+func (y *journalBundle) settlement(c *Claim) Settlement {
 	return Settlement{Claim: c, Task: dagrun.TaskID{Step: 0}, Attempt: 1, Outputs: `{"rows":7}`}
 }
 
 // settled returns a claim with a first task that runs and has a settled result.
-func (y *yard) settled() *Claim {
+func (y *journalBundle) settled() *Claim {
 	y.tb.Helper()
 	c := y.claim()
 	y.must(y.commit(y.tb.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
@@ -37,7 +37,7 @@ func (y *yard) settled() *Claim {
 
 func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.settled()
 	loaded := y.load(c)
 	if want := (Settled{Task: dagrun.TaskID{Step: 0}, Attempt: 1, Outputs: `{"rows":7}`}); len(loaded.Settled) != 1 || loaded.Settled[0] != want {
@@ -52,7 +52,7 @@ func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 // A result that Load would not accept is not kept by a flush either.
 func TestSettleTx_OfAnEarlierAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.settled()
 	later := taskAt(0, 2, dagrun.TaskRunning)
 	later.Attempt = 2
@@ -75,7 +75,7 @@ func TestSettleTx_IsRefusedUnderAClaimThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := newJournalBundle(t)
 			c := y.claim()
 			y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
 			y.exec(spoil)
@@ -93,7 +93,7 @@ func TestSettleTx_IsRefusedUnderAClaimThatIsGone(t *testing.T) {
 
 func TestSettleTx_IsRefusedToALaterLifeOfTheWorker(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
 	s, tx := y.settler()
@@ -105,7 +105,7 @@ func TestSettleTx_IsRefusedToALaterLifeOfTheWorker(t *testing.T) {
 
 func TestSettleTx_HoldsUpATakeoverOfTheRunUntilItCommits(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	c := y.claim()
 	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
 	s, tx := y.settler()

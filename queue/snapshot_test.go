@@ -13,7 +13,7 @@ import (
 // The runs of one call have the same run_at, and still stand one after the other.
 func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: smallScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: smallScale}
 	if queue.Nightly() {
 		c.n = bulkScale
 	}
@@ -27,7 +27,7 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 // Runs that several calls request for the same moment stand one after the other too.
 func TestScale_DeadEntriesOfOneFutureMoment(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: 3 * tinyScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: 3 * tinyScale}
 	c.exec(t, "SET jit = off")
 	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
 	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
@@ -43,7 +43,7 @@ func TestScale_DeadEntriesOfOneFutureMoment(t *testing.T) {
 // Retried runs of one call stand one after the other again.
 func TestScale_DeadEntriesOfRetriedRuns(t *testing.T) {
 	t.Parallel()
-	c := &crowded{fleet: newFleet(t), n: 2 * tinyScale}
+	c := &crowdedBundle{sessionBundle: newSessionBundle(t), n: 2 * tinyScale}
 	c.exec(t, "SET jit = off")
 	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
 	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
@@ -57,7 +57,7 @@ func TestScale_DeadEntriesOfRetriedRuns(t *testing.T) {
 
 // underASnapshot leaves the first runs of the lane dead so that no vacuum may clean them up, after they went through every index
 // that a poll, a look and a renewal use. A poll reads at most so many buffers to lock five runs.
-func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead, most int) {
+func (c *crowdedBundle) underASnapshot(t *testing.T, s *queue.Session, dead, most int) {
 	t.Helper()
 	before := c.cost(t, s, dead)
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -102,7 +102,7 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead, most int)
 // cost is how many buffers the statements read that are sent all the time.
 type cost struct{ poll, look, renewal int }
 
-func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
+func (c *crowdedBundle) cost(t *testing.T, s *queue.Session, dead int) cost {
 	t.Helper()
 	of := cost{
 		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.ClaimStatement(queue.Want{Slots: 5, Free: 5}) }, s),
@@ -113,7 +113,7 @@ func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
 }
 
 // reads returns how many buffers a statement reads.
-func (c *crowded) reads(t *testing.T, of func() (string, pgx.StrictNamedArgs), s *queue.Session) (n int) {
+func (c *crowdedBundle) reads(t *testing.T, of func() (string, pgx.StrictNamedArgs), s *queue.Session) (n int) {
 	t.Helper()
 	statement, args := of()
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // ended enters runs of a DAG that ended so long ago, and took so long.
-func (d *desk) ended(tb testing.TB, dag, state string, ago time.Duration, took ...time.Duration) {
+func (d *clientBundle) ended(tb testing.TB, dag, state string, ago time.Duration, took ...time.Duration) {
 	tb.Helper()
 	for _, t := range took {
 		d.exec(tb, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, epoch, created_at, started_at, finished_at)
@@ -26,7 +26,7 @@ func (d *desk) ended(tb testing.TB, dag, state string, ago time.Duration, took .
 
 func TestStats_CountWhatEndedAndWhatDidNot(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ended(t, "plain", "succeeded", time.Minute, 1*time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
 	f.ended(t, "plain", "failed", time.Minute, 5*time.Second)
 	f.ended(t, "plain", "canceled", 2*time.Hour, time.Second)
@@ -62,7 +62,7 @@ func TestStats_CountWhatEndedAndWhatDidNot(t *testing.T) {
 
 func TestGlimpse_ShowsWorkersQueuesAndRates(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ended(t, "plain", "succeeded", 30*time.Second, slices.Repeat([]time.Duration{time.Second}, 5)...)
 	f.ended(t, "plain", "failed", 30*time.Second, time.Second)
 	f.ended(t, "plain", "failed", time.Hour, time.Second)
@@ -84,7 +84,7 @@ func TestGlimpse_ShowsWorkersQueuesAndRates(t *testing.T) {
 
 func TestFleet_ListsItsRuns(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 4)
 	f.claim(t, ids[0])
 	f.exec(t, "UPDATE oarlock.runs SET run_at = now() - interval '1 h', ready_at = now() - interval '1 h' WHERE run_id = $1", ids[2])
@@ -112,7 +112,7 @@ func TestFleet_ListsItsRuns(t *testing.T) {
 // A dry run says exactly what prune then does.
 func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ended(t, "plain", "succeeded", 31*24*time.Hour, time.Second, time.Second)
 	f.ended(t, "plain", "succeeded", 29*24*time.Hour, time.Second)
 	f.put(t, "name: few\nretention: {days: 0, runs: 1}\nsteps: [{id: a, run: \"true\"}]\n")
@@ -140,7 +140,7 @@ func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	if err != nil || pruned != got.Pruned || pruned != (queue.Pruned{Runs: 3, Keys: 1, LogDays: 1, Workers: 1}) {
 		t.Errorf("pruned %+v, %v, counted %+v", pruned, err, got.Pruned)
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.worker_offers WHERE offers = '{}'"); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.worker_offers WHERE offers = '{}'"); n != 0 {
 		t.Errorf("what %d pruned workers offered is still there", n)
 	}
 }
@@ -175,7 +175,7 @@ func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 // A worker reports how late a prune is, so that an alert can notice a prune that does not run.
 func TestPruneOverdue_IsOfTheOldestRunKeptTooLong(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	const day = 24 * time.Hour
 	worker := f.open(t, f.user(t, "hand", "oarlock_worker"))
 	overdue := func(least, most time.Duration) {
@@ -199,7 +199,7 @@ func TestPruneOverdue_IsOfTheOldestRunKeptTooLong(t *testing.T) {
 
 func TestErrors_OfStatsNameTheRole(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	app := f.open(t, f.user(t, "app", "oarlock_submit"))
 	_, err := app.Prunable(t.Context())
 	var known *queue.Error

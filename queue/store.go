@@ -44,18 +44,18 @@ const defaultMaxConns = 8
 
 // Store is a client's connection to runs in Postgres. Workers register in it.
 type Store struct {
-	pool     *pgxpool.Pool
-	ownsPool bool
-	direct   *pgx.ConnConfig // settings of connections outside the pool
-	prepare  pglink.Prepare  // runs before such a connection is made, as the pool that direct comes from does; nil: nothing runs
-	pollOnly bool
-	beside   bool // direct leads another way than the pool
-	meter    Meter
-	fresh    bool // Config.FreshPaths
-	memory   Memory
-	ears     *ears        // one LISTEN connection for all followers, made for the first of them
-	specs    *definitions // compiled DAG versions
-	shortage shortage     // shortage of connections that a pooler lends
+	pool        *pgxpool.Pool
+	ownsPool    bool
+	direct      *pgx.ConnConfig // settings of connections outside the pool
+	prepare     pglink.Prepare  // runs before such a connection is made, as the pool that direct comes from does; nil: nothing runs
+	pollOnly    bool
+	beside      bool // direct leads another way than the pool
+	meter       Meter
+	fresh       bool // Config.FreshPaths
+	memory      Memory
+	logListener *logListener // one LISTEN connection for all followers, made for the first of them
+	specs       *definitions // compiled DAG versions
+	shortage    shortage     // shortage of connections that a pooler lends
 }
 
 // Open connects to a database that has Oarlock's schema.
@@ -86,26 +86,26 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if s.memory = c.Memory; s.memory == nil {
 		s.memory = &recollection{}
 	}
-	s.ears = newEars(s)
+	s.logListener = newLogListener(s)
 	s.specs = newDefinitions()
 	return s, nil
 }
 
 // checkSchema returns an error for a schema of another version, and for a user without any role of Oarlock.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	return lacks(ctx, pool, migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, roleWorker, roleRead, roleApprove, roleAdmin)
+	return wrapPermissionError(ctx, pool, migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, roleWorker, roleRead, roleApprove, roleAdmin)
 }
 
 // Close closes what the store opened. Close its sessions first.
 func (s *Store) Close() {
-	s.ears.close()
+	s.logListener.close()
 	if s.ownsPool {
 		pglink.ClosePool(s.pool)
 	}
 }
 
-func (s *Store) newLink(config *pgx.ConnConfig) *link {
-	l := newLink(config)
+func (s *Store) newLink(config *pgx.ConnConfig) *dedicatedConn {
+	l := newDedicatedConn(config)
 	l.prepare = s.prepare
 	return l
 }
@@ -137,7 +137,7 @@ type ask func(context.Context, *pgxpool.Conn) error
 func (s *Store) write(ctx context.Context, within time.Duration, do, again ask) error {
 	ctx, cancel := bounded(ctx, within)
 	defer cancel()
-	w := writing{store: s, do: do, again: again}
+	w := retriedWrite{store: s, do: do, again: again}
 	err := pglink.Do(ctx, w.send, w.settle)
 	if w.answer != nil {
 		return w.answer
@@ -145,14 +145,14 @@ func (s *Store) write(ctx context.Context, within time.Duration, do, again ask) 
 	return err
 }
 
-type writing struct {
+type retriedWrite struct {
 	store     *Store
 	do, again ask
 	sent      bool
 	answer    error // the server's refusal when again asked it
 }
 
-func (w *writing) send(ctx context.Context) error {
+func (w *retriedWrite) send(ctx context.Context) error {
 	w.sent = false
 	return w.store.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return asActor(ctx, conn, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -163,7 +163,7 @@ func (w *writing) send(ctx context.Context) error {
 }
 
 // settle calls again. If the server refuses, that is as final as success, because it answers the same request.
-func (w *writing) settle(ctx context.Context) (done bool, err error) {
+func (w *retriedWrite) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
 	}
@@ -269,7 +269,7 @@ func (r Rights) OnlyApproves() bool { return r.Approve && !r.Submit && !r.Read }
 // Rights reads the rights of the user.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])
-	return rights, said("read rights", err)
+	return rights, wrapError("read rights", err)
 }
 
 var vouchSQL = sql.Named("queue/vouch")
@@ -298,7 +298,7 @@ func (s *Store) MayBeCopy(ctx context.Context) (why string, err error) {
 		return err
 	})
 	if err != nil {
-		return "", said("ask which installation this is", err)
+		return "", wrapError("ask which installation this is", err)
 	}
 	if refused := i.Judge(false); refused != nil {
 		why = refused.Error()

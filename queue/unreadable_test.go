@@ -13,13 +13,13 @@ import (
 )
 
 // wantAside wants a run to be put away with a reason, and makes it due again.
-func (f *fleet) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reason string) {
+func (f *sessionBundle) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reason string) {
 	t.Helper()
 	await.True(t, "the run is put away", func() bool {
 		look(t, s)
-		return value[string](t, f.desk, "SELECT state FROM oarlock.runs WHERE run_id = $1", run) == "waiting"
+		return value[string](t, f.clientBundle, "SELECT state FROM oarlock.runs WHERE run_id = $1", run) == "waiting"
 	})
-	got := value[string](t, f.desk, "SELECT reason FROM oarlock.runs WHERE run_id = $1 AND wake_at > clock_timestamp() AND claim_id IS NULL", run)
+	got := value[string](t, f.clientBundle, "SELECT reason FROM oarlock.runs WHERE run_id = $1 AND wake_at > clock_timestamp() AND claim_id IS NULL", run)
 	if !strings.Contains(got, reason) || !strings.Contains(got, "worker w, version v, cannot read it") {
 		t.Errorf("the reason is %q", got)
 	}
@@ -27,7 +27,7 @@ func (f *fleet) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reaso
 
 func TestPoll_PutsAwayWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	ids := f.ask(t, "plain", 3)
 	f.exec(t, "UPDATE oarlock.runs SET ending = 'of tomorrow' WHERE run_id = $1", ids[1])
@@ -41,10 +41,10 @@ func TestPoll_PutsAwayWhatItCannotRead(t *testing.T) {
 			if got := turn(t, s, 1).Claims; len(got) > 0 {
 				t.Fatalf("claimed %v", got[0])
 			}
-			return value[bool](t, f.desk, "SELECT state = 'failed' OR coalesce(wake_at > clock_timestamp(), false) FROM oarlock.runs WHERE run_id = $1", ids[1])
+			return value[bool](t, f.clientBundle, "SELECT state = 'failed' OR coalesce(wake_at > clock_timestamp(), false) FROM oarlock.runs WHERE run_id = $1", ids[1])
 		})
 	}
-	if got := value[string](t, f.desk, "SELECT state || ' ' || reason FROM oarlock.runs WHERE run_id = $1", ids[1]); !strings.HasPrefix(got, "failed internal: worker w") {
+	if got := value[string](t, f.clientBundle, "SELECT state || ' ' || reason FROM oarlock.runs WHERE run_id = $1", ids[1]); !strings.HasPrefix(got, "failed internal: worker w") {
 		t.Errorf("after five tries it is %q", got)
 	}
 }
@@ -52,7 +52,7 @@ func TestPoll_PutsAwayWhatItCannotRead(t *testing.T) {
 // An application may hold the row of such a run; polls go on.
 func TestPoll_PutsAwayLaterWhatSomebodyHolds(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	ids := f.ask(t, "plain", 1)
 	f.exec(t, "UPDATE oarlock.runs SET ending = 'of tomorrow'")
@@ -78,7 +78,7 @@ func TestPoll_PutsAwayLaterWhatSomebodyHolds(t *testing.T) {
 
 func TestLoad_PutsAwayWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	ids := f.ask(t, "plain", 3)
 	claims := poll(t, s, 3).Claims
@@ -119,7 +119,7 @@ func widest(proxy *netfault.Proxy) (bytes func() int) {
 
 func TestLoad_BringsSoManyBytesAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
 	f.ask(t, "plain", 9)
@@ -150,16 +150,16 @@ func TestLoad_BringsSoManyBytesAtOnce(t *testing.T) {
 
 func TestPutAway_TakesAFenceAndAClaim(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	s := f.register(t)
 	f.ask(t, "plain", 1)
 	claim := poll(t, s, 1).Claims[0]
-	const call = "SELECT oarlock.put_away($1, $2, 1, 'x', '1 min', 5) || ' ' || state FROM oarlock.runs WHERE run_id = $1"
-	if got := value[string](t, f.desk, call, claim.Run, uuid.New()); got != "false running" {
+	const call = "SELECT oarlock.release_unreadable($1, $2, 1, 'x', '1 min', 5) || ' ' || state FROM oarlock.runs WHERE run_id = $1"
+	if got := value[string](t, f.clientBundle, call, claim.Run, uuid.New()); got != "false running" {
 		t.Errorf("with another claim: %s", got)
 	}
 	f.exec(t, "DELETE FROM oarlock.fences")
-	if got := value[string](t, f.desk, call, claim.Run, claim.ID); got != "false running" {
+	if got := value[string](t, f.clientBundle, call, claim.Run, claim.ID); got != "false running" {
 		t.Errorf("without a fence: %s", got)
 	}
 }

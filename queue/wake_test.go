@@ -8,7 +8,7 @@ import (
 )
 
 // crew adds n hungry workers that serve one queue and have a channel each. They have no process.
-func (f *fleet) crew(t *testing.T, n int, queue string) {
+func (f *sessionBundle) crew(t *testing.T, n int, queue string) {
 	t.Helper()
 	f.exec(t, `WITH w AS (
 			INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, hungry)
@@ -18,14 +18,14 @@ func (f *fleet) crew(t *testing.T, n int, queue string) {
 }
 
 // told enters runs, and returns the channels that are notified of them.
-func (f *fleet) told(t *testing.T, rows int) (channels []string) {
+func (f *sessionBundle) told(t *testing.T, rows int) (channels []string) {
 	t.Helper()
 	f.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[$1::int]))", rows)
 	return f.heard(t)
 }
 
 // heard returns the channels of the notifications that were sent so far.
-func (f *fleet) heard(t *testing.T) (channels []string) {
+func (f *sessionBundle) heard(t *testing.T) (channels []string) {
 	t.Helper()
 	f.exec(t, "NOTIFY told_all, 'end'")
 	for {
@@ -41,7 +41,7 @@ func (f *fleet) heard(t *testing.T) (channels []string) {
 }
 
 // listen subscribes to the channels of a queue's crew.
-func (f *fleet) listen(t *testing.T, queue string) {
+func (f *sessionBundle) listen(t *testing.T, queue string) {
 	t.Helper()
 	f.exec(t, "LISTEN told_all")
 	f.exec(t, "DO $$ DECLARE c text; BEGIN FOR c IN SELECT channel FROM oarlock.workers WHERE queues = '{"+queue+"}' LOOP EXECUTE 'LISTEN ' || c; END LOOP; END $$")
@@ -49,7 +49,7 @@ func (f *fleet) listen(t *testing.T, queue string) {
 
 func TestScale_AnEnqueueLooksAtFewWorkers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.crew(t, 1000, "default")
 	f.exec(t, "VACUUM ANALYZE oarlock.workers, oarlock.worker_offers")
 	lane := f.lane(t)
@@ -65,7 +65,7 @@ func TestWake_FindsWorkers(t *testing.T) {
 	t.Parallel()
 	t.Run("TheOnlyOne", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t)
+		f := newSessionBundle(t)
 		f.crew(t, 500, "other")
 		f.crew(t, 1, "default")
 		f.crew(t, 500, "another")
@@ -78,7 +78,7 @@ func TestWake_FindsWorkers(t *testing.T) {
 	})
 	t.Run("AsManyAsThereAreRuns", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t)
+		f := newSessionBundle(t)
 		f.crew(t, 100, "default")
 		f.listen(t, "default")
 		for _, rows := range []int{1, 31, 33, 99, 100, 200} {
@@ -89,7 +89,7 @@ func TestWake_FindsWorkers(t *testing.T) {
 	})
 	t.Run("OthersEachTime", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t)
+		f := newSessionBundle(t)
 		f.crew(t, 1000, "default")
 		f.listen(t, "default")
 		var all []string
@@ -102,7 +102,7 @@ func TestWake_FindsWorkers(t *testing.T) {
 	})
 	t.Run("AllBehindRowsOfGoneOnes", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t)
+		f := newSessionBundle(t)
 		f.crew(t, 2000, "default")
 		f.exec(t, "UPDATE oarlock.workers SET state = 'gone', ended_at = now()")
 		f.exec(t, "VACUUM oarlock.workers")

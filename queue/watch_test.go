@@ -12,7 +12,7 @@ import (
 
 func TestWatch_YieldsEveryChangeItSees(t *testing.T) {
 	t.Parallel()
-	w := newLogRoom(t).writer(t)
+	w := newLogBundle(t).writer(t)
 	run := w.room.enqueue(t)
 	changes := []func(){
 		func() { w.hold(t, run) },
@@ -105,7 +105,7 @@ func TestAwait_LooksWithoutHearing(t *testing.T) {
 	for name, config := range map[string]Config{"unheard": {}, "polling": {PollOnly: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			room := newLogRoom(t)
+			room := newLogBundle(t)
 			config.URL = room.db.URL
 			s, run := openStore(t, config), room.enqueue(t)
 			next, stop := iter.Pull2(s.Watch(t.Context(), run))
@@ -126,7 +126,7 @@ func TestAwait_LooksWithoutHearing(t *testing.T) {
 
 func TestAwait_EndsWithItsContextAndWithTheStore(t *testing.T) {
 	t.Parallel()
-	room := newLogRoom(t)
+	room := newLogBundle(t)
 	s, run := openStore(t, Config{URL: room.db.URL}), room.enqueue(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -147,11 +147,11 @@ func TestAwait_EndsWithItsContextAndWithTheStore(t *testing.T) {
 
 func TestFollow_RefusesWhatItMust(t *testing.T) {
 	t.Parallel()
-	room := newLogRoom(t)
+	room := newLogBundle(t)
 	run := room.enqueue(t)
 	room.exec(t, "INSERT INTO oarlock.followers SELECT $1, 'full' || n, now() + (n - 1) * interval '1 h' FROM generate_series(1, 101) n", run)
 	room.exec(t, "SELECT oarlock.follow($1, 'full7', 10)", run) // renewed
-	if _, err := room.conn.Exec(t.Context(), "SELECT oarlock.follow($1, 'one more')", run); said("follow", err) == nil || !isCode(err, "OA012") {
+	if _, err := room.conn.Exec(t.Context(), "SELECT oarlock.follow($1, 'one more')", run); wrapError("follow", err) == nil || !isCode(err, "OA012") {
 		t.Errorf("the 101st follower: %v", err)
 	}
 	room.exec(t, "DELETE FROM oarlock.followers WHERE channel = 'full9'")

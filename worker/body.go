@@ -49,7 +49,7 @@ func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
 		d.life.config.Meter.AttemptEnded(AttemptEnd{DAG: d.claim.DAG, Body: OtherBody, Outcome: string(dagrun.KindConfig)})
-		d.post.put(happening{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
+		d.events.put(driverEvent{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
 		return
 	}
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // only kill ends a body, and abandon waits for it
@@ -59,14 +59,14 @@ func (d *driver) start(a dagrun.Action) {
 		b.grace = kill.Grace.Std()
 	}
 	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
-	d.life.fleet.bodies.Add(1)
+	d.life.drivers.bodies.Add(1)
 	if d.ctx.Err() != nil { // the life has ended: its session may be closed at any moment
-		d.life.fleet.bodies.Add(-1)
+		d.life.drivers.bodies.Add(-1)
 		stop(nil)
 		return
 	}
 	d.bodies.add(b)
-	if o := d.life.fleet.danger.Load(); o != nil {
+	if o := d.life.drivers.danger.Load(); o != nil {
 		b.giveUp(o)
 	}
 	log := d.kept[a.Task]
@@ -75,7 +75,7 @@ func (d *driver) start(a dagrun.Action) {
 		log = d.life.logs.Open(d.logName(a))
 	}
 	d.bodies.running.Go(func() {
-		defer d.life.fleet.bodies.Add(-1)
+		defer d.life.drivers.bodies.Add(-1)
 		defer stop(nil)
 		d.runBody(ctx, b, task, log)
 	})
@@ -93,7 +93,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	}
 	task.Started = func() {
 		if b.timed {
-			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, At: d.clock.now(), Task: b.task, Attempt: b.attempt}})
+			d.events.put(driverEvent{event: dagrun.Event{Kind: dagrun.EvStarted, At: d.clock.now(), Task: b.task, Attempt: b.attempt}})
 		}
 	}
 	start, failures := time.Now(), d.life.host.failuresSoFar()
@@ -117,7 +117,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	} else {
 		b.chunks, b.lastLine = log.Close(ctx, endWord(res))
 	}
-	d.post.put(happening{event: event, body: b})
+	d.events.put(driverEvent{event: event, body: b})
 }
 
 // execute calls the executor of a task. A panic in it fails the attempt and leaves the worker running.
@@ -162,8 +162,8 @@ func (b *body) kill(cause dagrun.Request, now bool) {
 func (d *driver) abandon() {
 	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
 	d.bodies.running.Wait()
-	d.errands.asking.Wait()
-	d.errands.parting.Wait()
+	d.calls.asking.Wait()
+	d.calls.parting.Wait()
 	for _, log := range d.kept {
 		log.Close(d.ctx, string(dagrun.KindLost)) // frees its resources: without the claim the last chunks must not be written
 	}
@@ -174,7 +174,7 @@ func (d *driver) abandon() {
 	d.timer.Stop()
 }
 
-// bodies holds the bodies of a drive that are under way. Its driver adds and removes them. fleet.giveUp reads them from another
+// bodies holds the bodies of a drive that are under way. Its driver adds and removes them. driverSet.giveUp reads them from another
 // goroutine, because the driver may be waiting for the database.
 type bodies struct {
 	mu      sync.Mutex

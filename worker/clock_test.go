@@ -15,7 +15,7 @@ import (
 
 // stepped is a bench with a database clock that the test can set.
 type stepped struct {
-	*bench
+	*testBundle
 	ahead atomic.Int64
 	boot  func() time.Duration
 }
@@ -27,7 +27,7 @@ func hourAhead(t *testing.T, source string) *stepped {
 	s := &stepped{boot: func() time.Duration { return time.Since(start) }}
 	s.ahead.Store(int64(time.Hour))
 	now := func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
-	s.bench = &bench{
+	s.testBundle = &testBundle{
 		Memory: storetest.NewMemory(storetest.Options{Now: now, Boot: s.boot}),
 		bodies: &bodies{started: make(chan *worker.Task, 1000)},
 	}

@@ -67,7 +67,7 @@ func TestDriver_ACancelGetsInBetweenCostlyExpressions(t *testing.T) {
 }
 
 // untilState waits until some task of a run is in a state.
-func (b *bench) untilState(t *testing.T, id queue.RunID, state string) {
+func (b *testBundle) untilState(t *testing.T, id queue.RunID, state string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

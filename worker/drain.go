@@ -20,14 +20,14 @@ const (
 	quitTime      = time.Second           // for a killed body or a close after StopNow while the database takes no records
 )
 
-// seeOut waits until this life is to end, and ends its drivers and tasks. lost is the reason if the lease was lost or the runs were
-// given up; nil: the worker stops in order. left is an error if tasks still run although the worker is to stop.
-func (l *life) seeOut() (lost, left error) {
+// drainAndClose waits until this life is to end, and ends its drivers and tasks. lost is the reason if the lease was lost or the
+// runs were given up; nil: the worker stops in order. left is an error if tasks still run although the worker is to stop.
+func (l *life) drainAndClose() (lost, left error) {
 	select {
 	case <-l.ctx.Done(): // the lease is lost: the drivers see the end of the context
 		l.view.enter(Ending)
-		l.fleet.close()
-		left = l.part(l.driversDone())
+		l.drivers.close()
+		left = l.awaitDrivers(l.driversDone())
 		return context.Cause(l.ctx), left
 	case why := <-l.tooLong:
 		return why, l.giveRunsUp(why)
@@ -36,7 +36,7 @@ func (l *life) seeOut() (lost, left error) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() { l.retry(ctx, l.session.Drain) }) // in a goroutine: an outage of the database must not hold up the drain
-	l.fleet.close()
+	l.drivers.close()
 	givenUp, left := l.drainOut(l.driversDone())
 	cancel()
 	telling.Wait()
@@ -50,7 +50,7 @@ func (l *life) seeOut() (lost, left error) {
 }
 
 // driversDone returns a channel that is closed once the last driver is gone.
-func (l *life) driversDone() <-chan struct{} { return after(l.fleet.wg.Wait) }
+func (l *life) driversDone() <-chan struct{} { return after(l.drivers.wg.Wait) }
 
 // after returns a channel that is closed once wait returns.
 func after(wait func()) <-chan struct{} {
@@ -67,13 +67,13 @@ func after(wait func()) <-chan struct{} {
 func (l *life) giveRunsUp(why error) error {
 	l.log.Warn("giving all runs up: it lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
 	l.view.enter(Ending)
-	l.gate.Shut()
-	l.fleet.close()
+	l.slotQueue.Shut()
+	l.drivers.close()
 	done := l.driversDone()
-	l.fleet.giveUp(order{why: why.Error()})
+	l.drivers.giveUp(order{why: why.Error()})
 	_ = l.outlast(done, graceOf(l.config.Self.TTL), nil) // returns nil: the nil channel carries no reason
-	l.fleet.giveUp(order{why: why.Error(), now: true})
-	return l.part(done)
+	l.drivers.giveUp(order{why: why.Error(), now: true})
+	return l.awaitDrivers(done)
 }
 
 // drainOut gives running tasks the DrainTimeout to end, then asks them to end, and then kills them. If the database takes no records
@@ -82,8 +82,8 @@ func (l *life) giveRunsUp(why error) error {
 func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
 	end, why := l.untilDrained(done)
 	if end == drainOver {
-		l.fleet.giveUp(order{why: "drained"}) // each task has the grace of its step
-		why = l.outlast(done, l.fleet.grace()+graceSlack, l.tooLong)
+		l.drivers.giveUp(order{why: "drained"}) // each task has the grace of its step
+		why = l.outlast(done, l.drivers.grace()+graceSlack, l.tooLong)
 	}
 	switch {
 	case why != nil:
@@ -91,8 +91,8 @@ func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
 	case end == drainDone:
 		return nil, nil
 	}
-	l.fleet.giveUp(order{why: "drained", now: true})
-	return nil, l.part(done)
+	l.drivers.giveUp(order{why: "drained", now: true})
+	return nil, l.awaitDrivers(done)
 }
 
 // drainEnd is the reason why a draining worker does not wait for its tasks any longer.
@@ -131,7 +131,7 @@ func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-cha
 	defer context.AfterFunc(l.ctx, cancel)()
 	look := time.NewTicker(endEvery)
 	defer look.Stop()
-	for l.fleet.bodies.Load() > 0 {
+	for l.drivers.bodies.Load() > 0 {
 		select {
 		case <-done:
 		case why := <-tooLong:
@@ -146,10 +146,10 @@ func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-cha
 	return nil
 }
 
-// part waits until done is closed. It stops waiting for records after recordTime, or at once if isHopeless: the next driver of a run
+// awaitDrivers waits until done is closed. It stops waiting for records after recordTime, or at once if isHopeless: the next driver of a run
 // then closes its attempts as lost. A commit under way ends only when the session is closed. Closing gives the runs to other
 // workers, so part closes the session only once no body is left. It returns an error if killed bodies do not end.
-func (l *life) part(done <-chan struct{}) error {
+func (l *life) awaitDrivers(done <-chan struct{}) error {
 	began := time.Now()
 	look := time.NewTicker(endEvery)
 	defer look.Stop()
@@ -164,7 +164,7 @@ func (l *life) part(done <-chan struct{}) error {
 		if took >= recordTime || l.isHopeless() {
 			l.stop(errStopped)
 		}
-		n := l.fleet.bodies.Load() // cannot grow once the life has ended
+		n := l.drivers.bodies.Load() // cannot grow once the life has ended
 		switch {
 		case n > 0 && l.stopping() && took >= l.killLimit():
 			return fmt.Errorf("%d tasks did not end within %v after they were killed: their runs are left to the lease", n, took.Round(time.Second))
@@ -219,13 +219,13 @@ func (l *life) hurryLogs() {
 
 // windUp waits for the loops of a life without drivers, closes its logs and then its session.
 func (l *life) windUp(helpers *loops) error {
-	if err := l.part(after(func() { helpers.Wait(); l.fleet.wg.Wait() })); err != nil {
+	if err := l.awaitDrivers(after(func() { helpers.Wait(); l.drivers.wg.Wait() })); err != nil {
 		return err
 	}
 	if n := helpers.left.Load(); n > 0 { // the next life has the state of the loops that ended
 		l.log.Warn("a call of the database does not return: going on without it", "loops", n)
 	}
-	if err := l.part(after(l.logs.Close)); err != nil {
+	if err := l.awaitDrivers(after(l.logs.Close)); err != nil {
 		return err
 	}
 	return l.closeSession()

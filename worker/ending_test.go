@@ -22,11 +22,11 @@ import (
 type unwritten struct {
 	worker.Writer
 	worker.Lease
-	underWay  bool
-	away      *atomic.Bool
-	closed    chan struct{}
-	once      sync.Once
-	condemned *atomic.Int32
+	underWay   bool
+	away       *atomic.Bool
+	closed     chan struct{}
+	once       sync.Once
+	failedRuns *atomic.Int32
 }
 
 func (u *unwritten) Commit(ctx context.Context, b *queue.Batch) error {
@@ -41,9 +41,9 @@ func (u *unwritten) Commit(ctx context.Context, b *queue.Batch) error {
 	return u.Writer.Commit(ctx, b)
 }
 
-func (u *unwritten) Condemn(ctx context.Context, c *queue.Claim, why error) error {
-	u.condemned.Add(1)
-	return u.Writer.Condemn(ctx, c, why)
+func (u *unwritten) FailRun(ctx context.Context, c *queue.Claim, why error) error {
+	u.failedRuns.Add(1)
+	return u.Writer.FailRun(ctx, c, why)
 }
 
 func (u *unwritten) Close(ctx context.Context) error {
@@ -67,10 +67,10 @@ func endUnwritten(t *testing.T, underWay bool) {
 	t.Helper()
 	began := time.Now()
 	boot := func() time.Duration { return time.Since(began) }
-	b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot}), bodies: &bodies{started: make(chan *worker.Task, 10)}}
+	b := &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot}), bodies: &bodies{started: make(chan *worker.Task, 10)}}
 	b.put(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
 	id := b.enqueue(t, "d")
-	u := &unwritten{underWay: underWay, away: &atomic.Bool{}, closed: make(chan struct{}), condemned: &atomic.Int32{}}
+	u := &unwritten{underWay: underWay, away: &atomic.Bool{}, closed: make(chan struct{}), failedRuns: &atomic.Int32{}}
 	w := b.start(t, "w", func(c *worker.Config) {
 		c.Boot = boot
 		register := c.Register
@@ -87,8 +87,8 @@ func endUnwritten(t *testing.T, underWay bool) {
 	<-task.Now
 	<-u.closed
 	synctest.Wait()
-	if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" || u.condemned.Load() > 0 {
-		t.Errorf("the run is %s: %s; %v, condemned %d times", r.State, r.Reason, err, u.condemned.Load())
+	if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" || u.failedRuns.Load() > 0 {
+		t.Errorf("the run is %s: %s; %v, failed %d times", r.State, r.Reason, err, u.failedRuns.Load())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestWorker_EndsWhatRunsUnderAClaimThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		boot := func() time.Duration { return time.Since(began) }
-		b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
+		b := &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
 		b.enqueue(t, "d")
 		lives, begun := make(chan uuid.UUID, 10), make(held, 10)

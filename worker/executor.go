@@ -173,7 +173,7 @@ type Reader interface {
 type Writer interface {
 	Commit(ctx context.Context, b *queue.Batch) error
 	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
-	Condemn(ctx context.Context, c *queue.Claim, why error) error
+	FailRun(ctx context.Context, c *queue.Claim, why error) error
 	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // handled runs a DAG of one step that calls a function, with two retries, and returns its run and how often it was called.
-func handled(t *testing.T, f worker.Func) (b *bench, id queue.RunID, calls *int) {
+func handled(t *testing.T, f worker.Func) (b *testBundle, id queue.RunID, calls *int) {
 	t.Helper()
 	b = setup(t, "name: d\nsteps:\n  - {id: a, action: my.func, with: {x: 1}, outputs: [n], retry_policy: {limit: 2, interval: 1ms, kinds: [exit, panic]}}\n")
 	id = b.enqueue(t, "d")
@@ -28,7 +28,7 @@ func handled(t *testing.T, f worker.Func) (b *bench, id queue.RunID, calls *int)
 	return b, id, calls
 }
 
-func (b *bench) reason(t *testing.T, id queue.RunID) string {
+func (b *testBundle) reason(t *testing.T, id queue.RunID) string {
 	t.Helper()
 	r, err := b.Get(t.Context(), id)
 	if err != nil {

@@ -43,9 +43,9 @@ func (l *life) cannotStart(why string) {
 	case l.host.failed <- struct{}{}:
 	default:
 	}
-	_, stalled := l.fleet.look()
-	for _, s := range stalled {
-		s.driver.post.put(happening{yield: true})
+	_, blocked := l.drivers.look()
+	for _, s := range blocked {
+		s.driver.events.put(driverEvent{yield: true})
 	}
 }
 
@@ -68,7 +68,7 @@ func (h *host) proves(failures int) {
 
 // saysUnfit needs host.mu.
 func (w *Worker) saysUnfit(why string) {
-	w.gate.Refuse(why)
+	w.slotQueue.Refuse(why)
 	w.fitness.set(unfitHost, time.Now(), "this host cannot start tasks: "+why)
 }
 
@@ -160,7 +160,7 @@ func (l *life) tryHost() bool {
 	case l.host.failures != failures:
 		return false
 	}
-	l.gate.Refuse("")
+	l.slotQueue.Refuse("")
 	l.fitness.clear(unfitHost)
 	l.host.proved.Store(false)
 	return true

@@ -48,7 +48,7 @@ func (f *frail) try(context.Context) error {
 }
 
 // settle has a worker work on a simulated store, on a host of its own.
-func (b *bench) settle(t *testing.T, name string, boot func() time.Duration, log *slog.Logger) (*worker.Worker, *frail) {
+func (b *testBundle) settle(t *testing.T, name string, boot func() time.Duration, log *slog.Logger) (*worker.Worker, *frail) {
 	t.Helper()
 	f := &frail{}
 	return b.start(t, name, func(c *worker.Config) {
@@ -56,7 +56,7 @@ func (b *bench) settle(t *testing.T, name string, boot func() time.Duration, log
 	}), f
 }
 
-func (b *bench) succeeds(t *testing.T, ids ...queue.RunID) {
+func (b *testBundle) succeeds(t *testing.T, ids ...queue.RunID) {
 	t.Helper()
 	for _, id := range ids {
 		if r := b.over(t, id); r.State != "succeeded" {

@@ -72,8 +72,8 @@ func (w *Worker) renewSoon() { w.renewNow.send() }
 
 // vitals returns the figures of this worker that a sign of life stores.
 func (w *Worker) vitals() queue.Vitals {
-	gate, first := w.gate.Stats(), w.fitness.first()
-	return queue.Vitals{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Unfit: first.why, Since: first.since}
+	slotQueue, first := w.slotQueue.Stats(), w.fitness.first()
+	return queue.Vitals{Busy: slotQueue.Slots - slotQueue.Free, Waiting: slotQueue.Waiting, Unfit: first.why, Since: first.since}
 }
 
 // renew sends one sign of life, and returns after how long the next one is due.
@@ -98,13 +98,13 @@ func (l *life) renew(every time.Duration) time.Duration {
 	}
 	l.unrenewed.Over(l.log, "signs of life reach the database again")
 	l.warned = 0
-	if l.fleet.liftDanger() {
-		l.gate.Open()
+	if l.drivers.liftDanger() {
+		l.slotQueue.Open()
 	}
 	l.clock.set(renewal.Now, asked)
 	l.extend()
 	for _, m := range renewal.Mail {
-		l.fleet.tell([]queue.RunID{m.Run}, false)
+		l.drivers.tell([]queue.RunID{m.Run}, false)
 	}
 	if renewal.Desired != queue.WorkerLive && !l.stopping() { // every answer says so until the worker is gone
 		l.log.Info("asked to stop by `oarlock workers drain`, or by oarlock.drain_worker() in SQL", "desired", renewal.Desired)
@@ -160,13 +160,13 @@ func (l *life) endangered(soft, hard time.Duration) {
 		switch l.warned {
 		case askBodies:
 			l.log.Warn("the lease is in danger: ending tasks")
-			l.gate.Shut() // a body that began now would be given up at once and begin again, over and over
-			l.fleet.giveUp(order{why: "lease in danger", passing: true})
+			l.slotQueue.Shut() // a body that began now would be given up at once and begin again, over and over
+			l.drivers.giveUp(order{why: "lease in danger", passing: true})
 		case killBodies:
-			l.fleet.giveUp(order{why: "lease in danger", passing: true, now: true})
+			l.drivers.giveUp(order{why: "lease in danger", passing: true, now: true})
 		case forget:
 			l.stop(queue.ErrLeaseLost)
-			if n := l.fleet.bodies.Load(); n > 0 && l.config.Overdue != nil {
+			if n := l.drivers.bodies.Load(); n > 0 && l.config.Overdue != nil {
 				l.config.Overdue(int(n))
 			}
 		}
@@ -184,7 +184,7 @@ func (l *life) listen() {
 		if heard.Lanes || heard.All {
 			l.claimer.told.send()
 		}
-		l.fleet.tell(heard.Runs, heard.All)
+		l.drivers.tell(heard.Runs, heard.All)
 		if heard.Drain || heard.All {
 			l.renewSoon()
 		}

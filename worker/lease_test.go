@@ -169,7 +169,7 @@ func TestWorker_BeginsNothingWhileItsLeaseIsInDanger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, begun := time.Now(), &atomic.Int64{}
 		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
+		b := &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
 		b.enqueue(t, "d")
 		w := b.start(t, "w", func(c *worker.Config) {

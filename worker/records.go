@@ -101,22 +101,22 @@ func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 
 // tellRecords logs records and logs that fail, records that wait for a lock, and the end of each.
 func (l *life) tellRecords(s *queue.SessionStats) {
-	l.records.unwritten.told(l.log, s.Failing.Since, s.Failing.Err,
+	l.records.unwritten.report(l.log, s.Failing.Since, s.Failing.Err,
 		"the database takes no records: nothing is claimed", "the database takes records again")
 	since, err := l.appends.failure()
-	l.records.unlogged.told(l.log, since, err, "the database takes no logs", "the database takes logs again")
+	l.records.unlogged.report(l.log, since, err, "the database takes no logs", "the database takes logs again")
 	var waits error
 	if a := s.Aside; a.Holder != "" {
 		waits = fmt.Errorf("run %d and %d others wait: %s", a.Run, a.Runs-1, a.Holder)
 	} else {
 		waits = fmt.Errorf("run %d and %d others wait: a transaction holds its row", a.Run, a.Runs-1)
 	}
-	l.records.aside.told(l.log, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
+	l.records.aside.report(l.log, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
 }
 
-// told logs a failure that began at since, once it is as old as tellFailure. If since is zero there is no failure, and the outage is
+// report logs a failure that began at since, once it is as old as tellFailure. If since is zero there is no failure, and the outage is
 // over.
-func (o *Outage) told(log *slog.Logger, since time.Time, err error, failed, over string) {
+func (o *Outage) report(log *slog.Logger, since time.Time, err error, failed, over string) {
 	switch {
 	case since.IsZero():
 		o.Over(log, over)

@@ -75,7 +75,7 @@ func (f *fullDisk) begun(t *testing.T, attempt int) {
 
 // fullDisk is a bench in a synctest bubble. Its worker runs one task of a run, while the other task has ended when the disk gets full.
 type fullDisk struct {
-	*bench
+	*testBundle
 
 	worker *worker.Worker
 	said   *spoken
@@ -91,8 +91,8 @@ func onFullDisk(t *testing.T, change func(*worker.Config), test func(t *testing.
 		began := time.Now()
 		boot := func() time.Duration { return 1e6*time.Hour + time.Since(began) } // later than the real time since boot, which package health uses
 		f := &fullDisk{
-			bench: &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})},
-			said:  &spoken{}, bodies: running{started: make(chan *worker.Task, 100), now: &atomic.Int64{}},
+			testBundle: &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})},
+			said:       &spoken{}, bodies: running{started: make(chan *worker.Task, 100), now: &atomic.Int64{}},
 		}
 		f.put(t, twoTasks)
 		f.run = f.enqueue(t, "d")

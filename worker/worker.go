@@ -84,7 +84,7 @@ type Worker struct {
 	config    Config
 	secrets   *secretReader
 	view      view
-	gate      *Gate
+	slotQueue *SlotQueue
 	claimer   claimer
 	lookout   lookout
 	sharer    sharer
@@ -110,7 +110,7 @@ type life struct {
 	executors map[string]Executor
 	session   Session
 	clock     *clock
-	fleet     *fleet
+	drivers   *driverSet
 	logs      Logs
 	appends   appends                 // how appends to logs went lately
 	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
@@ -157,11 +157,11 @@ func New(c Config) (*Worker, error) {
 	c.Executors = maps.Clone(c.Executors)
 	w := &Worker{
 		stopper: stopper{drain: make(chan struct{}), hurry: make(chan struct{})},
-		config:  c, secrets: newSecretReader(c.Secrets), gate: NewGate(c.Slots),
+		config:  c, secrets: newSecretReader(c.Secrets), slotQueue: NewSlotQueue(c.Slots),
 		claimer: newClaimer(), lookout: newLookout(), sharer: newSharer(), renewNow: newSignal(),
 	}
 	w.host.failed = make(chan struct{}, 1)
-	w.gate.tell = gateListener{freed: w.freed, crowded: w.claimer.ranked.send, asking: w.claimer.asks.send}
+	w.slotQueue.tell = slotListener{freed: w.freed, crowded: w.claimer.ranked.send, asking: w.claimer.asks.send}
 	w.fitness.mended, w.fitness.changed = w.claimer.wakeup.send, w.renewSoon
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.view.status = Status{
@@ -266,7 +266,7 @@ func (w *Worker) newLife() *life {
 	id := uuid.New()
 	l := &life{
 		Worker: w, id: id, idText: id.String(), log: w.config.Log.With("worker", id), executors: maps.Clone(w.config.Executors),
-		clock: &clock{boot: w.config.Boot}, fleet: newFleet(), tooLong: make(chan error, 1),
+		clock: &clock{boot: w.config.Boot}, drivers: newDriverSet(), tooLong: make(chan error, 1),
 	}
 	l.executors["action:dag.enqueue"] = enqueuer{l}
 	return l
@@ -290,11 +290,11 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 	helpers.start(l.lookAround)
 	helpers.start(l.doChores)
 	helpers.start(l.sweep)
-	helpers.start(l.attend)
+	helpers.start(l.attendAgenda)
 	helpers.start(l.share)
 	helpers.start(l.keepRecords)
 	helpers.start(l.watchHost)
-	lost, left := l.seeOut()
+	lost, left := l.drainAndClose()
 	l.view.enter(Ending)
 	l.stop(errStopped)
 	if left == nil {
@@ -347,7 +347,7 @@ func (l *life) register(ctx context.Context) error {
 	l.claimer.unpolled = Outage{}
 	l.fitness.clear(unfitPolls)
 	l.lookout.shared.Store(nil)
-	l.gate.Open()
+	l.slotQueue.Open()
 	l.extend() // before the first claim: without a deadline the guard would end no task until the next renewal
 	l.clock.set(renewal.Now, asked)
 	l.view.registered(l, asked)
@@ -437,7 +437,7 @@ type Status struct {
 	Unlogged      time.Duration // how long the database has taken no logs; 0: it takes them
 	Runs          int           // runs that are driven here
 	Stalled       []queue.RunID // runs among these that can do nothing until they get a slot
-	Gate          GateStats
+	Gate          SlotStats
 	Session       queue.SessionStats
 }
 
@@ -453,13 +453,13 @@ func (w *Worker) Status() Status {
 	w.view.mu.Lock()
 	s, l := w.view.status, w.view.life
 	w.view.mu.Unlock()
-	s.Gate, s.Unfit, s.UnfitFor = w.gate.Stats(), w.fitness.texts(), w.unfitFor()
+	s.Gate, s.Unfit, s.UnfitFor = w.slotQueue.Stats(), w.fitness.texts(), w.unfitFor()
 	s.Unwritten = w.unwrittenFor()
 	if l != nil {
 		s.Unlogged = l.appends.failingFor()
 		s.Soft, s.Hard = l.session.Deadline()
-		var idle stalls
-		s.Runs, idle = l.fleet.look()
+		var idle blockedDrivers
+		s.Runs, idle = l.drivers.look()
 		s.Session, s.Stalled = l.session.Stats(), idle.runs()
 	}
 	if s.Phase == Live && w.stopping() {

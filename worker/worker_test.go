@@ -23,20 +23,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench holds a store in memory and the bodies of its workers.
-type bench struct {
+// testBundle holds a store in memory and the bodies of its workers.
+type testBundle struct {
 	*storetest.Memory
 	bodies *bodies
 }
 
-func setup(t *testing.T, source string) *bench {
+func setup(t *testing.T, source string) *testBundle {
 	t.Helper()
-	b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boottime.Now}), bodies: &bodies{started: make(chan *worker.Task, 1000)}}
+	b := &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boottime.Now}), bodies: &bodies{started: make(chan *worker.Task, 1000)}}
 	b.put(t, source)
 	return b
 }
 
-func (b *bench) put(t *testing.T, source string) {
+func (b *testBundle) put(t *testing.T, source string) {
 	t.Helper()
 	spec, err := dagspec.Parse("test.yaml", []byte(source))
 	if err != nil {
@@ -47,7 +47,7 @@ func (b *bench) put(t *testing.T, source string) {
 	}
 }
 
-func (b *bench) enqueue(t *testing.T, dag string) queue.RunID {
+func (b *testBundle) enqueue(t *testing.T, dag string) queue.RunID {
 	t.Helper()
 	id, err := b.Enqueue(t.Context(), queue.Request{DAG: dag})
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *bench) enqueue(t *testing.T, dag string) queue.RunID {
 }
 
 // start runs a worker until the test ends or stops it.
-func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *worker.Worker {
+func (b *testBundle) start(t *testing.T, name string, change func(*worker.Config)) *worker.Worker {
 	t.Helper()
 	c := worker.Config{
 		Register: func(ctx context.Context, w queue.Worker) (worker.Session, error) {
@@ -91,7 +91,7 @@ func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *w
 }
 
 // await waits for the end of a run and returns its state.
-func (b *bench) await(t *testing.T, id queue.RunID) *queue.Run {
+func (b *testBundle) await(t *testing.T, id queue.RunID) *queue.Run {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		if r, err := b.Get(t.Context(), id); err != nil {
@@ -106,7 +106,7 @@ func (b *bench) await(t *testing.T, id queue.RunID) *queue.Run {
 }
 
 // states returns the states of a run's tasks, by step and item.
-func (b *bench) states(t *testing.T, id queue.RunID) string {
+func (b *testBundle) states(t *testing.T, id queue.RunID) string {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), id)
 	if err != nil {

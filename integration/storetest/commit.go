@@ -40,7 +40,7 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	}
 	if err := r.accepts(b); err != nil {
 		delete(s.held, r.id)
-		m.condemn(r, "internal: "+err.Error())
+		m.failRun(r, "internal: "+err.Error())
 		return fmt.Errorf("commit run %d: %w: %w", r.id, queue.ErrRefused, err)
 	}
 	r.acted = r.acted || acts(b)
@@ -237,8 +237,8 @@ func (m *Memory) wakeAt(r *run, at dagrun.Time) {
 	}
 }
 
-// condemn ends a run as failed because no worker can drive it, or because its records cannot be stored.
-func (m *Memory) condemn(r *run, reason string) {
+// failRun ends a run as failed because no worker can drive it, or because its records cannot be stored.
+func (m *Memory) failRun(r *run, reason string) {
 	by := r.owner.Name
 	m.letGo(r)
 	now := stamp(m.now())
@@ -317,8 +317,8 @@ func (m *Memory) tells(r *run) bool {
 	return slices.ContainsFunc(m.runs, open)
 }
 
-// Condemn ends a run as failed because no worker can drive it.
-func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {
+// FailRun ends a run as failed because no worker can drive it.
+func (s *MemorySession) FailRun(ctx context.Context, c *queue.Claim, why error) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {
 		return err
@@ -332,10 +332,10 @@ func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, why error) 
 	}
 	r := s.own(c)
 	if r == nil {
-		return fmt.Errorf("condemn run %d: %w", c.Run, queue.ErrLeaseLost)
+		return fmt.Errorf("fail run %d: %w", c.Run, queue.ErrLeaseLost)
 	}
 	delete(s.held, r.id)
-	m.condemn(r, "internal: "+why.Error())
+	m.failRun(r, "internal: "+why.Error())
 	return nil
 }
 

@@ -58,7 +58,7 @@ const (
 	OpCached       Op = "Cached"
 	OpCommit       Op = "Commit"
 	OpRelease      Op = "Release"
-	OpCondemn      Op = "Condemn"
+	OpFailRun      Op = "FailRun"
 	OpEnqueueChild Op = "EnqueueChild"
 	OpRenew        Op = "Renew"
 	OpDrain        Op = "Drain"

@@ -151,8 +151,8 @@ func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool,
 	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits, wake) })
 }
 
-func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {
-	return try(ctx, s.faults, OpCondemn, func() error { return s.Session.Condemn(ctx, c, why) })
+func (s *faultySession) FailRun(ctx context.Context, c *queue.Claim, why error) error {
+	return try(ctx, s.faults, OpFailRun, func() error { return s.Session.FailRun(ctx, c, why) })
 }
 
 func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {

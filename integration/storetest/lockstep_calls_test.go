@@ -49,7 +49,7 @@ var verbs = []struct {
 	{"limit queue", 2, (*side).limitQueue},
 	{"pause dag", 2, (*side).pauseDAG},
 	{"release", 3, (*side).release},
-	{"condemn", 2, (*side).condemn},
+	{"fail run", 2, (*side).failRun},
 	{"load", 4, (*side).load},
 	{"mail", 3, (*side).mail},
 	{"renew", 3, (*side).renew},
@@ -340,16 +340,16 @@ func (s *side) release(c call) any {
 	return []any{w.session.Release(s.ctx, claim, c.Luck%2 == 0, 0)}
 }
 
-var errCondemned = errors.New("nobody can drive it")
+var errUndrivable = errors.New("nobody can drive it")
 
-func (s *side) condemn(c call) any {
+func (s *side) failRun(c call) any {
 	w, claim := s.held(c)
 	if claim == nil {
 		return nil
 	}
 	w.drop(claim)
 	s.gone = append(s.gone, past{w.session, []*queue.Claim{claim}})
-	return []any{w.session.Condemn(s.ctx, claim, errCondemned)}
+	return []any{w.session.FailRun(s.ctx, claim, errUndrivable)}
 }
 
 func (s *side) load(c call) any {

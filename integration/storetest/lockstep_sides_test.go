@@ -195,7 +195,7 @@ func (s *side) all(run queue.RunID) any {
 	if r.State == "queued" || r.State == "scheduled" || r.State == "waiting" || r.State == "paused" {
 		r.Reason = "" // only one of the stores explains why a run waits
 	}
-	if !r.Over() || r.Reason == "internal: "+errCondemned.Error() {
+	if !r.Over() || r.Reason == "internal: "+errUndrivable.Error() {
 		r.Counts = dagrun.Counts{} // of the last drive that ended, or of the present one
 	}
 	tasks, err1 := s.client.Tasks(s.ctx, run)

@@ -10,7 +10,7 @@ import (
 )
 
 // TakeNoRecords makes the store refuse records, as on a full disk, until TakeNoRecords(nil). Commits, releases and
-// condemnations wait, as with a queue.Session. Appends and trials fail with err. Claims, renewals and all other calls go
+// FailRun waits, as with a queue.Session. Appends and trials fail with err. Claims, renewals and all other calls go
 // on.
 func (m *Memory) TakeNoRecords(err error) {
 	m.mu.Lock()

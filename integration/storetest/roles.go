@@ -63,7 +63,7 @@ type Reader interface {
 type Journal interface {
 	Commit(ctx context.Context, b *queue.Batch) error
 	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
-	Condemn(ctx context.Context, c *queue.Claim, why error) error
+	FailRun(ctx context.Context, c *queue.Claim, why error) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 	Stats() queue.SessionStats
 }

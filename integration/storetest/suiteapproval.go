@@ -16,7 +16,7 @@ var approvalPromises = []promise{
 	{"an approval is not shown from when its run's driver cancels it", approvalCanceledByItsDriver},
 	{"an approval asks on after its driver was lost", approvalSurvivesALoss},
 	{"an approval of a retried run asks again", approvalAskedAgain},
-	{"the approvals of a run that is condemned are not shown", approvalCondemned},
+	{"the approvals of a run that its worker failed are not shown", approvalOfFailed},
 	{"a question is written under the claim or not at all", approvalFenced},
 }
 
@@ -178,13 +178,13 @@ func approvalAskedAgain(s *setup) {
 	s.wantOpen("in the second generation", "sign: Now?")
 }
 
-func approvalCondemned(s *setup) {
+func approvalOfFailed(s *setup) {
 	id := s.start("name: odd\nsteps: [{id: sign, action: approval, with: {prompt: Well?}}, {id: a, run: \"true\"}]\n")
 	w := s.worker()
 	c := s.claimOne(w)
 	s.drive(w, c, Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{SnoozeUntil: s.now(w) + 1} }})
 	s.wantOpen("at first", "sign: Well?")
-	s.must(w.Condemn(s.Context(), s.claimInTurns(w), errors.New("cannot be driven")))
+	s.must(w.FailRun(s.Context(), s.claimInTurns(w), errors.New("cannot be driven")))
 	s.wantState(id, "failed")
 	s.wantOpen("after the end")
 }

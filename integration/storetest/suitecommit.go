@@ -18,8 +18,8 @@ var commitPromises = []promise{
 	{"an accepted cancel always wins", cancelWins},
 	{"a finished run changes no more", finishedIsFinal},
 	{"a record that cannot be stored ends its run alone", refusedAlone},
-	{"a condemned run has failed, whatever was asked of it", condemnedFails},
-	{"a stale claim condemns nothing", staleCondemnsNothing},
+	{"a run that its worker fails has failed, whatever was asked of it", failRunFails},
+	{"a stale claim fails nothing", staleFailsNothing},
 	{"losses count until a task finishes", lossesCount},
 	{"a release gives a run back as it is", releaseGivesBack},
 	{"a drained run goes on mid-graph", drainedGoesOn},
@@ -433,14 +433,14 @@ func settledOutlives(s *setup) {
 	}
 }
 
-func condemnedFails(s *setup) {
+func failRunFails(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
 	c := s.claimOne(w)
 	at := s.now(w)
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
-	s.must(w.Condemn(s.Context(), c, errors.New("nobody can drive it")))
+	s.must(w.FailRun(s.Context(), c, errors.New("nobody can drive it")))
 	r := s.get(id)
 	if r.State != "failed" || r.Reason != "internal: nobody can drive it" || r.FinishedAt.IsZero() {
 		s.Errorf("run %+v", r)
@@ -454,16 +454,16 @@ func condemnedFails(s *setup) {
 		s.Errorf("controls %+v", controls)
 	}
 	s.wantError(s.record(w, c, row(0, 2, dagrun.TaskSucceeded, at)), queue.ErrLeaseLost)
-	s.wantError(w.Condemn(s.Context(), c, errors.New("again")), queue.ErrLeaseLost)
+	s.wantError(w.FailRun(s.Context(), c, errors.New("again")), queue.ErrLeaseLost)
 	s.idle(w, "the run is over")
 }
 
-func staleCondemnsNothing(s *setup) {
+func staleFailsNothing(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
 	c := s.claimOne(w)
 	next := s.worker(replacing(w))
-	s.wantError(w.Condemn(s.Context(), c, errors.New("stale")), queue.ErrLeaseLost)
+	s.wantError(w.FailRun(s.Context(), c, errors.New("stale")), queue.ErrLeaseLost)
 	s.wantLost(c)
 	s.claimOne(next)
 	s.wantState(id, "running")

@@ -1,6 +1,5 @@
-// Package world plays whole histories of the real worker: its claimer, its drivers, its gate and its lease. Several
-// workers run over the store in memory, in a bubble of testing/synctest, where time passes as fast as there is something
-// to do.
+// Package world plays whole histories of the real worker: its claimer, its drivers, its slot queue and its lease. Several workers
+// run over the store in memory, in a bubble of testing/synctest, where time passes as fast as there is something to do.
 //
 // A history begins with a storm of faults. Driver processes are killed, frozen and cut off. Whole hosts stand still for
 // longer than a lease lasts. Replies are lost; writes are sent twice, land late, or land after their claim is gone.

@@ -257,8 +257,8 @@ func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool, wake dag
 	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits, wake) })
 }
 
-func (l *link) Condemn(ctx context.Context, c *queue.Claim, why error) error {
-	return l.send(ctx, "condemn", c, true, func() error { return l.store.condemn(ctx, l, c, why) })
+func (l *link) FailRun(ctx context.Context, c *queue.Claim, why error) error {
+	return l.send(ctx, "fail run", c, true, func() error { return l.store.failRun(ctx, l, c, why) })
 }
 
 // send sends a write. gives tells whether the write gives the claim back.

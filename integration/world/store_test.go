@@ -124,11 +124,11 @@ func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool
 	return err
 }
 
-func (s *store) condemn(ctx context.Context, l *link, c *queue.Claim, why error) error {
+func (s *store) failRun(ctx context.Context, l *link, c *queue.Claim, why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	err := l.inner.Condemn(context.WithoutCancel(ctx), c, why)
+	err := l.inner.FailRun(context.WithoutCancel(ctx), c, why)
 	if err == nil {
 		s.audit.breaks("run %d: a driver gives it up: %v", c.Run, why)
 	}

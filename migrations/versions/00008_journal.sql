@@ -106,7 +106,7 @@ COMMENT ON FUNCTION oarlock.child_ended(bigint) IS 'Internal: tells the parent o
 -- fit, so the run ends here: open tasks are canceled, open controls refused, parent and followers notified. Returns true if the
 -- run ended so, now or by an earlier copy of this call.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.condemn(run bigint, claim uuid, epoch int, reason text) RETURNS bool
+CREATE FUNCTION oarlock.fail_run(run bigint, claim uuid, epoch int, reason text) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -116,20 +116,20 @@ BEGIN
     PERFORM FROM oarlock.runs o JOIN oarlock.fences f ON f.worker_id = o.worker_id AND f.channel = 'commit'
       WHERE o.run_id = run AND o.claim_id = claim FOR NO KEY UPDATE OF f;
     IF NOT FOUND THEN
-        RETURN EXISTS (SELECT FROM oarlock.runs o WHERE o.run_id = run AND o.epoch = condemn.epoch AND o.state = 'failed' AND o.reason = condemn.reason);
+        RETURN EXISTS (SELECT FROM oarlock.runs o WHERE o.run_id = run AND o.epoch = fail_run.epoch AND o.state = 'failed' AND o.reason = fail_run.reason);
     END IF;
     r := oarlock.lock_run(run, true);
     IF r.claim_id IS DISTINCT FROM claim THEN
         RETURN false;
     END IF;
     UPDATE oarlock.tasks t
-       SET state = 'canceled', epoch = r.epoch, reason = condemn.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
+       SET state = 'canceled', epoch = r.epoch, reason = fail_run.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = run AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
     DELETE FROM oarlock.approvals_open a WHERE a.run_id = run;
-    UPDATE oarlock.controls c SET decided_at = ended, outcome = 'refused', state = 'failed', message = condemn.reason
+    UPDATE oarlock.controls c SET decided_at = ended, outcome = 'refused', state = 'failed', message = fail_run.reason
      WHERE c.run_id = run AND c.decided_at IS NULL;
     UPDATE oarlock.runs o
-       SET state = 'failed', reason = condemn.reason, claim_id = NULL, worker_id = NULL, ending = 'refused', ending_text = condemn.reason,
+       SET state = 'failed', reason = fail_run.reason, claim_id = NULL, worker_id = NULL, ending = 'refused', ending_text = fail_run.reason,
            paused_by = '', deadline = NULL, left_ms = 0, finished_at = ended
      WHERE o.run_id = run;
     INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
@@ -141,10 +141,10 @@ BEGIN
     RETURN true;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends a run as failed after records that the database cannot take.';
+COMMENT ON FUNCTION oarlock.fail_run(bigint, uuid, int, text) IS 'Internal: ends a run as failed after records that the database cannot take.';
 
 -- +goose Down
-DROP FUNCTION oarlock.condemn(bigint, uuid, int, text);
+DROP FUNCTION oarlock.fail_run(bigint, uuid, int, text);
 DROP FUNCTION oarlock.child_ended(bigint);
 DROP FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint, bool);
 DROP TYPE oarlock.flush_approval, oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;

@@ -249,7 +249,7 @@ COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of DA
 -- and other workers may be of that version. Such a drive counts as lost, and the last of `tries` ends the run. It waits 250 ms
 -- at most for another session that holds the row of the run; the worker then tries again. Returns false if the claim is gone.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.put_away(run bigint, claim uuid, epoch int, reason text, pause interval, tries int) RETURNS bool
+CREATE FUNCTION oarlock.release_unreadable(run bigint, claim uuid, epoch int, reason text, pause interval, tries int) RETURNS bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -264,19 +264,19 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     ELSIF r.losses + 1 >= tries THEN
-        RETURN oarlock.condemn(run, claim, epoch, 'internal: ' || reason);
+        RETURN oarlock.fail_run(run, claim, epoch, 'internal: ' || reason);
     END IF;
     UPDATE oarlock.runs o
-       SET state = 'waiting', reason = put_away.reason, claim_id = NULL, worker_id = NULL, losses = o.losses + 1, stage = 1,
+       SET state = 'waiting', reason = release_unreadable.reason, claim_id = NULL, worker_id = NULL, losses = o.losses + 1, stage = 1,
            wake_at = clock_timestamp() + pause
      WHERE o.run_id = run AND o.claim_id = claim;
     INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
-    VALUES (run, 'put_away', (SELECT w.name FROM oarlock.workers w WHERE w.worker_id = r.worker_id), epoch, reason);
+    VALUES (run, 'release_unreadable', (SELECT w.name FROM oarlock.workers w WHERE w.worker_id = r.worker_id), epoch, reason);
     PERFORM pg_notify(f.channel, 'run:' || run) FROM oarlock.followers f WHERE f.run_id = run;
     RETURN true;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
+COMMENT ON FUNCTION oarlock.release_unreadable(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
 
 -- Ends runs that waited too long to start. It locks parents before their children, like every statement. If another session holds
 -- a run, its parent or one of its open controls, the run is left to the next call, because waiting would hold up timers.
@@ -320,7 +320,7 @@ COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs that did 
 -- +goose Down
 DROP FUNCTION oarlock.expire_queued(int);
 DROP FUNCTION oarlock.set_aside(int[], int);
-DROP FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int);
+DROP FUNCTION oarlock.release_unreadable(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
 DROP FUNCTION oarlock.claim_family(uuid, bigint, uuid[]);
 DROP FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]);

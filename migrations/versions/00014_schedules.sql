@@ -18,7 +18,7 @@ CREATE TABLE oarlock.agenda (
 CREATE INDEX agenda_at ON oarlock.agenda (at);
 
 -- Puts the end of a run of a schedule on the agenda. Every statement that ends such a run fires it: a flush, a cancel, a deadline,
--- and oarlock.condemn or put_away after a run that no worker can drive. Other updates of runs cost one comparison.
+-- and oarlock.fail_run or release_unreadable after a run that no worker can drive. Other updates of runs cost one comparison.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_ended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -95,7 +95,7 @@ func TestCorpus_RemembersNothingOfBodiesInARow(t *testing.T) {
 }
 
 // owned counts the processes that belong to a body by the census.
-func (b *bench) owned() (n int) {
+func (b *testBundle) owned() (n int) {
 	b.census.mu.Lock()
 	defer b.census.mu.Unlock()
 	for _, id := range b.census.known {

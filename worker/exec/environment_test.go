@@ -15,7 +15,7 @@ import (
 )
 
 // printed runs a body that prints its environment, and returns the environment.
-func printed(t *testing.T, x *bench, task *worker.Task) map[string]string {
+func printed(t *testing.T, x *testBundle, task *worker.Task) map[string]string {
 	t.Helper()
 	task.Body = &dagspec.Step{Command: "/usr/bin/env", Args: []string{"-0"}, Outputs: task.Body.Outputs}
 	task.Resolved.Args = []string{"-0"}

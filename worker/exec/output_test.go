@@ -201,7 +201,7 @@ func TestSession_SweepsOnlyWhatNobodyHolds(t *testing.T) {
 	if _, err := os.Stat(old); err == nil {
 		t.Error("the folder of an executor that is gone is still there")
 	}
-	for _, b := range []*bench{x, second} {
+	for _, b := range []*testBundle{x, second} {
 		if got := b.run(t, shell("true")); got.Kind != dagrun.KindNone {
 			t.Errorf("got %+v", got)
 		}

@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 	verify(m)
 }
 
-// bench is an executor under test, with a folder of its own.
-type bench struct {
+// testBundle is an executor under test, with a folder of its own.
+type testBundle struct {
 	*Executor
 	dir    string
 	worker string // id that its tasks carry
 }
 
-func setup(tb testing.TB, change ...func(*Config)) *bench {
+func setup(tb testing.TB, change ...func(*Config)) *testBundle {
 	tb.Helper()
 	c := Config{Dir: tb.TempDir(), EnvInherit: true, WorkerVariable: "OARLOCK_WORKER_ID"}
 	for _, f := range change {
@@ -50,7 +50,7 @@ func setup(tb testing.TB, change ...func(*Config)) *bench {
 			tb.Error(err)
 		}
 	})
-	return &bench{Executor: x, dir: c.Dir, worker: suite}
+	return &testBundle{Executor: x, dir: c.Dir, worker: suite}
 }
 
 // shell returns a task that runs a text in the shell.
@@ -83,13 +83,13 @@ func stdout(t *worker.Task) string { return t.Stdout.(*await.Buffer).String() }
 func stderr(t *worker.Task) string { return t.Stderr.(*await.Buffer).String() }
 
 // run executes a body to its end.
-func (b *bench) run(t *testing.T, task *worker.Task) dagrun.Result {
+func (b *testBundle) run(t *testing.T, task *worker.Task) dagrun.Result {
 	t.Helper()
 	return <-b.begin(t, t.Context(), task)
 }
 
 // begin executes a body in the background; the test fails if it takes longer than patience.
-func (b *bench) begin(t *testing.T, ctx context.Context, task *worker.Task) <-chan dagrun.Result { //nolint:revive // t first, as everywhere
+func (b *testBundle) begin(t *testing.T, ctx context.Context, task *worker.Task) <-chan dagrun.Result { //nolint:revive // t first, as everywhere
 	t.Helper()
 	task.Worker = b.worker
 	inner := make(chan dagrun.Result, 1)

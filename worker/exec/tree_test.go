@@ -30,7 +30,7 @@ func reported(t *testing.T, path, word string) int {
 }
 
 // tagged returns an executor, and the environment entry by which its bodies can be counted from outside.
-func tagged(t *testing.T, change ...func(*Config)) (*bench, string) {
+func tagged(t *testing.T, change ...func(*Config)) (*testBundle, string) {
 	t.Helper()
 	id := suite + "/" + t.Name() + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	x := setup(t, change...)

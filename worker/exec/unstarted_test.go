@@ -137,7 +137,7 @@ func bound(t *testing.T, resource int, most uint64) (lift func()) {
 }
 
 // starves tests a host on which no process starts until the shortage is over.
-func starves(t *testing.T, x *bench, mend func(), reason string) {
+func starves(t *testing.T, x *testBundle, mend func(), reason string) {
 	t.Helper()
 	if got := x.run(t, shell("exit 3")); !got.Unstarted || got.Kind != dagrun.KindLost || !strings.Contains(got.Reason, reason) {
 		t.Errorf("a body ended as %+v, want: not started, %s", got, reason)

@@ -55,7 +55,7 @@ func TestWorkdir_ServesAnotherBodyOnlyAsItWas(t *testing.T) {
 }
 
 // onlyFree makes sure that nothing is left but working folders for other bodies, with nothing in them.
-func (b *bench) onlyFree(t *testing.T) {
+func (b *testBundle) onlyFree(t *testing.T) {
 	t.Helper()
 	left, err := os.ReadDir(b.work.path)
 	if err != nil || len(left) != len(b.workdirs.free) {

@@ -14,7 +14,7 @@ import (
 )
 
 // held makes n tasks hold one connection each, until the returned function releases them.
-func (y *yard) held(a *postgres.Action, n int, connections ...string) (release func()) {
+func (y *testBundle) held(a *postgres.Action, n int, connections ...string) (release func()) {
 	y.tb.Helper()
 	y.exec("SELECT pg_advisory_lock(1)")
 	var all sync.WaitGroup
@@ -33,18 +33,18 @@ func (y *yard) held(a *postgres.Action, n int, connections ...string) (release f
 	return func() { y.exec("SELECT pg_advisory_unlock(1)"); all.Wait() }
 }
 
-func (y *yard) waiting() int {
+func (y *testBundle) waiting() int {
 	return get[int](y, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 }
 
 // connections returns the connections of tasks.
-func (y *yard) connections() int {
+func (y *testBundle) connections() int {
 	return get[int](y, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'tasks%'")
 }
 
 func TestBudget_TheTwentySixthWaitsItsTurn(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.Connections["other"] = postgres.Connection{URL: y.tasks} })
 	release := y.held(a, 25, "oarlock", "other")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -83,7 +83,7 @@ func TestBudget_TheTwentySixthWaitsItsTurn(t *testing.T) {
 
 func TestBudget_WaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.MaxOpen = 1; c.Connections["other"] = postgres.Connection{URL: y.tasks} })
 	release := y.held(a, 1)
 	var mu sync.Mutex
@@ -105,7 +105,7 @@ func TestBudget_WaitersAreServedInOrder(t *testing.T) {
 
 func TestBudget_IdleConnectionsOfOthersMakeRoom(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.MaxOpen = 2; c.Connections["other"] = postgres.Connection{URL: y.tasks} })
 	y.held(a, 2)()
 	release := y.held(a, 2, "other")
@@ -121,7 +121,7 @@ func TestBudget_ClosesWhatIsIdleOrOld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := setup(t)
 			a := y.action(change)
 			y.held(a, 3)()
 			y.eventually("none is left", func() bool { return y.connections() == 0 })
@@ -131,7 +131,7 @@ func TestBudget_ClosesWhatIsIdleOrOld(t *testing.T) {
 
 func TestBudget_AConnectionThatDiedIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.held(a, 3)()
 	y.exec("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'oarlock' AND datname = current_database() AND query LIKE '%postgres/reset%'")
@@ -144,7 +144,7 @@ func TestBudget_AConnectionThatDiedIsMadeAnew(t *testing.T) {
 
 func TestClose_EndsWaitersAndWhatIsIdle(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.MaxOpen = 1 })
 	release := y.held(a, 1)
 	ended := make(chan dagrun.Result, 1)

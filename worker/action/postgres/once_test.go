@@ -20,7 +20,7 @@ import (
 
 func TestOwn_CommitsWithTheOutcome(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.work(a, a)
 	id := y.run(insert)
@@ -57,7 +57,7 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := setup(t)
 			proxy, url := netfault.Through(t, y.tasks)
 			a := y.action(through(url))
 			var n atomic.Int32
@@ -79,7 +79,7 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 
 func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	proxy, url := netfault.Through(t, y.tasks)
 	a := y.action(through(url))
 	hangs, results := make(chan *netfault.Injected, 1), make(chan dagrun.Result, 1)
@@ -117,7 +117,7 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 
 func TestOwn_WhatWasSettledIsNotRunAgainByTheNextDriver(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	committed, release := make(chan struct{}), make(chan struct{})
 	first := y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
@@ -151,7 +151,7 @@ func TestOwn_ALostLeaseRollsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := setup(t)
 			a := y.action()
 			results := make(chan dagrun.Result, 10)
 			y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
@@ -188,7 +188,7 @@ func TestOwn_OneThatMayNotSettleSaysSoOnce(t *testing.T) {
 	for name, roles := range map[string][]string{"sees nothing": nil, "only reads": {"oarlock_read"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := setup(t)
 			a := y.action(through(y.login("app", roles...)))
 			y.work(a, a)
 			if got := y.await(y.run(insert)); got != "succeeded" {
@@ -210,7 +210,7 @@ func TestOwn_AnotherDatabaseIsNot(t *testing.T) {
 	for name, elsewhere := range map[string]func(testing.TB) *pgtest.DB{"empty": pgtest.Empty, "another installation": pgtest.New} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y, other := newYard(t), elsewhere(t)
+			y, other := setup(t), elsewhere(t)
 			a := y.action(func(c *postgres.Config) { c.Connections["other"] = postgres.Connection{URL: other.URL} })
 			y.work(a, a)
 			id := y.run("{id: a, action: postgres.query, with: {connection: other, sql: CREATE TABLE there AS SELECT 1 AS n}}")
@@ -226,7 +226,7 @@ func TestOwn_AnotherDatabaseIsNot(t *testing.T) {
 
 func TestOwn_SettlesWhateverRoleAndTimeoutsTheStatementsChose(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.exec(fmt.Sprintf("CREATE ROLE plain_%s; GRANT plain_%[1]s TO CURRENT_USER; GRANT ALL ON ledger TO plain_%[1]s", y.db.Name))
 	t.Cleanup(func() { y.exec(fmt.Sprintf("DROP OWNED BY plain_%s; DROP ROLE plain_%[1]s", y.db.Name)) })
@@ -242,7 +242,7 @@ func TestOwn_SettlesWhateverRoleAndTimeoutsTheStatementsChose(t *testing.T) {
 
 func TestOwn_ReadOnlyAndPublishesSettleNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.work(a, a)
 	id := y.run("{id: a, action: postgres.query, with: {sql: SELECT 1, read_only: true}, publish: {action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES ('p')}}}")

@@ -19,7 +19,7 @@ import (
 
 func TestExecute_PutsOutTheRowsOfTheLastStatement(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	res, c := y.do(y.action(), with{"sql": []any{
 		"CREATE TEMP TABLE made (n int, at timestamptz)",
 		with{"sql": "INSERT INTO made VALUES ($1, $2), (2, NULL)", "params": []any{1, "2026-11-22T01:02:03.5Z"}},
@@ -42,7 +42,7 @@ func TestExecute_PutsOutTheRowsOfTheLastStatement(t *testing.T) {
 
 func TestNew_TakesAConfigurationOfTheProgramsOwn(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	given, err := pgx.ParseConfig(y.tasks)
 	y.must(err)
 	user := given.User
@@ -70,7 +70,7 @@ func TestNew_TakesAConfigurationOfTheProgramsOwn(t *testing.T) {
 
 func TestExecute_LeavesTheWorkersOwnConnectionToFunctions(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) {
 		c.KeepOwn = true
 		c.Connections["reports"] = c.Connections[postgres.Own]
@@ -87,7 +87,7 @@ func TestExecute_LeavesTheWorkersOwnConnectionToFunctions(t *testing.T) {
 
 func TestExecute_RowCountOfAChange(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	res, _ := y.do(y.action(), with{"sql": "INSERT INTO ledger (key) SELECT n::text FROM generate_series(1, 7) n"})
 	if res.Outputs != `{"row_count":7,"rows":[]}` {
 		t.Errorf("%+v", res)
@@ -96,7 +96,7 @@ func TestExecute_RowCountOfAChange(t *testing.T) {
 
 func TestExecute_WritesRowsToTheLogInTheFormAskedFor(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	for format, want := range map[string]string{
 		"json":  "[\n{\"n\":1,\"s\":\"a,b\"},\n{\"n\":2,\"s\":null}\n]\n",
@@ -115,7 +115,7 @@ func TestExecute_WritesRowsToTheLogInTheFormAskedFor(t *testing.T) {
 
 func TestExecute_RowsPastALimitFailAndCommitNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	const many = "INSERT INTO ledger (key) SELECT n::text FROM generate_series(1, 5) n RETURNING key"
 	for want, w := range map[string]with{
@@ -151,7 +151,7 @@ func TestExecute_RowsPastALimitFailAndCommitNothing(t *testing.T) {
 
 func TestExecute_RollsBackAllStatementsWhenOneFails(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	res, c := y.do(y.action(), with{"sql": []any{"INSERT INTO ledger (key) VALUES ('a')", "SELECT\n  1 / 0\n  FROM nowhere"}})
 	if res.Kind != dagrun.KindSQL || res.Reason != `statement 2: relation "nowhere" does not exist (42P01) at line 3, column 8` || res.Permanent {
 		t.Errorf("%+v", res)
@@ -164,7 +164,7 @@ func TestExecute_RollsBackAllStatementsWhenOneFails(t *testing.T) {
 
 func TestExecute_RefusesTransactionControl(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	for _, sql := range []string{
 		"COMMIT", "  -- done\n /* x */ ; commit and chain", "begin", "START  TRANSACTION", "ROLLBACK;", "Abort", "END work", "PREPARE TRANSACTION 'x'",
@@ -191,7 +191,7 @@ func TestExecute_RefusesTransactionControl(t *testing.T) {
 
 func TestExecute_WhatIsWrongWithAStepIsConfig(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.Connections["warehouse"] = postgres.Connection{URL: y.tasks} })
 	for want, w := range map[string]with{
 		`no connection "warehose": did you mean warehouse?`:   {"sql": "SELECT 1", "connection": "warehose"},
@@ -213,7 +213,7 @@ func TestExecute_WhatIsWrongWithAStepIsConfig(t *testing.T) {
 
 func TestExecute_ParamsArriveAsTheyAreWhateverTheyHold(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	letters := []rune(`'";\${}[](),% $1` + "\n\t\u00e9\u4e16\U0001F600" + "NULLnull--/*")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -244,7 +244,7 @@ func TestExecute_ParamsArriveAsTheyAreWhateverTheyHold(t *testing.T) {
 
 func TestExecute_ParamsFitTheTypeThatTheServerWants(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.exec("CREATE TYPE mood AS ENUM ('glad', 'sad'); GRANT USAGE ON TYPE mood TO PUBLIC")
 	for sql, param := range map[string]any{
@@ -276,7 +276,7 @@ func TestExecute_ParamsFitTheTypeThatTheServerWants(t *testing.T) {
 
 func TestExecute_NoticesGoToTheLog(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	_, c := y.do(y.action(), with{"sql": "DO $$BEGIN RAISE NOTICE 'half way'; RAISE WARNING 'careful'; END$$"})
 	if log := c.log.String(); !strings.Contains(log, "NOTICE: half way\nWARNING: careful\n") {
 		t.Errorf("logged %q", log)
@@ -285,7 +285,7 @@ func TestExecute_NoticesGoToTheLog(t *testing.T) {
 
 func TestExecute_NothingOfATaskIsLeftToTheNext(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.MaxOpen = 1 })
 	res, _ := y.do(a, with{"sql": []any{
 		"SET search_path = nowhere", "SET statement_timeout = 7777777", "CREATE TEMP TABLE mine (n int)", "SELECT pg_advisory_lock(7)",
@@ -307,7 +307,7 @@ func TestExecute_NothingOfATaskIsLeftToTheNext(t *testing.T) {
 
 func TestExecute_SecretsStayOutOfReasonsAndLogs(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	unreachable := strings.Replace(y.tasks, "pass-word", "other-pass", 1)
 	a := y.action(func(c *postgres.Config) {
 		c.Connections["wrong"] = postgres.Connection{URL: unreachable}
@@ -350,7 +350,7 @@ func TestExecute_SecretsStayOutOfReasonsAndLogs(t *testing.T) {
 
 func TestExecute_TheEndOfItsContextEndsTheStatementAtTheServer(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	running := func() bool {
 		return get[bool](y, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'oarlock 41 load/eu#2' AND query LIKE '%pg_sleep(1000)%' AND wait_event = 'PgSleep' AND datname = current_database())")
@@ -376,7 +376,7 @@ func TestExecute_TheEndOfItsContextEndsTheStatementAtTheServer(t *testing.T) {
 
 func TestReason_OfWhatWasNotSent(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := y.conn.Exec(ctx, "SELECT 1")
@@ -387,7 +387,7 @@ func TestReason_OfWhatWasNotSent(t *testing.T) {
 
 func TestExecute_TimeoutsAreTheServersToo(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(func(c *postgres.Config) {
 		c.Connections["hasty"] = postgres.Connection{URL: y.tasks, StatementTimeout: 50_000_000, LockTimeout: 40_000_000}
 	})

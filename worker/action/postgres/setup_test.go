@@ -22,8 +22,8 @@ import (
 
 const patience = 20 * time.Second
 
-// yard is a database with a table, and a login with the rights of a worker that may also write to the table.
-type yard struct {
+// testBundle is a database with a table, and a login with the rights of a worker that may also write to the table.
+type testBundle struct {
 	tb     testing.TB
 	db     *pgtest.DB
 	conn   *pgx.Conn // the owner's
@@ -34,9 +34,9 @@ type yard struct {
 	log    await.Buffer // of all tasks
 }
 
-func newYard(tb testing.TB) *yard {
+func setup(tb testing.TB) *testBundle {
 	tb.Helper()
-	y := &yard{tb: tb, db: pgtest.NewWithRoles(tb)}
+	y := &testBundle{tb: tb, db: pgtest.NewWithRoles(tb)}
 	y.conn = y.db.Conn(tb)
 	y.exec("CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL UNIQUE)")
 	y.url, y.tasks = y.login("worker", "oarlock_worker"), y.login("tasks", "oarlock_worker")
@@ -44,7 +44,7 @@ func newYard(tb testing.TB) *yard {
 	return y
 }
 
-func (y *yard) open(url string) *queue.Store {
+func (y *testBundle) open(url string) *queue.Store {
 	y.tb.Helper()
 	store, err := queue.Open(y.tb.Context(), queue.Config{URL: url})
 	y.must(err)
@@ -53,7 +53,7 @@ func (y *yard) open(url string) *queue.Store {
 }
 
 // login returns the URL of a new login with some roles that may write to the ledger.
-func (y *yard) login(name string, roles ...string) string {
+func (y *testBundle) login(name string, roles ...string) string {
 	y.tb.Helper()
 	u, err := url.Parse(y.db.User(y.tb, name, roles...))
 	y.must(err)
@@ -64,21 +64,21 @@ func (y *yard) login(name string, roles ...string) string {
 	return u.String()
 }
 
-func (y *yard) must(err error) {
+func (y *testBundle) must(err error) {
 	y.tb.Helper()
 	if err != nil {
 		y.tb.Fatal(err)
 	}
 }
 
-func (y *yard) exec(statement string, args ...any) {
+func (y *testBundle) exec(statement string, args ...any) {
 	y.tb.Helper()
 	if _, err := y.conn.Exec(context.WithoutCancel(y.tb.Context()), statement, args...); err != nil {
 		y.tb.Fatalf("%s: %v", statement, err)
 	}
 }
 
-func get[T any](y *yard, query string, args ...any) (v T) {
+func get[T any](y *testBundle, query string, args ...any) (v T) {
 	y.tb.Helper()
 	if err := y.conn.QueryRow(y.tb.Context(), query, args...).Scan(&v); err != nil {
 		y.tb.Fatalf("%s: %v", query, err)
@@ -86,7 +86,7 @@ func get[T any](y *yard, query string, args ...any) (v T) {
 	return v
 }
 
-func (y *yard) wantRows(want int) {
+func (y *testBundle) wantRows(want int) {
 	y.tb.Helper()
 	if got := get[int](y, "SELECT count(*) FROM ledger"); got != want {
 		y.tb.Errorf("%d rows in the ledger, want %d", got, want)
@@ -94,7 +94,7 @@ func (y *yard) wantRows(want int) {
 }
 
 // eventually polls until ok, or fails the test.
-func (y *yard) eventually(what string, ok func() bool) {
+func (y *testBundle) eventually(what string, ok func() bool) {
 	y.tb.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -106,7 +106,7 @@ func (y *yard) eventually(what string, ok func() bool) {
 }
 
 // action has one connection, own, to the yard's database.
-func (y *yard) action(change ...func(*postgres.Config)) *postgres.Action {
+func (y *testBundle) action(change ...func(*postgres.Config)) *postgres.Action {
 	y.tb.Helper()
 	c := postgres.Config{Connections: map[string]postgres.Connection{postgres.Own: {URL: y.tasks}}}
 	for _, f := range change {
@@ -140,7 +140,7 @@ func newCall(with map[string]any, outputs ...dagspec.Output) *call {
 type with = map[string]any
 
 // do executes a task that belongs to no run.
-func (y *yard) do(a *postgres.Action, w with, outputs ...dagspec.Output) (dagrun.Result, *call) {
+func (y *testBundle) do(a *postgres.Action, w with, outputs ...dagspec.Output) (dagrun.Result, *call) {
 	c := newCall(w, outputs...)
 	return a.Execute(y.tb.Context(), c.task), c
 }
@@ -152,10 +152,10 @@ func (reader) Cached(context.Context, queue.RunID, string, string, bool) (dagrun
 	return "", false, nil
 }
 
-// writer gives a worker the writes of versions of the queue that condemn nothing.
+// writer gives a worker the writes of versions of the queue that fail no run.
 type writer struct{ *queue.Session }
 
-func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ error) error {
+func (w writer) FailRun(ctx context.Context, c *queue.Claim, _ error) error {
 	return w.Release(ctx, c, false, 0)
 }
 
@@ -185,7 +185,7 @@ func (s settler) SettleTx(ctx context.Context, tx pgx.Tx, r queue.Settlement) er
 }
 
 // work starts a worker that offers an executor as postgres.query and as my.func; the test stops it.
-func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand, *worker.Config)) *hand {
+func (y *testBundle) work(a *postgres.Action, e worker.Executor, change ...func(*hand, *worker.Config)) *hand {
 	y.tb.Helper()
 	h := &hand{ids: make(chan uuid.UUID, 10)}
 	c := worker.Config{
@@ -220,12 +220,12 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 }
 
 // logs writes the logs of all tasks to one buffer.
-type logs struct{ y *yard }
+type logs struct{ y *testBundle }
 
 func (l logs) Open(worker.LogName) worker.Log { return attemptLog(l) }
 func (logs) Close()                           {}
 
-type attemptLog struct{ y *yard }
+type attemptLog struct{ y *testBundle }
 
 func (l attemptLog) Stdout() io.Writer { return &l.y.log }
 func (l attemptLog) Stderr() io.Writer { return &l.y.log }
@@ -234,7 +234,7 @@ func (attemptLog) Mask([]string)       {}
 func (attemptLog) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 
 // run enters a run of a DAG with this step.
-func (y *yard) run(step string) queue.RunID {
+func (y *testBundle) run(step string) queue.RunID {
 	y.tb.Helper()
 	source := "name: d\nsteps: [" + step + "]\n"
 	spec, err := dagspec.Parse("d.yaml", []byte(source))
@@ -249,7 +249,7 @@ func (y *yard) run(step string) queue.RunID {
 const insert = "{id: a, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES ($1) RETURNING id, params: [a]}}"
 
 // await waits for the end of a run, and returns how it ended.
-func (y *yard) await(id queue.RunID) string {
+func (y *testBundle) await(id queue.RunID) string {
 	y.tb.Helper()
 	var r *queue.Run
 	y.eventually("the run ends", func() bool {

@@ -24,7 +24,7 @@ func add(ctx context.Context, tx pgx.Tx, key string) error {
 
 func TestFunc_CommitsWithItsOutcome(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	proxy, url := netfault.Through(t, y.tasks)
 	a := y.action(through(url))
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
@@ -68,7 +68,7 @@ func TestFunc_WhatDoesNotSucceedIsRolledBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := setup(t)
 			a := y.action()
 			var calls atomic.Int32
 			y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (worker.Outputs, error) {
@@ -88,7 +88,7 @@ func TestFunc_WhatDoesNotSucceedIsRolledBack(t *testing.T) {
 
 func TestFunc_SnoozesWithoutATrace(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	var calls atomic.Int32
 	y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (worker.Outputs, error) {
@@ -108,7 +108,7 @@ func TestFunc_SnoozesWithoutATrace(t *testing.T) {
 
 func TestFunc_WantsTheRunsOwnDatabase(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action(through(y.login("app")))
 	y.work(a, a.Func(func(context.Context, pgx.Tx, *worker.Task) (worker.Outputs, error) {
 		t.Error("it was called")
@@ -122,7 +122,7 @@ func TestFunc_WantsTheRunsOwnDatabase(t *testing.T) {
 // Outputs that are too large are found before they are settled, so that a committed task never fails.
 func TestFunc_OutputsPastALimitCommitNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	var calls atomic.Int32
 	y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (worker.Outputs, error) {
@@ -141,7 +141,7 @@ func TestFunc_OutputsPastALimitCommitNothing(t *testing.T) {
 // The bound of a run is checked before anything is settled, too, and never afterwards.
 func TestFunc_OutputsPastTheRunsLimitCommitNothing(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := setup(t)
 	a := y.action()
 	y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, task *worker.Task) (worker.Outputs, error) {
 		return worker.Outputs{"n": []string{strings.Repeat("x", worker.MaxJSONBytes-100)}}, add(ctx, tx, task.Step)

@@ -9,18 +9,18 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ending is a gate of one slot at which the tasks of a run wait. end ends the task that holds the slot.
-func ending(t *testing.T, waiting int) (g *Gate, end func()) {
+// ending is a slot queue of one slot at which the tasks of a run wait. end ends the task that holds the slot.
+func ending(t *testing.T, waiting int) (g *SlotQueue, end func()) {
 	t.Helper()
-	g = NewGate(1)
-	granted := make(chan *Ticket, waiting+1)
+	g = NewSlotQueue(1)
+	granted := make(chan *SlotRequest, waiting+1)
 	for range waiting + 1 {
-		g.Ask(1, Order{RunID: 1, Run: 5}, func(t *Ticket) { granted <- t })
+		g.Ask(1, Order{RunID: 1, Run: 5}, func(t *SlotRequest) { granted <- t })
 	}
 	return g, func() { (<-granted).Release() }
 }
 
-func TestGate_AsksByTurns(t *testing.T) {
+func TestSlotQueue_AsksByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -38,7 +38,7 @@ func TestGate_AsksByTurns(t *testing.T) {
 				end()
 				if ask := g.Asked(); ask != nil {
 					asked++
-					ask.Expect(0)
+					ask.KeepFor(0)
 					g.Answered(ask, false)
 				}
 				time.Sleep(time.Second)
@@ -50,7 +50,7 @@ func TestGate_AsksByTurns(t *testing.T) {
 	})
 }
 
-func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
+func TestSlotQueue_AsksAgainAfterOneInVain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, end := ending(t, 64)
@@ -59,7 +59,7 @@ func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
 				end()
 				if ask := g.Asked(); ask != nil {
 					lowest = append(lowest, ask.Lowest)
-					ask.Expect(0)
+					ask.KeepFor(0)
 					g.Answered(ask, false)
 				}
 				time.Sleep(time.Second)
@@ -75,7 +75,7 @@ func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
 		if ask := g.Asked(); ask == nil || !ask.Fair {
 			t.Errorf("it asks for %+v", ask)
 		} else {
-			ask.Expect(0)
+			ask.KeepFor(0)
 			g.Answered(ask, false)
 		}
 		time.Sleep(time.Second)
@@ -86,7 +86,7 @@ func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
 }
 
 // Where slots end fast, few of them wait for a poll.
-func TestGate_AsksSeldomForEquals(t *testing.T) {
+func TestSlotQueue_AsksSeldomForEquals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, end := ending(t, 1000)
@@ -96,7 +96,7 @@ func TestGate_AsksSeldomForEquals(t *testing.T) {
 			end()
 			if ask := g.Asked(); ask != nil {
 				asked++
-				ask.Expect(0)
+				ask.KeepFor(0)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -107,13 +107,13 @@ func TestGate_AsksSeldomForEquals(t *testing.T) {
 }
 
 // A worker that holds many runs takes no more of their priority.
-func TestGate_AsksForFewEquals(t *testing.T) {
+func TestSlotQueue_AsksForFewEquals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, end := ending(t, 64)
 		due := 5
 		for i := range 1 + heldMax {
-			g.Ask(1, Order{RunID: queue.RunID(2 + i), Run: 1}, func(*Ticket) {})
+			g.Ask(1, Order{RunID: queue.RunID(2 + i), Run: 1}, func(*SlotRequest) {})
 		}
 		for range queue.TurnEvery - 1 {
 			g.Due(&due)
@@ -132,15 +132,15 @@ func TestGate_AsksForFewEquals(t *testing.T) {
 }
 
 // The slot of an ask goes to the run that the poll claims for it, also where a chain would hand its slot on.
-func TestGate_AnAskKeepsItsSlot(t *testing.T) {
+func TestSlotQueue_AnAskKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(1)
+		g := NewSlotQueue(1)
 		chain := g.Ask(1, Order{RunID: 1, Run: 5}, r.to("chain"))
 		due := 9
 		g.Due(&due)
-		if chain.HandOn(1, Order{RunID: 1, Run: 5}) {
+		if chain.Transfer(1, Order{RunID: 1, Run: 5}) {
 			t.Fatal("the slot is handed on")
 		}
 		g.Ask(1, Order{RunID: 1, Run: 5}, r.to("next"))
@@ -150,19 +150,19 @@ func TestGate_AnAskKeepsItsSlot(t *testing.T) {
 			t.Fatalf("asked for %+v", ask)
 		}
 		mustGrant(t, &r, "chain")
-		ask.Expect(1)
+		ask.KeepFor(1)
 		mustGrant(t, &r)
-		g.Arrive(1, Order{RunID: 2, Run: 9}, r.to("claimed"))
+		g.AskReserved(1, Order{RunID: 2, Run: 9}, r.to("claimed"))
 		mustGrant(t, &r, "claimed")
 	})
 }
 
 // A poll that hangs idles no slot.
-func TestGate_AnAskEnds(t *testing.T) {
+func TestSlotQueue_AnAskEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(1)
+		g := NewSlotQueue(1)
 		first := g.Ask(1, Order{RunID: 1}, r.to("first"))
 		g.Ask(1, Order{RunID: 1}, r.to("second"))
 		g.MayBeDue()

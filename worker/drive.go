@@ -18,29 +18,29 @@ import (
 )
 
 // driver owns one run while it holds the claim. It feeds events to the core, commits the records that the core returns, and
-// performs the actions. Its fields belong to its goroutine; other goroutines reach the driver through the postbox.
+// performs the actions. Its fields belong to its goroutine; other goroutines reach the driver through the event queue.
 type driver struct {
-	life    *life
-	claim   *queue.Claim
-	def     *queue.Definition
-	run     *dagrun.Run
-	clock   *runClock
-	post    *postbox
-	seen    int64 // the run's inbox counter up to which controls were read
-	mail    bool  // there are controls to read
-	slots   runSlots
-	bodies  bodies
-	kept    map[dagrun.TaskID]Log          // open logs of bodies that succeeded and have a publish, which writes to the same log
-	left    map[dagrun.TaskID]queue.LogEnd // ends of such logs that an earlier drive left open
-	line    []inLine                       // tasks that wait for slots and have no recorded reason yet, the oldest ask first
-	lookAt  time.Time                      // when to look for tasks that a limit of the run holds back
-	extra   extra
-	timer   *time.Timer
-	roused  bool // the run was claimed although no slot was free
-	acted   bool // a commit of this drive was stored
-	ending  driveEnding
-	errands errands
-	ctx     context.Context //nolint:containedctx // of this drive, for the goroutines that it starts
+	life        *life
+	claim       *queue.Claim
+	def         *queue.Definition
+	run         *dagrun.Run
+	clock       *runClock
+	events      *eventQueue
+	seen        int64 // the run's inbox counter up to which controls were read
+	hasControls bool  // there are controls to read
+	slots       runSlots
+	bodies      bodies
+	kept        map[dagrun.TaskID]Log          // open logs of bodies that succeeded and have a publish, which writes to the same log
+	left        map[dagrun.TaskID]queue.LogEnd // ends of such logs that an earlier drive left open
+	line        []inLine                       // tasks that wait for slots and have no recorded reason yet, the oldest ask first
+	lookAt      time.Time                      // when to look for tasks that a limit of the run holds back
+	extra       extra
+	timer       *time.Timer
+	roused      bool // the run was claimed although no slot was free
+	acted       bool // a commit of this drive was stored
+	ending      driveEnding
+	calls       driveCalls
+	ctx         context.Context //nolint:containedctx // of this drive, for the goroutines that it starts
 }
 
 // driveEnding holds why a drive ends before its run is over, and how it ended.
@@ -52,15 +52,15 @@ type driveEnding struct {
 	took    time.Duration // how long the run took, once it is over
 }
 
-// errands counts the goroutines of a drive besides its bodies.
-type errands struct {
+// driveCalls counts the goroutines of a drive besides its bodies.
+type driveCalls struct {
 	open    atomic.Int32 // calls of ask that have not returned an answer yet
 	asking  sync.WaitGroup
 	parting sync.WaitGroup // work that must be done before a drive ends in order
 }
 
 // ask runs do in a goroutine. do must post an answer to the drive.
-func (e *errands) ask(do func()) {
+func (e *driveCalls) ask(do func()) {
 	e.open.Add(1)
 	e.asking.Go(func() {
 		defer e.open.Add(-1)
@@ -79,8 +79,8 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), post: newPostbox(), seen: c.Inbox, timer: timer,
-		slots:  runSlots{gate: l.gate, byTask: map[dagrun.TaskID]*Ticket{}, isExpected: expected},
+		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), events: newEventQueue(), seen: c.Inbox, timer: timer,
+		slots:  runSlots{queue: l.slotQueue, byTask: map[dagrun.TaskID]*SlotRequest{}, isExpected: expected},
 		bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
@@ -92,7 +92,7 @@ func (d *driver) drive(ctx context.Context) error {
 	d.ctx, end = context.WithCancel(ctx)
 	defer d.abandon()
 	defer end()
-	defer d.slots.forgo()
+	defer d.slots.releaseReserved()
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (d *driver) drive(ctx context.Context) error {
 			return err
 		}
 		if d.run.Over() {
-			d.errands.parting.Wait()
+			d.calls.parting.Wait()
 			return nil
 		}
 		if err := d.wait(ctx, wake); err != nil {
@@ -115,22 +115,22 @@ func (d *driver) drive(ctx context.Context) error {
 // be called then; 0: never. Before each commit settle takes in what has happened meanwhile, so that one commit carries all of it.
 func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 	for {
-		if err := d.readMail(ctx); err != nil {
+		if err := d.readControls(ctx); err != nil {
 			return 0, err
 		}
 		ready, something := d.run.Ready()
 		if !something {
-			d.slots.forgo()
+			d.slots.releaseReserved()
 			d.slots.releaseSpare()
 			return ready.WakeAt, nil
 		}
 		d.ask(&ready)
-		if d.takeIn() || d.mail {
+		if d.takeIn() || d.hasControls {
 			continue
 		}
 		switch err := d.commit(ctx, &ready); {
 		case errors.Is(err, queue.ErrInboxMoved):
-			d.mail = true
+			d.hasControls = true
 			continue
 		case err != nil:
 			return 0, err
@@ -153,7 +153,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		d.leaveLogs(ctx)
 	}
 	rec.Controls = append(d.extra.decisions, rec.Controls...)
-	rec.Notes = append(slices.Clip(rec.Notes), d.farewell(ready)...)
+	rec.Notes = append(slices.Clip(rec.Notes), d.handOnNotes(ready)...)
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
@@ -184,8 +184,8 @@ func (d *driver) onlyBegins(b *queue.Batch) bool {
 		len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Details)+len(b.Chunks) == 0
 }
 
-// farewell returns a note for the history of the run if another worker is to go on with it: why this worker hands it on.
-func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
+// handOnNotes returns a note for the history of the run if another worker is to go on with it: why this worker hands it on.
+func (d *driver) handOnNotes(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	switch {
 	case d.ending.unfit:
 		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.life.config.Self.Name)
-	case d.ending.yields && d.life.fleet.inDanger():
+	case d.ending.yields && d.life.drivers.inDanger():
 		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.life.config.Self.Name)
 	case d.ending.yields:
 		text = fmt.Sprintf("worker %s has no free slot: handed on", d.life.config.Self.Name)
@@ -226,16 +226,16 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	}
 	if t := d.stuckFor(); t != nil {
 		d.ending.wake = wake
-		d.life.fleet.stall(stall{d, t})
-		defer d.life.fleet.unstall(d)
-		if d.ending.unfit = d.life.startsNothing(); d.ending.unfit { // read after stall: cannotStart has all stalled drivers yield
-			return d.yield(ctx)
+		d.life.drivers.block(blockedDriver{d, t})
+		defer d.life.drivers.unblock(d)
+		if d.ending.unfit = d.life.startsNothing(); d.ending.unfit { // read after block: cannotStart has all blocked drivers give their run back
+			return d.giveBack(ctx)
 		}
 		d.life.sharer.stuck.send()
 	}
 	due := false
 	select {
-	case <-d.post.signal:
+	case <-d.events.signal:
 	case <-alarm:
 		due = true
 	case <-d.claim.Lost():
@@ -247,13 +247,13 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	if d.ending.yields {
 		if d.ending.yields = d.stuckFor() != nil; d.ending.yields { // the run may have got a slot meanwhile
 			d.ending.unfit = d.life.startsNothing()
-			return d.yield(ctx)
+			return d.giveBack(ctx)
 		}
 	}
 	if !some && due { // no tick before posted events: a body that ended in time must not time out because the driver was held up
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
-	d.tell(time.Now())
+	d.explainWaits(time.Now())
 	return nil
 }
 
@@ -289,11 +289,11 @@ func (d *driver) step(e dagrun.Event) error {
 	return err
 }
 
-// takeIn feeds everything in the postbox to the core, and reports whether there was anything.
+// takeIn feeds everything in the event queue to the core, and reports whether there was anything.
 func (d *driver) takeIn() (some bool) {
-	for _, h := range d.post.take() {
+	for _, h := range d.events.take() {
 		some = true
-		d.happened(&h)
+		d.handle(&h)
 	}
 	return some
 }
@@ -362,7 +362,7 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvSettled, Task: s.Task, Attempt: s.Attempt, Result: &dagrun.Result{Outputs: s.Outputs}})
 	}
 	d.takeUpLogs(left, settled)
-	d.stepMail(&left.Mailbox)
+	d.stepControls(&left.Mailbox)
 	if invalid != nil {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "invalid: " + invalid.Error()})
 	}
@@ -392,9 +392,9 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 // timeText formats a time in the same way as reasons that the database writes.
 func timeText(at dagrun.Time) string { return time.UnixMilli(int64(at)).UTC().Format(time.RFC3339) }
 
-// readMail reads the undecided controls of the run if there may be any, and feeds them to the core.
-func (d *driver) readMail(ctx context.Context) error {
-	if !d.mail {
+// readControls reads the undecided controls of the run if there may be any, and feeds them to the core.
+func (d *driver) readControls(ctx context.Context) error {
+	if !d.hasControls {
 		return nil
 	}
 	boxes, err := ask(ctx, d, readMail, func(ctx context.Context) ([]*queue.Mailbox, error) {
@@ -406,13 +406,13 @@ func (d *driver) readMail(ctx context.Context) error {
 	if boxes[0] == nil {
 		return fmt.Errorf("mail of run %d: %w", d.claim.Run, queue.ErrLeaseLost)
 	}
-	d.mail = false
-	d.stepMail(boxes[0])
+	d.hasControls = false
+	d.stepControls(boxes[0])
 	return nil
 }
 
-// stepMail feeds controls to the core. A control that does not fit this DAG is refused here, so that it does not stay undecided.
-func (d *driver) stepMail(box *queue.Mailbox) {
+// stepControls feeds controls to the core. A control that does not fit this DAG is refused here, so that it does not stay undecided.
+func (d *driver) stepControls(box *queue.Mailbox) {
 	for i := range box.Controls {
 		c := &box.Controls[i]
 		control, err := c.For(d.def.Graph)
@@ -425,25 +425,25 @@ func (d *driver) stepMail(box *queue.Mailbox) {
 	d.seen = box.Inbox
 }
 
-// happening is a message to a driver: an event for the core, mail or yield.
-type happening struct {
-	event  dagrun.Event
-	ticket *Ticket // with EvGranted: the ticket that was granted
-	body   *body   // with EvFinished and EvLost: the body that ended
-	mail   bool    // there are new controls; event is empty
-	yield  bool    // give the run back if it still waits for a slot; event is empty
+// driverEvent is a message to a driver: an event for the core, mail or yield.
+type driverEvent struct {
+	event   dagrun.Event
+	request *SlotRequest // with EvGranted: the request that was granted
+	body    *body        // with EvFinished and EvLost: the body that ended
+	mail    bool         // there are new controls; event is empty
+	yield   bool         // give the run back if it still waits for a slot; event is empty
 }
 
-// postbox queues the messages to a driver until it has time. Its length is bounded by what the run has under way.
-type postbox struct {
+// eventQueue queues the messages to a driver until it has time. Its length is bounded by what the run has under way.
+type eventQueue struct {
 	mu     sync.Mutex
-	posted []happening
+	posted []driverEvent
 	signal chan struct{}
 }
 
-func newPostbox() *postbox { return &postbox{signal: make(chan struct{}, 1)} }
+func newEventQueue() *eventQueue { return &eventQueue{signal: make(chan struct{}, 1)} }
 
-func (p *postbox) put(h happening) {
+func (p *eventQueue) put(h driverEvent) {
 	p.mu.Lock()
 	p.posted = append(p.posted, h)
 	p.mu.Unlock()
@@ -453,7 +453,7 @@ func (p *postbox) put(h happening) {
 	}
 }
 
-func (p *postbox) take() []happening {
+func (p *eventQueue) take() []driverEvent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	posted := p.posted
@@ -461,27 +461,29 @@ func (p *postbox) take() []happening {
 	return posted
 }
 
-// fleet holds the drivers of one life of a worker.
-type fleet struct {
+// driverSet holds the drivers of one life of a worker.
+type driverSet struct {
 	bodies atomic.Int64          // bodies under way, of all drivers
 	danger atomic.Pointer[order] // the order that bodies which begin now get at once; nil: none
 	mu     sync.Mutex
 	byRun  map[queue.RunID]*driver
-	idle   map[*driver]stall // drivers that have nothing under way and wait for a slot
+	idle   map[*driver]blockedDriver // drivers that have nothing under way and wait for a slot
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// stall is a driver that can do nothing until it gets a slot.
-type stall struct {
-	driver *driver
-	ticket *Ticket // its first waiting ticket in order
+// blockedDriver is a driver that can do nothing until it gets a slot.
+type blockedDriver struct {
+	driver  *driver
+	request *SlotRequest // its first waiting request in order
 }
 
-func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]stall{}} }
+func newDriverSet() *driverSet {
+	return &driverSet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]blockedDriver{}}
+}
 
-// launch runs drive in a goroutine for the driver d. It returns false and does nothing once the fleet is closed.
-func (f *fleet) launch(d *driver, drive func()) bool {
+// launch runs drive in a goroutine for the driver d. It returns false and does nothing once the driver set is closed.
+func (f *driverSet) launch(d *driver, drive func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -495,7 +497,7 @@ func (f *fleet) launch(d *driver, drive func()) bool {
 	return true
 }
 
-func (f *fleet) remove(d *driver) {
+func (f *driverSet) remove(d *driver) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.byRun[d.claim.Run] == d {
@@ -503,31 +505,31 @@ func (f *fleet) remove(d *driver) {
 	}
 }
 
-// stall records that a driver can do nothing until it gets a slot; unstall ends that.
-func (f *fleet) stall(s stall) {
+// block records that a driver can do nothing until it gets a slot; unblock ends that.
+func (f *driverSet) block(s blockedDriver) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.idle[s.driver] = s
 }
 
-func (f *fleet) unstall(d *driver) {
+func (f *driverSet) unblock(d *driver) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.idle, d)
 }
 
-// look returns the number of drivers, and the stalled ones.
-func (f *fleet) look() (size int, idle stalls) {
+// look returns the number of drivers, and the blocked ones.
+func (f *driverSet) look() (size int, idle blockedDrivers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.byRun), slices.Collect(maps.Values(f.idle))
 }
 
-// stalls is a list of stalled drivers, in no order.
-type stalls []stall
+// blockedDrivers is a list of blocked drivers, in no order.
+type blockedDrivers []blockedDriver
 
 // runs returns the runs of the drivers, sorted.
-func (all stalls) runs() (runs []queue.RunID) {
+func (all blockedDrivers) runs() (runs []queue.RunID) {
 	for _, s := range all {
 		runs = append(runs, s.driver.claim.Run)
 	}
@@ -535,8 +537,8 @@ func (all stalls) runs() (runs []queue.RunID) {
 	return runs
 }
 
-// roused counts the stalled drivers that were launched without a free slot.
-func (all stalls) roused() (n int) {
+// roused counts the blocked drivers that were launched without a free slot.
+func (all blockedDrivers) roused() (n int) {
 	for _, s := range all {
 		if s.driver.roused {
 			n++
@@ -547,8 +549,8 @@ func (all stalls) roused() (n int) {
 
 // lanes returns the lanes of the runs, without repeats, and most of them at the most. Lanes of runs that have waited longest come
 // first.
-func (all stalls) lanes(most int) (lanes []int) {
-	oldest := slices.SortedFunc(slices.Values(all), func(a, b stall) int { return a.ticket.since.Compare(b.ticket.since) })
+func (all blockedDrivers) lanes(most int) (lanes []int) {
+	oldest := slices.SortedFunc(slices.Values(all), func(a, b blockedDriver) int { return a.request.since.Compare(b.request.since) })
 	for _, s := range oldest {
 		if lane := s.driver.claim.Lane; len(lanes) < most && !slices.Contains(lanes, lane) {
 			lanes = append(lanes, lane)
@@ -558,20 +560,20 @@ func (all stalls) lanes(most int) (lanes []int) {
 }
 
 // longerThan returns the drivers that have waited for a slot for longer than wait.
-func (all stalls) longerThan(wait time.Duration) stalls {
-	return slices.DeleteFunc(slices.Clone(all), func(s stall) bool { return time.Since(s.ticket.since) <= wait })
+func (all blockedDrivers) longerThan(wait time.Duration) blockedDrivers {
+	return slices.DeleteFunc(slices.Clone(all), func(s blockedDriver) bool { return time.Since(s.request.since) <= wait })
 }
 
 // close has launch start no more drivers, and posts a drain to all drivers.
-func (f *fleet) close() {
+func (f *driverSet) close() {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
-	f.each(func(d *driver) { d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvDrain}}) })
+	f.each(func(d *driver) { d.events.put(driverEvent{event: dagrun.Event{Kind: dagrun.EvDrain}}) })
 }
 
 // each calls do for every driver in the order of runs, outside of the lock.
-func (f *fleet) each(do func(*driver)) {
+func (f *driverSet) each(do func(*driver)) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Values(f.byRun))
 	f.mu.Unlock()
@@ -582,7 +584,7 @@ func (f *fleet) each(do func(*driver)) {
 }
 
 // grace returns the longest grace of a body under way.
-func (f *fleet) grace() (longest time.Duration) {
+func (f *driverSet) grace() (longest time.Duration) {
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { longest = max(longest, b.grace) }) })
 	return longest
 }
@@ -595,19 +597,19 @@ type order struct {
 }
 
 // giveUp ends the bodies of all drivers, and bodies that begin later.
-func (f *fleet) giveUp(o order) {
+func (f *driverSet) giveUp(o order) {
 	f.danger.Store(&o)
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
 // inDanger reports whether the worker ends its tasks and starts none because no sign of life is answered.
-func (f *fleet) inDanger() bool {
+func (f *driverSet) inDanger() bool {
 	o := f.danger.Load()
 	return o != nil && o.passing
 }
 
 // liftDanger takes back a passing order, and reports whether there was one. An order that came after that one stays.
-func (f *fleet) liftDanger() bool {
+func (f *driverSet) liftDanger() bool {
 	o := f.danger.Load()
 	if o == nil || !o.passing {
 		return false
@@ -617,9 +619,9 @@ func (f *fleet) liftDanger() bool {
 }
 
 // tell tells the drivers of these runs, or all drivers, that their runs may have new controls.
-func (f *fleet) tell(runs []queue.RunID, all bool) {
+func (f *driverSet) tell(runs []queue.RunID, all bool) {
 	if all {
-		f.each(func(d *driver) { d.post.put(happening{mail: true}) })
+		f.each(func(d *driver) { d.events.put(driverEvent{mail: true}) })
 		return
 	}
 	for _, run := range runs {
@@ -627,7 +629,7 @@ func (f *fleet) tell(runs []queue.RunID, all bool) {
 		d := f.byRun[run]
 		f.mu.Unlock()
 		if d != nil {
-			d.post.put(happening{mail: true})
+			d.events.put(driverEvent{mail: true})
 		}
 	}
 }

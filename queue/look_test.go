@@ -12,7 +12,7 @@ import (
 // A look that hangs because the network swallows its packets makes neither claims nor sweeps wait.
 func TestLook_OneThatHangsHoldsUpNoPoll(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	w, proxy := f.through(t)
 	poll(t, w.Session, 1)
 	held := proxy.Inject(netfault.Fault{When: prepares("queue/look"), Do: netfault.Hold})
@@ -64,7 +64,7 @@ func TestLook_ItsOwnTroubleIsNoSilenceOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			dead := f.register(t)
 			w, proxy := f.through(t)
 			w.silence(t)

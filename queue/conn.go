@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of a link.
+// Bounds of a dedicatedConn.
 const (
 	closeTimeout = time.Second
 	callTimeout  = 10 * time.Second // of one statement if the caller sets no shorter timeout
@@ -35,9 +35,9 @@ type backend struct {
 	started time.Time
 }
 
-// link is a connection for one purpose. It is made at its first use, and made again after it broke. Uses of a link wait for each
-// other, so each purpose has one statement in flight.
-type link struct {
+// dedicatedConn is a connection for one purpose. It is made at its first use, and made again after it broke. Uses of a
+// dedicatedConn wait for each other, so each purpose has one statement in flight.
+type dedicatedConn struct {
 	config  *pgx.ConnConfig
 	prepare pglink.Prepare                         // BeforeConnect of the pool from which config was taken; nil: config comes from no pool
 	turn    chan struct{}                          // holds one token
@@ -50,15 +50,15 @@ type link struct {
 	limit   time.Duration                          // of one use if the caller sets no shorter timeout
 	known   func(context.Context, *pgx.Conn) error // runs first on every connection made after it was set; may be nil
 	again   func(context.Context, *pgx.Conn) error // runs next on every connection but the first; may be nil
-	lending *lending                               // shared with the other links of the session; nil: the link shares nothing
-	first   bool                                   // the link gets a lent connection before other links
-	life    context.Context                        //nolint:containedctx // of the link: its end cuts off whatever uses the link
+	lending *lending                               // shared with the others of the session; nil: it shares nothing
+	first   bool                                   // it gets a lent connection before the others
+	life    context.Context                        //nolint:containedctx // of the dedicatedConn: close ends it, and the use under way
 	end     context.CancelFunc
 	closed  sync.Once
 }
 
-func newLink(config *pgx.ConnConfig) *link {
-	l := &link{config: config, turn: make(chan struct{}, 1), limit: callTimeout}
+func newDedicatedConn(config *pgx.ConnConfig) *dedicatedConn {
+	l := &dedicatedConn{config: config, turn: make(chan struct{}, 1), limit: callTimeout}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.turn <- struct{}{}
 	return l
@@ -66,14 +66,14 @@ func newLink(config *pgx.ConnConfig) *link {
 
 // use runs do with the connection, and makes a connection if there is none. If do returns an error that makes the connection
 // useless, use closes it. do must return when its context ends.
-func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+func (l *dedicatedConn) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	return l.hold(ctx, l.connected(do))
 }
 
-// useOr is use, but if this link is in use, it takes the first of the spare links that is free. If none is free, it waits for
-// this link.
-func (l *link) useOr(ctx context.Context, spare []*link, do func(context.Context, *pgx.Conn) error) error {
-	for _, one := range append([]*link{l}, spare...) {
+// useOr is use, but if this one is in use, it takes the first of the spare dedicatedConns that is free. If none is free, it waits
+// for this one.
+func (l *dedicatedConn) useOr(ctx context.Context, spare []*dedicatedConn, do func(context.Context, *pgx.Conn) error) error {
+	for _, one := range append([]*dedicatedConn{l}, spare...) {
 		select {
 		case <-one.turn:
 			return one.holding(ctx, one.connected(do))
@@ -84,7 +84,7 @@ func (l *link) useOr(ctx context.Context, spare []*link, do func(context.Context
 }
 
 // connected returns a function for hold that runs do with a working connection.
-func (l *link) connected(do func(context.Context, *pgx.Conn) error) func(context.Context) error {
+func (l *dedicatedConn) connected(do func(context.Context, *pgx.Conn) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := l.connect(ctx); err != nil {
 			return err
@@ -97,8 +97,8 @@ func (l *link) connected(do func(context.Context, *pgx.Conn) error) func(context
 	}
 }
 
-// hold runs do while nothing else uses the link, for at most limit.
-func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
+// hold runs do while nothing else uses the dedicatedConn, for at most limit.
+func (l *dedicatedConn) hold(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case <-l.turn:
 	case <-l.life.Done():
@@ -110,8 +110,8 @@ func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 }
 
 // holding runs do while it holds the token, and then puts the token back.
-func (l *link) holding(ctx context.Context, do func(context.Context) error) error {
-	defer l.lend() // runs last: a link that has begun to wait by then gets the connection here; a later one finds it unused by itself
+func (l *dedicatedConn) holding(ctx context.Context, do func(context.Context) error) error {
+	defer l.lend() // runs last: a dedicatedConn that has begun to wait by then gets the connection here; a later one finds it unused by itself
 	defer func() { l.turn <- struct{}{} }()
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -132,7 +132,7 @@ func breaks(err error) bool {
 	}
 }
 
-func (l *link) connect(ctx context.Context) error {
+func (l *dedicatedConn) connect(ctx context.Context) error {
 	if l.taken && !l.conn.IsClosed() {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (l *link) connect(ctx context.Context) error {
 }
 
 // takeUp makes a new connection ready for use.
-func (l *link) takeUp(ctx context.Context) error {
+func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	if err := l.dial(ctx); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (l *link) takeUp(ctx context.Context) error {
 }
 
 // dial makes a connection, unless there is already one that is not ready yet.
-func (l *link) dial(ctx context.Context) error {
+func (l *dedicatedConn) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (l *link) dial(ctx context.Context) error {
 
 // endFormer ends the server process of the former connection, and waits until it is gone. It is for again, if a statement on the
 // new connection must not be overtaken by one that is still under way on the old one.
-func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
+func (l *dedicatedConn) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	var gone bool
 	err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone)
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -217,7 +217,7 @@ func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-func (l *link) drop() {
+func (l *dedicatedConn) drop() {
 	if l.conn == nil {
 		return
 	}
@@ -228,15 +228,15 @@ func (l *link) drop() {
 }
 
 // finish drops the connection for good. It waits until the driver has closed it, but not for long after ctx has ended.
-func (l *link) finish(ctx context.Context) {
+func (l *dedicatedConn) finish(ctx context.Context) {
 	l.drop()
 	if l.dropped != nil {
 		pglink.HangUp(ctx, l.dropped)
 	}
 }
 
-// closeLinks closes links at the same time, so that with a silent server all of them take as long as one.
-func closeLinks(ctx context.Context, links ...*link) error {
+// closeConns closes dedicatedConns at the same time, so that with a silent server all of them take as long as one.
+func closeConns(ctx context.Context, links ...*dedicatedConn) error {
 	errs := make([]error, len(links))
 	var closing sync.WaitGroup
 	for i, l := range links {
@@ -247,7 +247,7 @@ func closeLinks(ctx context.Context, links ...*link) error {
 }
 
 // close closes the connection once it is not in use. If ctx ends first, close cuts off what uses the connection.
-func (l *link) close(ctx context.Context) (err error) {
+func (l *dedicatedConn) close(ctx context.Context) (err error) {
 	l.closed.Do(func() {
 		select {
 		case <-l.turn:
@@ -313,33 +313,33 @@ func Connections(pollOnly bool) int {
 	return SessionConns + CallConns + listenConns
 }
 
-// links are the links of one session.
-type links struct{ claims, looks, sweeps, lease, reads, chunks, journal *link }
+// sessionConns are the connections of one session.
+type sessionConns struct{ claims, looks, sweeps, lease, reads, chunks, journal *dedicatedConn }
 
-// newLinks makes the links of a session. They connect at their first use.
-func (s *Store) newLinks(worker uuid.UUID) *links {
+// newSessionConns makes the connections of a session. They connect at their first use.
+func (s *Store) newSessionConns(worker uuid.UUID) *sessionConns {
 	config := s.connConfig(appName(worker))
 	flushes := config.Copy()
 	pglink.AsFlush(flushes)
 	polls := steady(config)
-	return &links{
+	return &sessionConns{
 		claims: s.newLink(polls), looks: s.newLink(polls), sweeps: s.newLink(polls), lease: s.newLink(polls), reads: s.newLink(polls),
 		chunks: s.newLink(config), journal: s.newLink(flushes),
 	}
 }
 
-func (l *links) all() [SessionConns]*link {
-	return [...]*link{l.claims, l.looks, l.sweeps, l.lease, l.reads, l.chunks, l.journal}
+func (l *sessionConns) all() [SessionConns]*dedicatedConn {
+	return [...]*dedicatedConn{l.claims, l.looks, l.sweeps, l.lease, l.reads, l.chunks, l.journal}
 }
 
-func (l *links) close(ctx context.Context) error {
+func (l *sessionConns) close(ctx context.Context) error {
 	all := l.all()
-	return closeLinks(ctx, all[:]...)
+	return closeConns(ctx, all[:]...)
 }
 
-// calls returns how many pool connections a worker takes before it registers. With Config.Direct it is 0, because the pool does
-// not share the pooler's connections with the links. It is also 0 for a pool of the calling program, which may be busy with work
-// that waits for this worker, unless a pooler stands behind that pool.
+// calls returns how many pool connections a worker takes before it registers. With Config.Direct it is 0, because the pool does not
+// share the pooler's connections with the dedicatedConns. It is also 0 for a pool of the calling program, which may be busy with
+// work that waits for this worker, unless a pooler stands behind that pool.
 func (s *Store) calls(p pglink.Pooler) int {
 	if s.beside || !s.ownsPool && p == pglink.NoPooler {
 		return 0
@@ -358,7 +358,7 @@ type gains struct {
 
 // occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made later,
 // other clients might have taken them by then.
-func (s *Store) occupy(ctx context.Context, l *links, p pglink.Pooler) gains {
+func (s *Store) occupy(ctx context.Context, l *sessionConns, p pglink.Pooler) gains {
 	if s.shortage.trusting {
 		return gains{n: s.needs(p)}
 	}
@@ -389,7 +389,7 @@ func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g
 
 // gets returns functions that make the connections a session needs besides the one for claims. A server that accepts a connection
 // has it to give. A pooler accepts every connection, and lends one only for the first statement.
-func (s *Store) gets(l *links, p pglink.Pooler) (gets []pglink.Get) {
+func (s *Store) gets(l *sessionConns, p pglink.Pooler) (gets []pglink.Get) {
 	for _, other := range l.all() {
 		switch {
 		case other == l.claims:
@@ -408,14 +408,14 @@ func (s *Store) gets(l *links, p pglink.Pooler) (gets []pglink.Get) {
 	return gets
 }
 
-// get is a pglink.Get that makes the connection of a link ready for use.
-func (l *link) get(ctx context.Context) (func(), error) {
+// get is a pglink.Get that makes the connection of a dedicatedConn ready for use.
+func (l *dedicatedConn) get(ctx context.Context) (func(), error) {
 	return nil, l.use(ctx, func(context.Context, *pgx.Conn) error { return nil })
 }
 
-// reach is a pglink.Get that connects a link and sends nothing. It is cheaper: the first statements on a new connection cost as
-// much again.
-func (l *link) reach(ctx context.Context) (func(), error) {
+// reach is a pglink.Get that connects a dedicatedConn and sends nothing. It is cheaper: the first statements on a new connection
+// cost as much again.
+func (l *dedicatedConn) reach(ctx context.Context) (func(), error) {
 	return nil, l.hold(ctx, l.dial)
 }
 
@@ -518,37 +518,37 @@ func (s *shortage) over() {
 }
 
 // crowdedPause is how long a session asks for no more connections after the server refused one because of their number: each
-// refusal costs the server a process. It is also how long a link waits to borrow a connection.
+// refusal costs the server a process. It is also how long a dedicatedConn waits to borrow a connection.
 const crowdedPause = time.Second
 
-// lending lets the links of a session share connections while the server gives no more. A session then goes on with few
-// connections, and slowly with one. A link without a connection waits for one that another link does not use. A link with a
-// connection waits for no other, so two links never wait for each other.
+// lending lets the dedicatedConns of a session share connections while the server gives no more. A session then goes on with few
+// connections, and slowly with one. A dedicatedConn without a connection waits for one that another dedicatedConn does not use. A
+// dedicatedConn with a connection waits for no other, so two dedicatedConns never wait for each other.
 type lending struct {
-	links []*link // in the order in which they lend: first the links that the session can do without for the longest time
+	conns []*dedicatedConn // in the order in which they lend: first the dedicatedConns that the session can do without for the longest time
 
 	mu      sync.Mutex
 	waiting []*borrower // the first one gets the next connection
 	refused time.Time   // when the server last refused a connection
 }
 
-// borrower is a link that waits for a connection.
+// borrower is a dedicatedConn that waits for a connection.
 type borrower struct {
-	link *link
+	conn *dedicatedConn
 	got  chan loan // buffered, for one loan
 }
 
-// loan is a working connection, with what the lending link knows about it.
+// loan is a working connection, with what the lending dedicatedConn knows about it.
 type loan struct {
 	conn   *pgx.Conn
 	config *pgx.ConnConfig // settings that the connection has now
 	pooler pglink.Pooler
 }
 
-// share makes the links of a session lend to each other from now on.
-func (l *links) share() {
-	n := &lending{links: []*link{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
-	for _, one := range n.links {
+// share makes the dedicatedConns of a session lend to each other from now on.
+func (l *sessionConns) share() {
+	n := &lending{conns: []*dedicatedConn{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
+	for _, one := range n.conns {
 		one.lending = n
 	}
 	l.lease.first = true
@@ -567,12 +567,12 @@ func (n *lending) refuse() {
 	n.refused = time.Now()
 }
 
-// lineUp adds a borrower at the end of the line, or at its front if its link goes first.
+// lineUp adds a borrower at the end of the line, or at its front if its dedicatedConn goes first.
 func (n *lending) lineUp(b *borrower) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at := len(n.waiting)
-	if b.link.first {
+	if b.conn.first {
 		at = 0
 	}
 	n.waiting = slices.Insert(n.waiting, at, b)
@@ -590,14 +590,14 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits for a connection of another link of its session, and reports whether it got one.
-func (l *link) borrow(ctx context.Context) bool {
+// borrow waits for a connection of another dedicatedConn of its session, and reports whether it got one.
+func (l *dedicatedConn) borrow(ctx context.Context) bool {
 	n := l.lending
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)
 	defer cancel()
-	b := &borrower{link: l, got: make(chan loan, 1)}
+	b := &borrower{conn: l, got: make(chan loan, 1)}
 	n.lineUp(b)
-	for _, other := range n.links {
+	for _, other := range n.conns {
 		if other.lend() {
 			break
 		}
@@ -619,10 +619,10 @@ func (l *link) borrow(ctx context.Context) bool {
 	return true
 }
 
-// lend gives the connection of an unused link to the first borrower, and reports whether it did. No statement is under way on
-// that connection, so nothing has to be ended before the link makes a new one. The link forgets the server process, because that
-// process serves the borrower from now on.
-func (l *link) lend() bool {
+// lend gives the connection of an unused dedicatedConn to the first borrower, and reports whether it did. No statement is under way
+// on that connection, so nothing has to be ended before the dedicatedConn makes a new one. The dedicatedConn forgets the server
+// process, because that process serves the borrower from now on.
+func (l *dedicatedConn) lend() bool {
 	n := l.lending
 	if n == nil {
 		return false

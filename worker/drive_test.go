@@ -50,11 +50,11 @@ func (sleeper) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 }
 
 // simulated is a store in which runs of d wait, for tests in simulated time: boot counts it from now on.
-func simulated(t *testing.T, source string, runs int) (b *bench, boot func() time.Duration, ids []queue.RunID) {
+func simulated(t *testing.T, source string, runs int) (b *testBundle, boot func() time.Duration, ids []queue.RunID) {
 	t.Helper()
 	start := time.Now()
 	boot = func() time.Duration { return time.Since(start) }
-	b = &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
+	b = &testBundle{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 	b.put(t, source)
 	for range runs {
 		ids = append(ids, b.enqueue(t, "d"))
@@ -120,15 +120,15 @@ func TestDriver_BodiesThatEndedMeanwhileEndedWhenTheyDid(t *testing.T) {
 	})
 }
 
-// resolute condemns a run although the caller has given up, as a journal may do that has room just then.
+// resolute fails a run although the caller has given up, as a journal may do that has room just then.
 type resolute struct{ worker.Writer }
 
-func (r resolute) Condemn(ctx context.Context, c *queue.Claim, why error) error {
-	return r.Writer.Condemn(context.WithoutCancel(ctx), c, why)
+func (r resolute) FailRun(ctx context.Context, c *queue.Claim, why error) error {
+	return r.Writer.FailRun(context.WithoutCancel(ctx), c, why)
 }
 
 // A drive that the end of a worker's life cuts off says nothing about the run: the next driver goes on with it, and it does not fail.
-func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
+func TestDriver_ACommitThatIsGivenUpDoesNotFailItsRun(t *testing.T) {
 	t.Parallel()
 	const runs = 16
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestDriver_NamesWhenAParkedRunGoesOn(t *testing.T) {
 }
 
 // ready counts the ready tasks, by the reason of their rows.
-func (b *bench) ready(t *testing.T, id queue.RunID, why string) (n int) {
+func (b *testBundle) ready(t *testing.T, id queue.RunID, why string) (n int) {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), id)
 	if err != nil {

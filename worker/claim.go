@@ -29,7 +29,7 @@ type claimer struct {
 	told   signal      // a notification announced runs: poll at once, and often for a while
 	due    signal      // runs may be due: poll
 	wakeup signal      // the worker may have room again: poll if it has
-	asks   signal      // the gate keeps a slot for a QueueAsk: poll for it
+	asks   signal      // the slot queue keeps a slot for a QueueAsk: poll for it
 	ranked signal      // tasks began to wait: poll, so that other workers learn their priority
 	ration ration      // limits a poll to the runs that this worker was notified of
 	sated  atomic.Bool // the last poll claimed as many runs as it wanted
@@ -85,7 +85,7 @@ func (l *life) claim() {
 				continue
 			}
 			if fresh <= 0 {
-				l.gate.MayBeDue() // while no look shows what is due, slots that come free are kept for asks
+				l.slotQueue.MayBeDue() // while no look shows what is due, slots that come free are kept for asks
 			}
 			if c.drainSignals() {
 				l.hear(&pace)
@@ -115,13 +115,13 @@ func (l *life) claim() {
 	}
 }
 
-// pollOnce polls and launches the claimed runs. If the gate has a QueueAsk, the poll claims for the ask alone and asked is true.
-// pause is how long the next poll may wait.
+// pollOnce polls and launches the claimed runs. If the slot queue has a QueueAsk, the poll claims for the ask alone and asked is
+// true. pause is how long the next poll may wait.
 func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	c := &l.claimer
 	began := time.Now()
 	l.lookAtRecords()
-	ask := l.gate.Asked()
+	ask := l.slotQueue.Asked()
 	want, kept := l.want(ask)
 	sent := l.config.Boot()
 	polled, err := l.session.Poll(l.ctx, want)
@@ -129,7 +129,7 @@ func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	l.compareClock(polled.Now, sent)            // before the launches: the drivers go by this clock
 	l.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
 	l.take(want, kept, &polled)
-	l.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
+	l.slotQueue.Answered(ask, len(polled.Claims) > 0 || err != nil)
 	if l.ctx.Err() != nil { // the poll may be so late that the poll loop of the next life owns the claimer
 		return false, 0
 	}
@@ -160,11 +160,11 @@ func (l *life) compareClock(now dagrun.Time, asked time.Duration) {
 }
 
 // take launches the runs that a poll claimed. Some of them find a slot kept for them: as many as kept has slots.
-func (l *life) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
+func (l *life) take(want queue.Want, kept *SlotReservation, polled *queue.Polled) {
 	c := &l.claimer
 	c.sated.Store(!polled.Hungry)
 	expected := min(len(polled.Claims), kept.Slots)
-	kept.Expect(expected) // before the launches: each of these runs asks the gate for the slot kept for it
+	kept.KeepFor(expected) // before the launches: each of these runs asks the slot queue for the slot kept for it
 	for i, claim := range polled.Claims {
 		d := newDriver(l, claim, i < expected)
 		d.roused = want.Slots == 0
@@ -182,11 +182,11 @@ func (c *claimer) drainSignals() (told bool) {
 // hear has polls come close together for a while and marks the queue as possibly due, after a notification announced runs.
 func (w *Worker) hear(pace *queue.Pace) {
 	pace.Hear()
-	w.gate.MayBeDue()
+	w.slotQueue.MayBeDue()
 }
 
-// freed wakes the poll loop when the gate may have room. It does nothing if the last poll found fewer runs than there was room
-// for: then nothing more is due until a notification or the next regular poll.
+// freed wakes the poll loop when the slot queue may have room. It does nothing if the last poll found fewer runs than there was
+// room for: then nothing more is due until a notification or the next regular poll.
 func (w *Worker) freed() {
 	if w.claimer.sated.Load() {
 		w.claimer.wakeup.send()
@@ -211,14 +211,14 @@ func (l *life) polled(p PollEnd) {
 	}
 }
 
-// launch starts the driver of a claimed run. If the fleet is closed, it releases the claim instead.
+// launch starts the driver of a claimed run. If the driver set is closed, it releases the claim instead.
 func (l *life) launch(d *driver) {
 	c := d.claim
 	if !c.Begun {
 		l.config.Meter.RunStarted(c.DAG, max(0, at(l.clock.now()).Sub(c.RunAt)))
 	}
-	if !l.fleet.launch(d, func() { l.drive(d) }) {
-		d.slots.forgo()
+	if !l.drivers.launch(d, func() { l.drive(d) }) {
+		d.slots.releaseReserved()
 		_ = l.session.Release(l.ctx, c, false, 0) // on an error, closing the session releases the claim
 	}
 }
@@ -245,7 +245,7 @@ func (l *life) drive(d *driver) {
 	case l.ctx.Err() != nil: // the end of the life cut the drive off: the next driver goes on
 	default:
 		log.Error("this run cannot be driven here", "err", err)
-		l.condemn(d.claim, err)
+		l.failRun(d.claim, err)
 	}
 	if d.claim.Limited {
 		l.claimer.due.send()
@@ -260,11 +260,11 @@ func (l *life) leaves(outcome Outcome, err error) bool {
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
-// condemn ends a run that cannot be driven: another worker would fail on it in the same way. If this version cannot read the DAG of
+// failRun ends a run that cannot be driven: another worker would fail on it in the same way. If this version cannot read the DAG of
 // the run, the session leaves the run to other workers instead.
-func (l *life) condemn(c *queue.Claim, why error) {
+func (l *life) failRun(c *queue.Claim, why error) {
 	l.retryUntilDead(func(ctx context.Context) error {
-		return l.session.Condemn(ctx, c, why)
+		return l.session.FailRun(ctx, c, why)
 	})
 }
 
@@ -340,9 +340,9 @@ func (l *life) lookAround() {
 }
 
 func (l *life) look() {
-	gate, asked := l.gate.Stats(), l.config.Boot()
-	_, stalled := l.fleet.look()
-	looked, err := l.session.Look(l.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Lanes: stalled.lanes(sharedLanesMax)})
+	slotQueue, asked := l.slotQueue.Stats(), l.config.Boot()
+	_, blocked := l.drivers.look()
+	looked, err := l.session.Look(l.ctx, queue.Load{Busy: slotQueue.Slots - slotQueue.Free, Waiting: slotQueue.Waiting, Lanes: blocked.lanes(sharedLanesMax)})
 	if l.ctx.Err() != nil {
 		return
 	}
@@ -356,7 +356,7 @@ func (l *life) look() {
 	l.compareClock(looked.Now, asked)
 	l.lookout.shared.Store(&looked.Shared)
 	l.lookout.begun.Store(int64(looked.Begun))
-	l.gate.Due(looked.Highest)
+	l.slotQueue.Due(looked.Highest)
 	if looked.Due {
 		l.claimer.due.send()
 	}
@@ -424,8 +424,8 @@ func (l *life) pause(d time.Duration, until signal) bool {
 	return true
 }
 
-// attend attends to the agenda when a look finds an item due, or when a run of a schedule has ended here.
-func (l *life) attend() {
+// attendAgenda attends to the agenda when a look finds an item due, or when a run of a schedule has ended here.
+func (l *life) attendAgenda() {
 	for {
 		select {
 		case <-l.ctx.Done():

@@ -44,8 +44,8 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 // lookout makes a session's looks. Its fields belong to the call that has the token of looking.
 type lookout struct {
 	worker *Worker
-	conn   *link
-	spare  []*link // for a look while a chore occupies conn, or conn hangs
+	conn   *dedicatedConn
+	spare  []*dedicatedConn // for a look while a chore occupies conn, or conn hangs
 	x      *exchange
 
 	overdue func(time.Duration) // takes how long the first item of the agenda has been due; 0: nothing is due
@@ -59,9 +59,9 @@ type lookout struct {
 	now      func() time.Duration
 }
 
-func newLookout(s *Session, l *links, x *exchange) *lookout {
+func newLookout(s *Session, l *sessionConns, x *exchange) *lookout {
 	return &lookout{
-		worker: &s.worker, conn: l.looks, spare: []*link{l.sweeps, l.reads}, x: x,
+		worker: &s.worker, conn: l.looks, spare: []*dedicatedConn{l.sweeps, l.reads}, x: x,
 		overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
@@ -303,14 +303,14 @@ type chores struct {
 // janitor does chores. Its fields belong to the call that has the token of working.
 type janitor struct {
 	worker *Worker
-	conn   *link // shared with the lookout
+	conn   *dedicatedConn // shared with the lookout
 	held   *claimSet
 	x      *exchange
 
 	working chan struct{} // holds one token
 }
 
-func newJanitor(s *Session, conn *link, x *exchange) *janitor {
+func newJanitor(s *Session, conn *dedicatedConn, x *exchange) *janitor {
 	return &janitor{worker: &s.worker, conn: conn, held: s.held, x: x, working: newToken()}
 }
 

@@ -15,10 +15,10 @@ import (
 
 func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	block := y.begin()
 	y.in(block, "SELECT FROM oarlock.fences FOR UPDATE")
-	l := newLink(y.link.config)
+	l := newDedicatedConn(y.journal.conn.config)
 	used := make(chan error, 1)
 	go func() {
 		used <- l.use(context.Background(), func(ctx context.Context, conn *pgx.Conn) error {
@@ -44,7 +44,7 @@ func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
 }
 
 // mayNotEnd revokes the right to end connections from every role but the owner.
-func (y *yard) mayNotEnd() {
+func (y *journalBundle) mayNotEnd() {
 	y.tb.Helper()
 	y.exec("REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint) FROM PUBLIC")
 }
@@ -98,8 +98,8 @@ func TestFlush_IsNotAnsweredByARefusedConnection(t *testing.T) {
 // was too short.
 func TestLink_EndsAFormerConnectionThatIsJustEnding(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
-	l := newLink(y.link.config)
+	y := newJournalBundle(t)
+	l := newDedicatedConn(y.journal.conn.config)
 	conn, _, err := pglink.DialSession(t.Context(), l.config, nil)
 	y.must(err)
 	defer conn.Close(t.Context())

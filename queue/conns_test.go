@@ -30,7 +30,7 @@ const tryPatience = 500 * time.Millisecond
 
 func TestStore_NeedsFewerConnectionsBesideAPooler(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	if got := openFor(t, queue.Config{URL: f.url}).Needs(); got != queue.Connections(false) {
 		t.Errorf("a worker needs %d connections, and keeps %d", got, queue.Connections(false))
 	}
@@ -41,7 +41,7 @@ func TestStore_NeedsFewerConnectionsBesideAPooler(t *testing.T) {
 
 func TestRegister_WorksThroughASessionPoolerThatIsJustLargeEnough(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	url := pgtest.Pooled(t, f.url, queue.Connections(false), true)
 	run := f.ask(t, "plain", 1)
 	store := openFor(t, queue.Config{URL: url, FewConns: queue.CallConns})
@@ -71,7 +71,7 @@ func TestRegister_WorksThroughASessionPoolerThatIsJustLargeEnough(t *testing.T) 
 
 func TestRegister_RefusesAPoolThatIsTooSmall(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	url := pgtest.Pooled(t, f.url, 5, true)
 	store := openFor(t, queue.Config{URL: url, FewConns: queue.CallConns})
 	store.SetShortagePatience(0, tryPatience)
@@ -87,7 +87,7 @@ func TestRegister_RefusesAPoolThatIsTooSmall(t *testing.T) {
 	if short.Lent >= short.Needs || short.Needs != queue.Connections(false) || short.Size < short.Needs {
 		t.Errorf("%+v", short)
 	}
-	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers"); n != 0 {
 		t.Errorf("%d workers are there, refused before", n)
 	}
 }
@@ -95,7 +95,7 @@ func TestRegister_RefusesAPoolThatIsTooSmall(t *testing.T) {
 // The pool has connections for one worker. A second worker is refused, however long both have been there.
 func TestRegister_CountsWhatOthersHave(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	url := pgtest.Pooled(t, f.url, queue.Connections(false)+4, true)
 	f.registerAt(t, openFor(t, queue.Config{URL: url, FewConns: queue.CallConns}))
 	second := openFor(t, queue.Config{URL: url, FewConns: queue.CallConns})
@@ -112,7 +112,7 @@ func TestRegister_CountsWhatOthersHave(t *testing.T) {
 // A session of the same login that connects past the pooler takes nothing from the pooler's pool.
 func TestRegister_CountsNoSessionPastThePooler(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	const pool, past = 5, 20
 	for range past {
 		f.besides(t)
@@ -129,7 +129,7 @@ func TestRegister_CountsNoSessionPastThePooler(t *testing.T) {
 // A worker that gets only some of its connections would claim runs, and hold them without ever reading them.
 func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	role := pgx.Identifier{f.db.RoleName("limited")}.Sanitize()
 	store := openFor(t, queue.Config{URL: f.user(t, "limited", "oarlock_worker"), FewConns: queue.CallConns})
 	limit := func(n int) {
@@ -149,7 +149,7 @@ func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
 			}
 			return short.Error() == want
 		})
-		if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+		if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers"); n != 0 {
 			t.Fatalf("%d workers are there", n)
 		}
 		f.alone(t, "limited")
@@ -167,21 +167,21 @@ func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
 }
 
 // alone waits until a login has no connection. The server drops one a moment after its client has.
-func (f *fleet) alone(t *testing.T, login string) {
+func (f *sessionBundle) alone(t *testing.T, login string) {
 	t.Helper()
 	await.True(t, "no connection of "+login, func() bool {
-		return value[int](t, f.desk, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", f.db.RoleName(login)) == 0
+		return value[int](t, f.clientBundle, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", f.db.RoleName(login)) == 0
 	})
 }
 
 // besides connects by the server's socket, so from another address than all others.
-func (f *fleet) besides(t *testing.T) {
+func (f *sessionBundle) besides(t *testing.T) {
 	t.Helper()
 	config, err := pgx.ParseConfig(f.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Host, config.TLSConfig, config.Fallbacks = value[string](t, f.desk, "SHOW unix_socket_directories"), nil, nil
+	config.Host, config.TLSConfig, config.Fallbacks = value[string](t, f.clientBundle, "SHOW unix_socket_directories"), nil, nil
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Skipf("the server has no socket here: %v", err)

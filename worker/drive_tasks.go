@@ -18,14 +18,14 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// happened takes in one message from the postbox.
-func (d *driver) happened(h *happening) {
+// handle takes in one message from the event queue.
+func (d *driver) handle(h *driverEvent) {
 	switch {
 	case h.mail:
-		d.mail = true
+		d.hasControls = true
 	case h.yield:
 		d.ending.yields = true
-	case h.ticket != nil:
+	case h.request != nil:
 		d.granted(h)
 	case h.body != nil:
 		d.ended(h)
@@ -34,10 +34,10 @@ func (d *driver) happened(h *happening) {
 	}
 }
 
-// granted feeds a grant to the core. It drops the grant if its ticket was released meanwhile.
-func (d *driver) granted(h *happening) {
-	if d.slots.byTask[h.event.Task] != h.ticket {
-		return // the ticket was released, or the task has another one by now
+// granted feeds a grant to the core. It drops the grant if its request was released meanwhile.
+func (d *driver) granted(h *driverEvent) {
+	if d.slots.byTask[h.event.Task] != h.request {
+		return // the request was released, or the task has another one by now
 	}
 	if d.step(h.event) != nil {
 		d.slots.giveBack(h.event.Task)
@@ -45,7 +45,7 @@ func (d *driver) granted(h *happening) {
 }
 
 // ended feeds the end of a body to the core. The last pieces of its log are stored in the same commit as the record of the end.
-func (d *driver) ended(h *happening) {
+func (d *driver) ended(h *driverEvent) {
 	b := h.body
 	if d.bodies.remove(b) {
 		d.slots.keepSpare(b.task)
@@ -67,8 +67,8 @@ func (b *body) giveUp(o *order) {
 	b.kill(dagrun.RequestNone, o.now)
 }
 
-// ask asks the gate for the slots that the core wants, and releases tickets that it wants no longer. If slots are free, the grants
-// are in the postbox when ask returns, so that the starts are part of the same commit.
+// ask asks the slot queue for the slots that the core wants, and releases requests that it wants no longer. If slots are free, the
+// grants are in the event queue when ask returns, so that the starts are part of the same commit.
 func (d *driver) ask(ready *dagrun.Ready) {
 	for _, task := range ready.Drops {
 		d.slots.giveBack(task)
@@ -78,16 +78,16 @@ func (d *driver) ask(ready *dagrun.Ready) {
 			d.askFor(want)
 		}
 	}
-	d.slots.forgo()
+	d.slots.releaseReserved()
 	d.slots.releaseSpare()
 }
 
-// runSlots holds the tickets of a run at the worker's gate. It belongs to the run's driver.
+// runSlots holds the requests of a run at the worker's slot queue. It belongs to the run's driver.
 type runSlots struct {
-	gate       *Gate
-	byTask     map[dagrun.TaskID]*Ticket // tickets that wait or hold slots
-	spare      []*Ticket                 // tickets of bodies that have ended: the next tasks of the run may take over their slots
-	isExpected bool                      // the gate keeps a slot for the run, which has not asked yet
+	queue      *SlotQueue
+	byTask     map[dagrun.TaskID]*SlotRequest // requests that wait or hold slots
+	spare      []*SlotRequest                 // requests of bodies that have ended: the next tasks of the run may take over their slots
+	isExpected bool                           // the slot queue keeps a slot for the run, which has not asked yet
 }
 
 // keepSpare keeps the slots of a task that has ended, for the next task of the run.
@@ -106,11 +106,11 @@ func (s *runSlots) releaseSpare() {
 	s.spare = s.spare[:0]
 }
 
-// handOn gives the slots of a task that has just ended to another one, and returns their ticket. It returns nil if there are none
-// or the gate does not allow it.
-func (s *runSlots) handOn(want *dagrun.Want, order Order) *Ticket {
+// transfer gives the slots of a task that has just ended to another one, and returns their request. It returns nil if there are
+// none or the slot queue does not allow it.
+func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 	last := len(s.spare) - 1
-	if last < 0 || !s.spare[last].HandOn(want.Slots, order) {
+	if last < 0 || !s.spare[last].Transfer(want.Slots, order) {
 		return nil
 	}
 	t := s.spare[last]
@@ -119,18 +119,18 @@ func (s *runSlots) handOn(want *dagrun.Want, order Order) *Ticket {
 	return t
 }
 
-// ask queues a task at the gate.
-func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*Ticket)) *Ticket {
-	ask := s.gate.Ask
+// ask queues a task in the slot queue.
+func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*SlotRequest)) *SlotRequest {
+	ask := s.queue.Ask
 	if s.isExpected && want.Slots > 0 { // a publish needs no slot: the kept slot stays for a body
-		ask, s.isExpected = s.gate.Arrive, false
+		ask, s.isExpected = s.queue.AskReserved, false
 	}
 	t := ask(want.Slots, order, grant)
 	s.byTask[want.Task] = t
 	return t
 }
 
-// giveBack releases the ticket of a task, if it has one.
+// giveBack releases the request of a task, if it has one.
 func (s *runSlots) giveBack(task dagrun.TaskID) {
 	if t := s.byTask[task]; t != nil {
 		delete(s.byTask, task)
@@ -140,15 +140,15 @@ func (s *runSlots) giveBack(task dagrun.TaskID) {
 
 func (d *driver) askFor(want dagrun.Want) {
 	order := Order{RunID: d.claim.Run, Run: d.claim.Priority, Step: want.Priority, Since: int64(want.Since)}
-	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
-	if t := d.slots.handOn(&want, order); t != nil {
-		grant.ticket = t
-		d.post.put(grant)
+	grant := driverEvent{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
+	if t := d.slots.transfer(&want, order); t != nil {
+		grant.request = t
+		d.events.put(grant)
 		return
 	}
-	t := d.slots.ask(&want, order, func(t *Ticket) {
-		grant.ticket = t
-		d.post.put(grant)
+	t := d.slots.ask(&want, order, func(t *SlotRequest) {
+		grant.request = t
+		d.events.put(grant)
 	})
 	if t.waits() {
 		d.line = append(d.line, inLine{want.Task, t, time.Now().Add(tellAfter)})
@@ -156,37 +156,37 @@ func (d *driver) askFor(want dagrun.Want) {
 }
 
 // The reason why a ready task waits is recorded once the wait has lasted for tellAfter. Most waits are shorter, and recording those
-// would cost a write for nothing. A worker records at most tellMost such reasons of tasks at the gate a second, and a run at most
-// tellMost of tasks that a limit of the run holds back.
+// would cost a write for nothing. A worker records at most tellMost such reasons of tasks in the slot queue a second, and a run at
+// most tellMost of tasks that a limit of the run holds back.
 const (
 	tellAfter = time.Second
 	tellMost  = 100
 )
 
-// inLine is a task that waits at the gate.
+// inLine is a task that waits in the slot queue.
 type inLine struct {
-	task   dagrun.TaskID
-	ticket *Ticket
-	due    time.Time // when the reason of the wait is to be recorded
+	task    dagrun.TaskID
+	request *SlotRequest
+	due     time.Time // when the reason of the wait is to be recorded
 }
 
-// tell records in the rows of tasks what they wait for, once they have waited for tellAfter.
-func (d *driver) tell(now time.Time) {
+// explainWaits records in the rows of tasks what they wait for, once they have waited for tellAfter.
+func (d *driver) explainWaits(now time.Time) {
 	if len(d.line) > 0 {
-		d.tellLine(now)
+		d.explainLine(now)
 	}
 	if d.run.Bounded() && !d.lookAt.After(now) {
-		d.tellHeld()
+		d.explainHeld()
 		d.lookAt = now.Add(tellAfter)
 	}
 }
 
-// tellLine records why tasks wait for slots, in the order in which they asked.
-func (d *driver) tellLine(now time.Time) {
+// explainLine records why tasks wait for slots, in the order in which they asked.
+func (d *driver) explainLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
-		why := first.ticket.why(d.life.config.Self.Name)
-		if why != "" && d.slots.byTask[first.task] == first.ticket {
+		why := first.request.why(d.life.config.Self.Name)
+		if why != "" && d.slots.byTask[first.task] == first.request {
 			if !d.life.tells.take(now) {
 				d.line[0].due = now.Add(tellAfter)
 				return
@@ -197,9 +197,9 @@ func (d *driver) tellLine(now time.Time) {
 	}
 }
 
-// tellHeld records why tasks wait that a limit of the run holds back, and that therefore do not ask for slots. If a task that counts
+// explainHeld records why tasks wait that a limit of the run holds back, and that therefore do not ask for slots. If a task that counts
 // towards the limit waits for a slot, the reason of that task holds for the held ones too.
-func (d *driver) tellHeld() {
+func (d *driver) explainHeld() {
 	by := d.clock.now() - dagrun.Time(tellAfter.Milliseconds())
 	for _, task := range d.run.Held(by, tellMost) {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: task, Text: d.whyAhead(task)})
@@ -243,7 +243,7 @@ func (d *driver) ownShare(why string) string {
 }
 
 // perform performs the actions of the core, after their commit. It does not wait: work that takes longer runs in a goroutine, which
-// posts the result to the postbox.
+// posts the result to the event queue.
 func (d *driver) perform(actions []dagrun.Action) {
 	for _, a := range actions {
 		switch a.Kind {
@@ -269,7 +269,7 @@ func (d *driver) cancelChild(a dagrun.Action) {
 		return // the reference names no run: there is nothing to cancel
 	}
 	ctx := d.ctx
-	d.errands.parting.Go(func() {
+	d.calls.parting.Go(func() {
 		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 			return struct{}{}, d.life.config.Cancel(ctx, queue.RunID(child), a.Now)
 		}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(d.life.pauses()))
@@ -281,7 +281,7 @@ func (d *driver) probeCache(a dagrun.Action) {
 	ctx, step := d.ctx, d.stepName(a.Task)
 	body, err := d.bodyOf(a.Task)
 	shared := err == nil && body.Cache != nil && body.Cache.Shared()
-	d.errands.ask(func() {
+	d.calls.ask(func() {
 		event := dagrun.Event{Kind: dagrun.EvProbed}
 		if outputs, found, err := d.life.session.Cached(ctx, d.claim.Run, step, a.Key, shared); err == nil && found {
 			event.Result = &dagrun.Result{Outputs: outputs}
@@ -311,7 +311,7 @@ func (d *driver) open(a dagrun.Action) {
 	}
 	row, _ := d.run.Task(a.Task)
 	ctx := d.ctx
-	d.errands.ask(func() {
+	d.calls.ask(func() {
 		open := func() dagrun.Event { return d.openChild(ctx, task, a) }
 		if task.Body.Action == "wait" {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }
@@ -328,7 +328,7 @@ func (d *driver) open(a dagrun.Action) {
 // answer posts the outcome of an action.
 func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
 	e.Task, e.Attempt = a.Task, a.Attempt
-	d.post.put(happening{event: e})
+	d.events.put(driverEvent{event: e})
 }
 
 // openWait returns the end of a wait that is over, and otherwise an event that has the core open it again at the time in Until.
@@ -582,6 +582,6 @@ func (l *life) lookAtReads() queue.Failure {
 	case time.Since(f.Since) >= tellFailure:
 		l.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))
 	}
-	l.reads.unread.told(l.log, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")
+	l.reads.unread.report(l.log, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")
 	return f
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // join starts a worker with this many slots on a simulated store.
-func (b *bench) join(t *testing.T, name string, slots int, boot func() time.Duration) *worker.Worker {
+func (b *testBundle) join(t *testing.T, name string, slots int, boot func() time.Duration) *worker.Worker {
 	t.Helper()
 	return b.start(t, name, func(c *worker.Config) { c.Boot, c.Slots, c.Executors["process"] = boot, slots, sleeper{} })
 }
 
 // held counts the runs that workers hold, and the tasks of step that run.
-func (b *bench) held(t *testing.T, ids []queue.RunID, step string) (runs, running int) {
+func (b *testBundle) held(t *testing.T, ids []queue.RunID, step string) (runs, running int) {
 	t.Helper()
 	for _, id := range ids {
 		r, err := b.Get(t.Context(), id)
@@ -44,7 +44,7 @@ func (b *bench) held(t *testing.T, ids []queue.RunID, step string) (runs, runnin
 }
 
 // over waits, in simulated time, until a run has ended.
-func (b *bench) over(t *testing.T, id queue.RunID) *queue.Run {
+func (b *testBundle) over(t *testing.T, id queue.RunID) *queue.Run {
 	t.Helper()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -250,19 +250,19 @@ func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 // A run of one task beside fan-outs of its priority starts within a few of their bodies, however many of them there are.
 func TestShare_SmallRunsStartBesideFanOuts(t *testing.T) {
 	t.Parallel()
-	for _, fleet := range []struct{ workers, slots int }{{1, 1}, {2, 1}, {2, 2}, {1, 8}} {
+	for _, drivers := range []struct{ workers, slots int }{{1, 1}, {2, 1}, {2, 2}, {1, 8}} {
 		for _, times := range []int{1, 2} {
 			synctest.Test(t, func(t *testing.T) {
-				b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(40, "1s"), fleet.workers*fleet.slots*times)
+				b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(40, "1s"), drivers.workers*drivers.slots*times)
 				b.put(t, "name: small\nsteps:\n  - {id: a, run: 1ms}\n")
-				for i := range fleet.workers {
-					b.join(t, fmt.Sprint("w", i), fleet.slots, boot)
+				for i := range drivers.workers {
+					b.join(t, fmt.Sprint("w", i), drivers.slots, boot)
 				}
 				time.Sleep(5 * time.Second)
 				for trial := range 10 {
 					r := b.over(t, b.enqueue(t, "small"))
 					if waited := r.StartedAt.Sub(r.CreatedAt); waited > 5*time.Second {
-						t.Errorf("trial %d beside %d fan-outs on %d workers of %d slots: it waited for %v", trial, fleet.workers*fleet.slots*times, fleet.workers, fleet.slots, waited)
+						t.Errorf("trial %d beside %d fan-outs on %d workers of %d slots: it waited for %v", trial, drivers.workers*drivers.slots*times, drivers.workers, drivers.slots, waited)
 					}
 				}
 			})
@@ -377,7 +377,7 @@ func TestShare_AWideStepStartsBesideSmallRuns(t *testing.T) {
 }
 
 // done counts the tasks of a run that succeeded.
-func (b *bench) done(t *testing.T, id queue.RunID) (n int) {
+func (b *testBundle) done(t *testing.T, id queue.RunID) (n int) {
 	t.Helper()
 	tasks, err := b.Tasks(t.Context(), id)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // shortFleet is a worker with a login that may have fewer connections than the worker keeps.
 type shortFleet struct {
-	*fleet
+	*sessionBundle
 	store   *queue.Store
 	session *queue.Session
 }
@@ -24,7 +24,7 @@ type shortFleet struct {
 // newShortFleet registers a worker, lowers the limit of its login to n, and ends all of its connections.
 func newShortFleet(t *testing.T, n int, pollOnly bool) *shortFleet {
 	t.Helper()
-	c := &shortFleet{fleet: newFleet(t)}
+	c := &shortFleet{sessionBundle: newSessionBundle(t)}
 	c.store = openFor(t, queue.Config{URL: c.user(t, "limited", "oarlock_worker"), PollOnly: pollOnly, FewConns: queue.CallConns})
 	c.session = c.registerAt(t, c.store)
 	c.exec(t, fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", pgx.Identifier{c.db.RoleName("limited")}.Sanitize(), n))
@@ -92,7 +92,7 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 // process returns the only server process of the worker's login.
 func (c *shortFleet) process(t *testing.T) string {
 	t.Helper()
-	return value[string](t, c.desk, "SELECT string_agg(pid || ' of ' || backend_start, ', ') FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited"))
+	return value[string](t, c.clientBundle, "SELECT string_agg(pid || ' of ' || backend_start, ', ') FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited"))
 }
 
 // A renewal gets the connection before other calls, however many wait for it.
@@ -144,7 +144,7 @@ func TestRenew_ComesBeforeListening(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*shortFleet) bool{
 		"listening": func(c *shortFleet) bool {
-			return value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock listen' AND state = 'idle' AND usename = $1", c.db.RoleName("limited")) == 1
+			return value[int](t, c.clientBundle, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock listen' AND state = 'idle' AND usename = $1", c.db.RoleName("limited")) == 1
 		},
 		"a call": func(c *shortFleet) bool {
 			_, err := c.store.MissingQueues(t.Context(), []string{"other"})

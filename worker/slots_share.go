@@ -49,30 +49,30 @@ func newSharer() sharer { return sharer{stuck: newSignal(), returned: map[queue.
 
 // slotSnapshot is the state of the slots by which a worker decides how many runs to claim.
 type slotSnapshot struct {
-	GateLook
+	SlotLook
 	ends int // bodies that ended within endsInterval
 }
 
-func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.ends.count()} }
+func (w *Worker) slotsNow() slotSnapshot { return slotSnapshot{w.slotQueue.Look(), w.ends.count()} }
 
-// want returns how many runs the next poll claims, and the free slots kept for them. Without the Keeping, a task of a run that the
-// worker holds already could take such a slot during the poll, and the claimed run would wait. If no slot is free or about to be,
-// want.Idle allows runs that may need no slot.
-func (l *life) want(ask *QueueAsk) (queue.Want, *Keeping) {
-	slots := l.slots()
+// want returns how many runs the next poll claims, and the free slots kept for them. Without the SlotReservation, a task of a run
+// that the worker holds already could take such a slot during the poll, and the claimed run would wait. If no slot is free or about
+// to be, want.Idle allows runs that may need no slot.
+func (l *life) want(ask *QueueAsk) (queue.Want, *SlotReservation) {
+	slots := l.slotsNow()
 	switch {
 	case ask != nil && l.mayClaim():
-		return l.wantFor(ask, &slots), ask.Keeping
+		return l.wantFor(ask, &slots), ask.SlotReservation
 	case ask != nil:
-		ask.Expect(0)
+		ask.KeepFor(0)
 	}
 	want, ahead := l.wants(&slots)
 	free, ahead := l.claimer.ration.cut(min(want.Free, queue.MaxClaims), ahead)
-	kept := l.gate.Keep(free, maxSlotWait)
+	kept := l.slotQueue.Reserve(free, maxSlotWait)
 	want.Free -= free - kept.Slots // tasks took the difference since the snapshot
 	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
 	if want.Slots == 0 && l.mayClaim() {
-		_, idle := l.fleet.look()
+		_, idle := l.drivers.look()
 		want.Idle = max(0, idleMax-idle.roused())
 	}
 	return want, kept
@@ -109,7 +109,7 @@ func (r *ration) cut(free, ahead int) (int, int) {
 // hungers reports whether a poll is due because the worker has room: a free slot, or so few waiting tasks that they would fill
 // less than half of the slots that soon come free.
 func (w *Worker) hungers() bool {
-	slots := w.slots()
+	slots := w.slotsNow()
 	want, ahead := w.wants(&slots)
 	return want.Free > 0 || ahead > 0 && slots.Waiting < slots.ends/2
 }
@@ -143,7 +143,7 @@ func (l *life) share() {
 			armed = false
 			l.giveBack()
 		}
-		if _, idle := l.fleet.look(); !armed && len(idle) > 0 {
+		if _, idle := l.drivers.look(); !armed && len(idle) > 0 {
 			armed = true
 			tick.Reset(shareInterval)
 		}
@@ -153,7 +153,7 @@ func (l *life) share() {
 // giveBack asks drivers to give their runs back if these have waited for a slot for longer than maxSlotWait with nothing under
 // way. It asks for at most sharedMax runs, and starts with the run that would be served last here.
 func (l *life) giveBack() {
-	_, idle := l.fleet.look()
+	_, idle := l.drivers.look()
 	if l.stopping() {
 		return
 	}
@@ -164,22 +164,22 @@ func (l *life) giveBack() {
 	if len(late) == 0 {
 		return
 	}
-	slices.SortFunc(late, func(a, b stall) int { return inOrder(b.ticket, a.ticket) })
+	slices.SortFunc(late, func(a, b blockedDriver) int { return inOrder(b.request, a.request) })
 	l.sharer.gaveBack.Store(int64(l.config.Boot()))
 	for _, s := range late[:min(len(late), sharedMax)] {
-		if s.ticket.slots > 1 {
+		if s.request.slots > 1 {
 			l.sharer.returned[s.driver.claim.Run] = l.config.Boot()
 			l.claimer.sated.Store(false) // no poll at once when a slot comes free: the run fits no better here than before
 		}
-		s.driver.post.put(happening{yield: true})
+		s.driver.events.put(driverEvent{yield: true})
 	}
 }
 
-// returnable returns the stalled runs that are to go back: runs in a lane that another worker may serve. Once idleFull runs wait
+// returnable returns the blocked runs that are to go back: runs in a lane that another worker may serve. Once idleFull runs wait
 // here that were claimed without a free slot, these go back too, in any lane, so that the worker can claim the next such run and
 // answer its requests. A run that needs several slots goes back once in wideReturnInterval. Otherwise a worker with one free slot
 // would claim it and give it back again and again.
-func (w *Worker) returnable(idle stalls) stalls {
+func (w *Worker) returnable(idle blockedDrivers) blockedDrivers {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
 	var shared []int
@@ -187,27 +187,27 @@ func (w *Worker) returnable(idle stalls) stalls {
 		shared = *seen
 	}
 	full := idle.roused() >= idleFull
-	return slices.DeleteFunc(idle.longerThan(maxSlotWait), func(s stall) bool {
+	return slices.DeleteFunc(idle.longerThan(maxSlotWait), func(s blockedDriver) bool {
 		_, may := slices.BinarySearch(shared, s.driver.claim.Lane)
 		_, again := w.sharer.returned[s.driver.claim.Run]
 		return again || !may && !(full && s.driver.roused)
 	})
 }
 
-// forgo gives up the slot that the gate keeps for the run. It does nothing if there is none.
-func (s *runSlots) forgo() {
+// releaseReserved gives up the slot that the slot queue keeps for the run. It does nothing if there is none.
+func (s *runSlots) releaseReserved() {
 	if s.isExpected {
 		s.isExpected = false
-		s.gate.Forgo()
+		s.queue.ReleaseReserved()
 	}
 }
 
-// stuckFor returns the first ticket in order if the run has nothing under way and waits for a slot, and nil otherwise.
-func (d *driver) stuckFor() *Ticket {
-	if len(d.slots.byTask) == 0 || d.errands.open.Load() > 0 || !d.run.Idle() {
+// stuckFor returns the first request in order if the run has nothing under way and waits for a slot, and nil otherwise.
+func (d *driver) stuckFor() *SlotRequest {
+	if len(d.slots.byTask) == 0 || d.calls.open.Load() > 0 || !d.run.Idle() {
 		return nil
 	}
-	var first *Ticket
+	var first *SlotRequest
 	for _, t := range d.slots.byTask {
 		if !t.waits() {
 			return nil
@@ -219,15 +219,15 @@ func (d *driver) stuckFor() *Ticket {
 	return first
 }
 
-// yield gives the run back to the queue. If nothing of this drive is durable, it releases the claim and returns errGivenBack.
+// giveBack gives the run back to the queue. If nothing of this drive is durable, it releases the claim and returns errGivenBack.
 // Otherwise it steps a drain, which records that the run is handed on.
-func (d *driver) yield(ctx context.Context) error {
+func (d *driver) giveBack(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
 	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.ending.wake)); {
 	case errors.Is(err, queue.ErrInboxMoved):
-		d.mail = true // the run has a new request, which it may answer without a slot
+		d.hasControls = true // the run has a new request, which it may answer without a slot
 		return nil
 	case err != nil:
 		return err

@@ -58,7 +58,7 @@ func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 // sweeper makes a session's sweeps. Its fields belong to the call that has the token of sweeping.
 type sweeper struct {
 	worker *Worker
-	conn   *link
+	conn   *dedicatedConn
 	held   *claimSet
 	x      *exchange
 
@@ -73,7 +73,7 @@ type sweeper struct {
 	stubborn map[uuid.UUID]time.Duration // lost workers with fences that could not be locked, and the time of that try
 }
 
-func newSweeper(s *Session, conn *link, x *exchange) *sweeper {
+func newSweeper(s *Session, conn *dedicatedConn, x *exchange) *sweeper {
 	conn.limit = sweepTimeout
 	return &sweeper{worker: &s.worker, conn: conn, held: s.held, x: x, sweeping: newToken(), now: boottime.Now}
 }

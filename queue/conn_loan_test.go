@@ -8,22 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A link that borrows a connection has the parameters of its own statements on it, and none of the lender's.
+// A dedicatedConn that borrows a connection has the parameters of its own statements on it, and none of the lender's.
 func TestLink_BorrowsWithItsOwnParameters(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newJournalBundle(t)
 	store, err := Open(t.Context(), Config{URL: y.url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	l := store.newLinks(uuid.New())
+	l := store.newSessionConns(uuid.New())
 	l.share()
 	t.Cleanup(func() { _ = l.close(t.Context()) })
-	want := map[*link][2]string{l.sweeps: {"off", "0"}, l.journal: {"on", "250ms"}, l.chunks: {"on", "0"}}
+	want := map[*dedicatedConn][2]string{l.sweeps: {"off", "0"}, l.journal: {"on", "250ms"}, l.chunks: {"on", "0"}}
 	var pid uint32
 	before := l.sweeps
-	for i, borrower := range []*link{l.sweeps, l.journal, l.chunks, l.sweeps} {
+	for i, borrower := range []*dedicatedConn{l.sweeps, l.journal, l.chunks, l.sweeps} {
 		err := borrower.hold(t.Context(), func(ctx context.Context) error {
 			if i > 0 && !borrower.borrow(ctx) {
 				t.Errorf("borrower %d got nothing", i)

@@ -19,8 +19,8 @@ type granted struct {
 	names []string
 }
 
-func (r *granted) to(name string) func(*Ticket) {
-	return func(*Ticket) {
+func (r *granted) to(name string) func(*SlotRequest) {
+	return func(*SlotRequest) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.names = append(r.names, name)
@@ -42,10 +42,10 @@ func mustGrant(t *testing.T, r *granted, want ...string) {
 	}
 }
 
-func TestGate_GrantsAtOnceWhileSlotsAreFree(t *testing.T) {
+func TestSlotQueue_GrantsAtOnceWhileSlotsAreFree(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(2)
+	g := NewSlotQueue(2)
 	g.Ask(1, Order{}, r.to("a"))
 	mustGrant(t, &r, "a")
 	g.Ask(1, Order{}, r.to("b"))
@@ -54,12 +54,12 @@ func TestGate_GrantsAtOnceWhileSlotsAreFree(t *testing.T) {
 	mustGrant(t, &r)
 }
 
-func TestGate_GoesByPriorityThenAgeThenFIFO(t *testing.T) {
+func TestSlotQueue_GoesByPriorityThenAgeThenFIFO(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(1)
+	g := NewSlotQueue(1)
 	first := g.Ask(1, Order{}, r.to("first"))
-	var later []*Ticket
+	var later []*SlotRequest
 	for _, ask := range []struct {
 		name  string
 		order Order
@@ -79,10 +79,10 @@ func TestGate_GoesByPriorityThenAgeThenFIFO(t *testing.T) {
 	mustGrant(t, &r, "first", "run first", "step first", "older", "plain", "plain again")
 }
 
-func TestGate_ACancelledWaiterBlocksNobody(t *testing.T) {
+func TestSlotQueue_ACancelledWaiterBlocksNobody(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(2)
+	g := NewSlotQueue(2)
 	g.Ask(1, Order{}, r.to("runs"))
 	big := g.Ask(2, Order{}, r.to("big"))
 	g.Ask(1, Order{}, r.to("small"))
@@ -95,10 +95,10 @@ func TestGate_ACancelledWaiterBlocksNobody(t *testing.T) {
 	}
 }
 
-func TestGate_WhoNeedsNoSlotWaitsForNobody(t *testing.T) {
+func TestSlotQueue_WhoNeedsNoSlotWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(1)
+	g := NewSlotQueue(1)
 	g.Ask(1, Order{}, r.to("runs"))
 	g.Ask(1, Order{}, r.to("waits"))
 	publish := g.Ask(0, Order{}, r.to("publish"))
@@ -109,11 +109,11 @@ func TestGate_WhoNeedsNoSlotWaitsForNobody(t *testing.T) {
 	}
 }
 
-func TestGate_KeepsSlotsForTheFirstForAWhile(t *testing.T) {
+func TestSlotQueue_KeepsSlotsForTheFirstForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(3)
+		g := NewSlotQueue(3)
 		two := g.Ask(2, Order{}, r.to("two"))
 		g.Ask(3, Order{}, r.to("three"))
 		small := g.Ask(1, Order{}, r.to("small"))
@@ -134,11 +134,11 @@ func TestGate_KeepsSlotsForTheFirstForAWhile(t *testing.T) {
 	})
 }
 
-func TestGate_HandsOnUnlessSomebodyGoesBefore(t *testing.T) {
+func TestSlotQueue_HandsOnUnlessSomebodyGoesBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(1)
+		g := NewSlotQueue(1)
 		first := g.Ask(1, Order{}, r.to("first"))
 		waits := g.Ask(1, Order{}, r.to("waits"))
 		mustGrant(t, &r, "first")
@@ -154,31 +154,31 @@ func TestGate_HandsOnUnlessSomebodyGoesBefore(t *testing.T) {
 			{"one of less priority", 1, Order{Step: -1}, false},
 			{"one of more", 1, Order{Run: 1}, true},
 		} {
-			if got := first.HandOn(ask.slots, ask.order); got != ask.want {
+			if got := first.Transfer(ask.slots, ask.order); got != ask.want {
 				t.Errorf("%s: %v, want %v", ask.what, got, ask.want)
 			}
 		}
-		if waits.HandOn(1, Order{Run: 1}) {
+		if waits.Transfer(1, Order{Run: 1}) {
 			t.Error("a ticket that waits was handed on")
 		}
-		time.Sleep(handOnFor)
-		if first.HandOn(1, Order{}) {
+		time.Sleep(transferWaitMax)
+		if first.Transfer(1, Order{}) {
 			t.Error("slots were handed on though somebody waits for long")
 		}
 		mustGrant(t, &r)
 		first.Release()
 		mustGrant(t, &r, "waits")
 		g.Shut()
-		if waits.HandOn(1, Order{}) {
+		if waits.Transfer(1, Order{}) {
 			t.Error("slots were handed on while none are given")
 		}
 	})
 }
 
-func TestGate_CutsWhatNobodyCanHave(t *testing.T) {
+func TestSlotQueue_CutsWhatNobodyCanHave(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(2)
+	g := NewSlotQueue(2)
 	g.Ask(5, Order{}, r.to("all"))
 	mustGrant(t, &r, "all")
 	if s := g.Stats(); s.Free != 0 {
@@ -186,15 +186,15 @@ func TestGate_CutsWhatNobodyCanHave(t *testing.T) {
 	}
 }
 
-// In any order of asks and releases, the gate grants no more slots than it has, and no ticket gets two grants. Once all slots are
-// given back, each ticket that did not give up has had a grant.
-func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
+// In any order of asks and releases, the slot queue grants no more slots than it has, and no request gets two grants. Once all
+// slots are given back, each request that did not give up has had a grant.
+func TestSlotQueue_NeverGivesMoreThanItHas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 5).Draw(t, "slots")
-		g := NewGate(slots)
+		g := NewSlotQueue(slots)
 		type one struct {
-			ticket  *Ticket
+			request *SlotRequest
 			slots   int
 			grants  int
 			release bool
@@ -203,7 +203,7 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 		check := func() {
 			out := 0
 			for i, o := range all {
-				if o.grants > 1 || o.grants > 0 && o.release && o.ticket.held {
+				if o.grants > 1 || o.grants > 0 && o.release && o.request.held {
 					t.Fatalf("ticket %d: %d grants", i, o.grants)
 				}
 				if o.grants == 1 && !o.release {
@@ -217,18 +217,18 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "moves") {
 			if k := rapid.IntRange(0, 2*len(all)).Draw(t, fmt.Sprint("move ", i)); k < len(all) {
 				all[k].release = true
-				all[k].ticket.Release()
+				all[k].request.Release()
 			} else {
 				o := &one{slots: rapid.IntRange(1, slots).Draw(t, "size")}
 				all = append(all, o)
-				o.ticket = g.Ask(o.slots, Order{Run: rapid.IntRange(-1, 1).Draw(t, "priority")}, func(*Ticket) { o.grants++ })
+				o.request = g.Ask(o.slots, Order{Run: rapid.IntRange(-1, 1).Draw(t, "priority")}, func(*SlotRequest) { o.grants++ })
 			}
 			check()
 		}
 		for i := 0; i < len(all); {
 			if o := all[i]; o.grants == 1 && !o.release {
 				o.release = true
-				o.ticket.Release()
+				o.request.Release()
 				i = 0
 				continue
 			}
@@ -244,18 +244,18 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 
 // While tasks of a higher priority never run out, one grant of queue.TurnEvery goes to the task that has waited longest, also where
 // slots would be handed on from step to step.
-func TestGate_NothingStarves(t *testing.T) {
+func TestSlotQueue_NothingStarves(t *testing.T) {
 	t.Parallel()
 	for name, hands := range map[string]bool{"asks anew": false, "hands on": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var r granted
-			g := NewGate(1)
+			g := NewSlotQueue(1)
 			high := g.Ask(1, Order{Run: 9}, r.to("high"))
 			g.Ask(1, Order{}, r.to("low"))
 			turns := 0
 			for r.take(); turns < 3*queue.TurnEvery; turns++ {
-				if hands && high.HandOn(1, Order{Run: 9}) {
+				if hands && high.Transfer(1, Order{Run: 9}) {
 					continue
 				}
 				next := g.Ask(1, Order{Run: 9}, r.to("high"))
@@ -273,20 +273,20 @@ func TestGate_NothingStarves(t *testing.T) {
 }
 
 // A slot for which a run was claimed stays reserved for that run, although other tasks ask before it arrives.
-func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
+func TestSlotQueue_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	t.Parallel()
 	var r granted
-	g := NewGate(2)
-	g.Keep(2, time.Hour).Expect(1)
+	g := NewSlotQueue(2)
+	g.Reserve(2, time.Hour).KeepFor(1)
 	g.Ask(1, Order{Run: 9}, r.to("a"))
 	g.Ask(1, Order{Run: 9}, r.to("b"))
 	mustGrant(t, &r, "a")
-	g.Arrive(1, Order{}, r.to("expected"))
+	g.AskReserved(1, Order{}, r.to("expected"))
 	mustGrant(t, &r, "expected")
-	g.Keep(1, time.Hour).Expect(1)
+	g.Reserve(1, time.Hour).KeepFor(1)
 	if n := g.Look().Room; n != 0 {
 		t.Errorf("room for %d", n)
 	}
-	g.Forgo()
+	g.ReleaseReserved()
 	mustGrant(t, &r)
 }

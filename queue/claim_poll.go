@@ -62,7 +62,7 @@ func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
 // claimer claims runs for a session. Its fields belong to the call that has the token of polling.
 type claimer struct {
 	worker *Worker
-	conn   *link
+	conn   *dedicatedConn
 	held   *claimSet
 	x      *exchange
 	lost   func() error // ends the session and returns the reason
@@ -76,7 +76,7 @@ type claimer struct {
 	vainAt  time.Duration // time of that claim
 }
 
-func newClaimer(s *Session, conn *link, x *exchange) *claimer {
+func newClaimer(s *Session, conn *dedicatedConn, x *exchange) *claimer {
 	return &claimer{worker: &s.worker, conn: conn, held: s.held, x: x, lost: s.lost, now: boottime.Now, polling: newToken(), queues: []string{}}
 }
 
@@ -347,7 +347,7 @@ const (
 	unreadableBatch = 50          // claims that one DoChores gives back
 )
 
-var putAwayRun = sql.Named("queue/put_away")
+var putAwayRun = sql.Named("queue/release_unreadable")
 
 // unreadableError wraps the reason why this version cannot read a DAG as it is stored.
 type unreadableError struct{ error }
@@ -378,7 +378,7 @@ func (c *claimer) dropUnreadable(p *Polled) {
 func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	var errs []error
 	for _, u := range j.x.takeUnreadable(unreadableBatch) {
-		err := j.putAway(ctx, u)
+		err := j.releaseOne(ctx, u)
 		if err == nil {
 			j.held.remove(u.claim)
 			continue
@@ -391,7 +391,7 @@ func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (j *janitor) putAway(ctx context.Context, u unreadClaim) error {
+func (j *janitor) releaseOne(ctx context.Context, u unreadClaim) error {
 	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", j.worker.Name, j.worker.Version, u.why)
 	return j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var ours bool

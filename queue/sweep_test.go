@@ -12,7 +12,7 @@ import (
 )
 
 // through is a session that watches other workers by a clock of the test, and has a network that breaks as the test says.
-func (f *fleet) through(t *testing.T, change ...func(*queue.Worker)) (*watcher, *netfault.Proxy) {
+func (f *sessionBundle) through(t *testing.T, change ...func(*queue.Worker)) (*watcher, *netfault.Proxy) {
 	t.Helper()
 	proxy, url := netfault.Through(t, f.url)
 	w := &watcher{Session: f.registerAt(t, f.open(t, url), change...)}
@@ -42,7 +42,7 @@ func (w *watcher) polling(t *testing.T, want int) <-chan queue.Polled {
 }
 
 // wantKept wants these runs to be claimed once, by claims that are held.
-func (f *fleet) wantKept(t *testing.T, p queue.Polled, runs int) {
+func (f *sessionBundle) wantKept(t *testing.T, p queue.Polled, runs int) {
 	t.Helper()
 	f.wantStates(t, "running:%d", runs)
 	if len(p.Claims) != runs {
@@ -59,7 +59,7 @@ func (f *fleet) wantKept(t *testing.T, p queue.Polled, runs int) {
 // workers.
 func TestSweep_LeavesWhatAPollIsBringing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 2)
 	w, proxy := f.through(t)
 	w.sweep(t)
@@ -80,7 +80,7 @@ func TestSweep_LeavesWhatAPollIsBringing(t *testing.T) {
 // database.
 func TestSweep_LeavesWhatAPollBroughtMeanwhile(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 2)
 	w, proxy := f.through(t)
 	poll(t, w.Session, 0)
@@ -110,7 +110,7 @@ func TestSweep_LeavesWhatAPollBroughtMeanwhile(t *testing.T) {
 // If the reply to a poll was lost, its server process may still claim, until it is known to be gone.
 func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	ids := f.ask(t, "plain", 2)
 	w, proxy := f.through(t)
 	w.sweep(t)
@@ -145,7 +145,7 @@ func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 // A run that was committed late may be below where polls begin, and further back than a notification makes them go.
 func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	w := f.watcher(t)
 	w.sweep(t)
 	poll(t, w.Session, 1)
@@ -182,7 +182,7 @@ func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 // A sweep without an answer found nothing: its reasons stay.
 func TestSweep_OneWithoutAnAnswerIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	w, proxy := f.through(t)
 	w.sweep(t)
@@ -212,7 +212,7 @@ func TestSweep_OneWithoutAnAnswerIsMadeAgain(t *testing.T) {
 // workers come first.
 func TestSweep_AStubbornWorkerKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 2)
 	first, last := uuid.UUID{0: 1}, uuid.UUID{0: 0xfe}
 	stubborn := f.register(t, func(w *queue.Worker) { w.ID = first })
@@ -232,7 +232,7 @@ func TestSweep_AStubbornWorkerKeepsNoOtherWaiting(t *testing.T) {
 		reaped <- swept
 	}()
 	f.blocked(t, "queue/mark_lost") // it is the turn of the stubborn one
-	if got := value[string](t, f.desk, "SELECT state FROM oarlock.workers WHERE worker_id = $1", last); got != "lost" {
+	if got := value[string](t, f.clientBundle, "SELECT state FROM oarlock.workers WHERE worker_id = $1", last); got != "lost" {
 		t.Errorf("meanwhile the other worker is %s", got)
 	}
 	f.wantStates(t, "queued:1 running:1")
@@ -249,7 +249,7 @@ func TestSweep_AStubbornWorkerKeepsNoOtherWaiting(t *testing.T) {
 // do not.
 func TestSweep_WaitsForLongWhereItTakesLong(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	store, sent := f.counted(t)
 	s := f.registerAt(t, store)
 	c := new(clock)
@@ -278,7 +278,7 @@ func TestSweep_WaitsForLongWhereItTakesLong(t *testing.T) {
 // However many stubborn workers there are, they do not use up the room of the others in a sweep.
 func TestSweep_ManyStubbornWorkersHideNoOther(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	f.ask(t, "plain", 1)
 	w := f.watcher(t)
 	for i := range queue.ReapLimit {
@@ -304,7 +304,7 @@ func TestSweep_HasLooksMendTimesThatTheyPassed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t)
+			f := newSessionBundle(t)
 			s := f.register(t)
 			poll(t, s, 0)
 			look(t, s)
@@ -324,7 +324,7 @@ func TestSweep_HasLooksMendTimesThatTheyPassed(t *testing.T) {
 // rest.
 func TestSweep_AsksForTheRestOfTheDead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newSessionBundle(t)
 	w := f.watcher(t)
 	const dead = queue.ReapLimit + 2
 	f.ask(t, "plain", dead)

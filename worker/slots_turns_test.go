@@ -15,10 +15,10 @@ import (
 
 // modelTask is a task in gateModel.
 type modelTask struct {
-	ticket *Ticket
-	order  Order
-	asked  int
-	holds  bool
+	request *SlotRequest
+	order   Order
+	asked   int
+	holds   bool
 }
 
 // gateModel is the plainest model of which task gets the next slot, for tasks that need one slot.
@@ -76,17 +76,17 @@ func (m *gateModel) leave(t *modelTask) {
 }
 
 // In any order of asks, ends, withdrawals and hand-ons, each slot goes to the task that the model names.
-func TestGate_GoesByTheModel(t *testing.T) {
+func TestSlotQueue_GoesByTheModel(t *testing.T) {
 	t.Parallel()
 	const slots, operations = 5, 10_000
 	rnd := rand.New(rand.NewPCG(1, 2))
-	g, m := NewGate(slots), &gateModel{turns: map[queue.RunID]int{}}
-	var given []*Ticket
+	g, m := NewSlotQueue(slots), &gateModel{turns: map[queue.RunID]int{}}
+	var given []*SlotRequest
 	grants := 0
 	check := func(i int) { // an operation frees one slot at most
 		if len(given) > 0 {
 			next := m.next()
-			if len(given) > 1 || len(next) == 0 || next[0].ticket != given[0] && next[0].ticket != nil {
+			if len(given) > 1 || len(next) == 0 || next[0].request != given[0] && next[0].request != nil {
 				t.Fatalf("operation %d: %d slots were given, and not to the first of %d tasks", i, len(given), len(next))
 			}
 			next[0].holds = true
@@ -111,19 +111,19 @@ func TestGate_GoesByTheModel(t *testing.T) {
 			run := queue.RunID(1 + rnd.IntN(12))
 			task := &modelTask{order: Order{RunID: run, Run: int(run) % 3, Step: rnd.IntN(3), Since: rnd.Int64N(50)}}
 			m.ask(task)
-			task.ticket = g.Ask(1, task.order, func(t *Ticket) { given = append(given, t) })
+			task.request = g.Ask(1, task.order, func(t *SlotRequest) { given = append(given, t) })
 		case kind < 8:
 			if task := pick(true); task != nil {
 				m.leave(task)
-				task.ticket.Release()
+				task.request.Release()
 			}
 		case kind < 9:
 			if task := pick(false); task != nil {
 				m.leave(task)
-				task.ticket.Release()
+				task.request.Release()
 			}
 		default:
-			if task := pick(true); task != nil && task.ticket.HandOn(1, task.order) {
+			if task := pick(true); task != nil && task.request.Transfer(1, task.order) {
 				m.turn(task)
 			}
 		}
@@ -139,9 +139,9 @@ type fanOut struct {
 	holds, ended atomic.Int32
 }
 
-func (f *fanOut) ask(g *Gate, tasks int, order Order) {
+func (f *fanOut) ask(g *SlotQueue, tasks int, order Order) {
 	for range tasks {
-		g.Ask(1, order, func(t *Ticket) {
+		g.Ask(1, order, func(t *SlotRequest) {
 			f.holds.Add(1)
 			time.AfterFunc(time.Second, func() {
 				f.holds.Add(-1)
@@ -152,11 +152,11 @@ func (f *fanOut) ask(g *Gate, tasks int, order Order) {
 	}
 }
 
-func TestGate_FanOutsShareTheSlots(t *testing.T) {
+func TestSlotQueue_FanOutsShareTheSlots(t *testing.T) {
 	t.Parallel()
 	for _, step := range []int{0, 100} {
 		synctest.Test(t, func(t *testing.T) {
-			g := NewGate(4)
+			g := NewSlotQueue(4)
 			var first, second fanOut
 			first.ask(g, 40, Order{RunID: 1, Step: step}) // a step's priority counts among those of its run alone
 			time.Sleep(500 * time.Millisecond)
@@ -176,22 +176,22 @@ func TestGate_FanOutsShareTheSlots(t *testing.T) {
 }
 
 // A run that would get the slot back anyway keeps it, however long other runs have waited.
-func TestGate_HandsOnToWhoHoldsLess(t *testing.T) {
+func TestSlotQueue_HandsOnToWhoHoldsLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := NewGate(3)
+		g := NewSlotQueue(3)
 		wide := Order{RunID: 1}
-		first := g.Ask(1, wide, func(*Ticket) {})
-		g.Ask(1, wide, func(*Ticket) {})
-		chain := g.Ask(1, Order{RunID: 2}, func(*Ticket) {})
-		g.Ask(1, wide, func(*Ticket) {})
-		time.Sleep(handOnFor)
-		if !chain.HandOn(1, Order{RunID: 2}) {
+		first := g.Ask(1, wide, func(*SlotRequest) {})
+		g.Ask(1, wide, func(*SlotRequest) {})
+		chain := g.Ask(1, Order{RunID: 2}, func(*SlotRequest) {})
+		g.Ask(1, wide, func(*SlotRequest) {})
+		time.Sleep(transferWaitMax)
+		if !chain.Transfer(1, Order{RunID: 2}) {
 			t.Error("a run of one slot gave it to a run of two")
 		}
-		g.Ask(1, Order{RunID: 3}, func(*Ticket) {})
-		time.Sleep(handOnFor)
-		if first.HandOn(1, wide) {
+		g.Ask(1, Order{RunID: 3}, func(*SlotRequest) {})
+		time.Sleep(transferWaitMax)
+		if first.Transfer(1, wide) {
 			t.Error("a run of two slots kept both beside one that has none")
 		}
 	})
@@ -199,7 +199,7 @@ func TestGate_HandsOnToWhoHoldsLess(t *testing.T) {
 
 // flood asks for one slot for each of an endless series of runs, which hold it for a fixed time.
 type flood struct {
-	g        *Gate
+	g        *SlotQueue
 	runs     atomic.Int64
 	priority int
 	takes    time.Duration
@@ -207,7 +207,7 @@ type flood struct {
 }
 
 func (f *flood) ask() {
-	f.g.Ask(1, Order{RunID: queue.RunID(100 + f.runs.Add(1)), Run: f.priority}, func(t *Ticket) {
+	f.g.Ask(1, Order{RunID: queue.RunID(100 + f.runs.Add(1)), Run: f.priority}, func(t *SlotRequest) {
 		time.AfterFunc(f.takes, func() {
 			if !f.over.Load() {
 				f.ask()
@@ -217,13 +217,13 @@ func (f *flood) ask() {
 	})
 }
 
-func TestGate_AWideTaskStartsBesideAFlood(t *testing.T) {
+func TestSlotQueue_AWideTaskStartsBesideAFlood(t *testing.T) {
 	t.Parallel()
 	for _, priority := range []int{0, 9} {
 		t.Run(fmt.Sprint("priority ", priority), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := NewGate(4)
+				g := NewSlotQueue(4)
 				f := &flood{g: g, priority: priority, takes: 20 * time.Second}
 				for range 12 {
 					f.ask()
@@ -232,9 +232,9 @@ func TestGate_AWideTaskStartsBesideAFlood(t *testing.T) {
 				var starts [2]atomic.Int64
 				asked := time.Now()
 				for i := range starts {
-					g.Ask(4, Order{RunID: queue.RunID(1 + i)}, func(ticket *Ticket) {
+					g.Ask(4, Order{RunID: queue.RunID(1 + i)}, func(request *SlotRequest) {
 						starts[i].Store(int64(time.Since(asked)))
-						time.AfterFunc(f.takes, ticket.Release)
+						time.AfterFunc(f.takes, request.Release)
 					})
 				}
 				time.Sleep(10 * time.Minute)
@@ -252,28 +252,28 @@ func TestGate_AWideTaskStartsBesideAFlood(t *testing.T) {
 	}
 }
 
-// While the gate keeps all free slots for one task, no run hands its slot on, and no run that was claimed before takes one.
-func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
+// While the slot queue keeps all free slots for one task, no run hands its slot on, and no run that was claimed before takes one.
+func TestSlotQueue_ATaskThatKeepsAllIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(2)
+		g := NewSlotQueue(2)
 		high := Order{RunID: 1, Run: 9}
 		chain, other := g.Ask(1, high, r.to("chain")), g.Ask(1, high, r.to("other"))
 		g.Ask(2, Order{RunID: 2}, r.to("wide"))
-		g.Keep(0, time.Second).Expect(1)
+		g.Reserve(0, time.Second).KeepFor(1)
 		time.Sleep(wideWaitMax - time.Millisecond)
-		if !chain.HandOn(1, high) {
+		if !chain.Transfer(1, high) {
 			t.Error("a run of higher priority gave its slot up too soon")
 		}
 		time.Sleep(time.Millisecond)
-		if chain.HandOn(1, high) {
+		if chain.Transfer(1, high) {
 			t.Error("a slot was handed on")
 		}
 		chain.Release()
-		g.Arrive(1, high, r.to("late"))
+		g.AskReserved(1, high, r.to("late"))
 		g.MayBeDue()
-		if look := g.Look(); look.Room != 0 || g.Asked() != nil || g.Keep(1, time.Second).Slots != 0 {
+		if look := g.Look(); look.Room != 0 || g.Asked() != nil || g.Reserve(1, time.Second).Slots != 0 {
 			t.Errorf("there is room for others: %+v", look)
 		}
 		mustGrant(t, &r, "chain", "other")
@@ -283,11 +283,11 @@ func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
 }
 
 // A run with a task that keeps the next task of the run from starting holds up no other run.
-func TestGate_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
+func TestSlotQueue_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(4)
+		g := NewSlotQueue(4)
 		server := g.Ask(1, Order{RunID: 1}, r.to("server"))
 		g.Ask(4, Order{RunID: 1}, r.to("client"))
 		time.Sleep(2 * wideWaitMax)
@@ -308,11 +308,11 @@ func TestGate_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
 }
 
 // The time for which slots are kept for the first task does not begin again when another task comes first because of a release.
-func TestGate_KeepsNoLongerWhenTheOrderChanges(t *testing.T) {
+func TestSlotQueue_KeepsNoLongerWhenTheOrderChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r granted
-		g := NewGate(4)
+		g := NewSlotQueue(4)
 		g.Ask(2, Order{RunID: 9}, r.to("long"))
 		short := g.Ask(1, Order{RunID: 2}, r.to("short"))
 		g.Ask(3, Order{RunID: 1}, r.to("one"))

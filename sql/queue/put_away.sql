@@ -1,4 +1,0 @@
--- Purpose: puts away, for a while, a claimed run that cannot be read; at the last try ends it
--- Index: runs_pkey, fences_pkey; at the last try as queue/condemn
--- Locks: our commit fence; then the run, for at most 250 ms; at the last try as queue/condemn
-SELECT oarlock.put_away(@run, @claim, @epoch, @reason, @pause, @tries)
