@@ -135,7 +135,7 @@ type SlotReservation struct {
 	timer     *time.Timer
 }
 
-// Keep keeps up to n free slots until KeepFor is called, but no longer than atMost: a poll that hangs must not leave slots idle.
+// Reserve keeps up to n free slots until KeepFor is called, but no longer than atMost: a poll that hangs must not leave slots idle.
 func (g *SlotQueue) Reserve(n int, atMost time.Duration) *SlotReservation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
