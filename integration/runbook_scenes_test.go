@@ -30,6 +30,7 @@ steps:
 	book := b.openRunbook(t, "A host is lost")
 	book.words["RUN"] = fmt.Sprint(run)
 	book.console(t)
+	book.console(t)
 }
 
 // A run stays queued, and status explains why.
@@ -50,6 +51,7 @@ steps:
 	book.console(t)
 	b.worker(t, "w2", "labels=gpu=yes") // as the page says
 	b.untilSeen(t, run, "start fit#1")
+	book.console(t)
 	book.console(t)
 }
 

@@ -115,6 +115,7 @@ func TestUpgrade_WithoutAStop(t *testing.T) {
 	people.url = b.db.URL
 	began := time.Now()
 	book.console(t)
+	book.console(t)
 	until(t, "the old workers go on with the new schema", func() bool { return b.ended(t) >= 30 })
 	b.oarlock(t, "list") // a command of the old program works, too
 	for _, name := range []string{"w1", "w2", "w3"} {

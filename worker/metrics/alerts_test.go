@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ var (
 	alertedMetric = regexp.MustCompile(`(oarlock_[a-z_]+)(?:\{([^}]*)\})?`)
 	alertedLabel  = regexp.MustCompile(`([a-z_]+)(=~|=)"([^"]*)"`)
 	alertName     = regexp.MustCompile(`alert: (\w+)`)
+	alertRunbook  = regexp.MustCompile(`(?m)alert: (\w+)\n(?: +(?:expr|for): .*\n)+ +annotations:\n +summary: (.*)\n +runbook: docs/operations\.md(#[a-z-]+)$`)
+	annotations   = regexp.MustCompile(`(?m)^ +annotations:\n +summary: .*\n +runbook: .*\n`)
 	alertedState  = regexp.MustCompile(`alertname: (\w+),?\s+exp_alerts: (\[\]|\[\{)`)
 )
 
@@ -80,7 +83,7 @@ func seriesOf(t *testing.T, registry *prometheus.Registry) map[string][]string {
 }
 
 // Prometheus' own tool tests whether the alerts fire. Without the tool, the test still requires that each alert has both kinds of
-// states.
+// states. The tool compares annotations as well: it gets the rules without them, so that the states need not repeat them.
 func TestAlerts_FireWhenTheyShould(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../deploy/alerts.yaml")
@@ -111,24 +114,47 @@ func TestAlerts_FireWhenTheyShould(t *testing.T) {
 			t.Skip("no promtool of Prometheus, which runs these states: tools/ensure-promtool brings it")
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", "testdata/alerts.yaml").CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"rules.yaml":  annotations.ReplaceAllString(string(rules), ""),
+		"states.yaml": strings.Replace(string(states), "../../../deploy/alerts.yaml", "rules.yaml", 1),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, words := range [][]string{{"check", "rules", "../../deploy/alerts.yaml"}, {"test", "rules", filepath.Join(folder, "states.yaml")}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, words...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v:\n%s", words, err, out)
+		}
 	}
 }
 
+// Each alert leads to a runbook, and the page lists it with the same text. A rule of archtest checks the anchors of the page.
 func TestAlerts_AreThoseThatTheDocsShow(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../deploy/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/metrics.md")
+	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(rules), "\n") // without the comment
-	if !strings.Contains(string(page), "```yaml\n"+text+"```\n") {
-		t.Error("docs/metrics.md shows other alerts than deploy/alerts.yaml")
+	described := alertRunbook.FindAllStringSubmatch(string(rules), -1)
+	if names := alertName.FindAllString(string(rules), -1); len(described) != len(names) {
+		t.Errorf("%d of %d alerts have a summary and a runbook", len(described), len(names))
+	}
+	for _, m := range described {
+		row := regexp.MustCompile("(?m)^\\| `" + m[1] + "` \\| " + regexp.QuoteMeta(m[2]) + ` \| \[[^]]+\]\(` + m[3] + `\) \|$`)
+		if !row.Match(page) {
+			t.Errorf("docs/operations.md has no row of %s with its summary and its runbook %s", m[1], m[3])
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Oarlock\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		if !strings.Contains(string(rules), "alert: "+row[1]+"\n") {
+			t.Errorf("docs/operations.md has the alert %s, which deploy/alerts.yaml lacks", row[1])
+		}
 	}
 }
 
