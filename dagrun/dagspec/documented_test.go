@@ -102,7 +102,7 @@ type keyRow struct{ kind, meaning, example string }
 
 const keyHeader = "| key | type, default | meaning | example |"
 
-var keyLine = regexp.MustCompile("^\\| `([a-z_.]+)` \\| (.+?) \\| (.+?) \\| `([^`]+)` \\|$")
+var keyLine = regexp.MustCompile("^\\| `([a-z_.]+)` \\| ([^|]+, [^|]+) \\| ([^|]+) \\| `([^`]+)` \\|$")
 
 // keyRows returns the rows of the tables of keys in some sections of a page.
 func keyRows(t *testing.T, page string, sections []string) map[string]keyRow {
