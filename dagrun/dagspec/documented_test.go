@@ -1,6 +1,8 @@
 package dagspec
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -165,6 +167,78 @@ func wrongExample(schemas *jsonschema.Compiler, places map[string]string, key, e
 		return err.Error()
 	}
 	return ""
+}
+
+// leastDAG names each map that has defaults, and sets no key that has one.
+const leastDAG = `
+name: least
+params: [{name: p}]
+schedule: [{cron: '0 3 * * *', catchup: true}]
+steps:
+  - id: a
+    run: "true"
+    kill: {}
+    retry_policy: {}
+    foreach: {items: [x]}
+    cache: {key: '"k"'}
+`
+
+// The defaults of the page are the defaults of the parser.
+func TestLanguage_HasTheDefaults(t *testing.T) {
+	t.Parallel()
+	spec, err := Parse("least.yaml", []byte(leastDAG))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole map[string]any
+	if err := json.Unmarshal(text, &whole); err != nil {
+		t.Fatal(err)
+	}
+	steps := whole["steps"]
+	delete(whole, "steps")
+	page := readText(t, languagePage)
+	checked := 0
+	for _, part := range []struct {
+		value    any
+		sections []string
+	}{{whole, pageSections["#"]}, {steps, pageSections["#/definitions/step"]}} {
+		rows, values := keyRows(t, page, part.sections), map[string]string{}
+		flatten(part.value, "", values)
+		for key, value := range values {
+			row, ok := rows[key]
+			if !ok || strings.Contains(leastDAG, key[strings.LastIndexByte(key, '.')+1:]+":") {
+				continue
+			}
+			checked++
+			_, standard, _ := strings.Cut(row.kind, ", ")
+			if words := strings.Fields(strings.NewReplacer("`", "", ";", "", ",", "").Replace(standard)); !slices.Contains(words, value) {
+				t.Errorf("%s says of `%s` %q, and the parser makes it %s", languagePage, key, row.kind, value)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d defaults were compared", checked)
+	}
+}
+
+// flatten collects the texts of all scalars of a value under their keys, as keysBelow writes them.
+func flatten(value any, key string, all map[string]string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			flatten(inner, strings.TrimPrefix(key+"."+k, "."), all)
+		}
+	case []any:
+		for _, inner := range v {
+			flatten(inner, key, all)
+		}
+	default:
+		all[key] = fmt.Sprint(v)
+	}
 }
 
 // Each fenced YAML block of the page is a whole DAG without mistakes.
