@@ -109,7 +109,7 @@ func TestReadme_DAGRuns(t *testing.T) {
 // Every complete DAG on a page is valid.
 func TestReadme_DAGIsValid(t *testing.T) {
 	t.Parallel()
-	for _, doc := range []string{readme, "../docs/language.md", "../docs/schedules.md"} {
+	for _, doc := range []string{readme, "../docs/schedules.md"} {
 		for _, block := range fenced(t, doc, "yaml") {
 			file := filepath.Join(t.TempDir(), "dag.yaml")
 			if err := os.WriteFile(file, []byte(block), 0o600); err != nil {

@@ -32,7 +32,7 @@ func checkDocuments(t *Tree) []Finding {
 			found = append(found, checkContents(p, t.Text(p))...)
 		}
 		doc := document{t, p, targets(t)}
-		fenced := false
+		fenced, brief := false, slices.Contains(briefTables, p)
 		for n, line := range strings.Split(t.Text(p), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				fenced = !fenced
@@ -41,6 +41,28 @@ func checkDocuments(t *Tree) []Finding {
 			for _, why := range doc.check(line, fenced) {
 				found = append(found, Finding{p, n + 1, why})
 			}
+			if brief && !fenced {
+				found = append(found, checkCells(p, n+1, line)...)
+			}
+		}
+	}
+	return found
+}
+
+// briefTables are the pages with tables of short cells. Add a page once its cells are short.
+var briefTables = []string{"docs/language.md"}
+
+// cellWordsMax is how many words a cell of a table may have.
+const cellWordsMax = 25
+
+// checkCells reports the cells of a table's row that are too long.
+func checkCells(p string, n int, line string) (found []Finding) {
+	if !strings.HasPrefix(line, "|") {
+		return nil
+	}
+	for cell := range strings.SplitSeq(strings.ReplaceAll(line, `\|`, ""), "|") {
+		if words := len(strings.Fields(cell)); words > cellWordsMax {
+			found = append(found, Finding{p, n, fmt.Sprintf("a cell has %d words, and %d at most are read in a table: make it a paragraph or a list below", words, cellWordsMax)})
 		}
 	}
 	return found
