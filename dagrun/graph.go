@@ -18,7 +18,7 @@ type Graph struct {
 	order    []int32 // the plain steps, parents first
 	handlers [handlerKinds]int32
 	bounded  bool    // a limit of the run, or of a foreach step, may hold ready tasks back
-	guards   []int32 // approvals with approvers, see guard.go
+	guards   []int32 // approvals with approvers, which barrier collects
 	passable []bool  // by guard: a step behind it may start although the approval was not given
 }
 

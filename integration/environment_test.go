@@ -99,7 +99,7 @@ func (b *testBundle) printsAs(t *testing.T, source, want string) {
 }
 
 // registered registers a DAG of a page, and returns its name.
-func (b *bench) registered(t *testing.T, source string) string {
+func (b *testBundle) registered(t *testing.T, source string) string {
 	t.Helper()
 	spec, err := dagspec.Parse("page.yaml", []byte(source))
 	if err == nil {
@@ -113,7 +113,7 @@ func (b *bench) registered(t *testing.T, source string) string {
 
 // printed waits for the end of a run. It returns the last log of each task, and the state and reason of each task that did not
 // succeed.
-func (b *bench) printed(t *testing.T, run queue.RunID) string {
+func (b *testBundle) printed(t *testing.T, run queue.RunID) string {
 	t.Helper()
 	b.await(t, run)
 	tasks, err := b.Tasks(t.Context(), run)

@@ -95,7 +95,7 @@ END $$;
 
 -- An approval that names approvers guards the steps behind it. No other user can open a way past it: neither by marks, nor by
 -- retries of single steps, nor by precomputed results, nor by an older version of the DAG. The core decides the same by the state
--- of the run (dagrun/guard.go), and refuses requests that only it can judge. Most requests are refused here, before it sees them.
+-- of the run (dagrun/graph.go), and refuses requests that only it can judge. Most requests are refused here, before it sees them.
 
 -- Returns the edges between steps, by name. All steps wait for init.
 -- +goose StatementBegin
