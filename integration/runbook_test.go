@@ -144,8 +144,8 @@ func (r *runbook) types(command string) (text string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// terminal types the next block in a terminal of its own, with these settings. Its last command goes on there, as the
-// process that terminal returns.
+// terminal types the next block in a terminal of its own, with these settings. It returns the process of the last command,
+// which goes on there.
 func (r *runbook) terminal(t *testing.T, settings ...string) *process {
 	t.Helper()
 	before, last, _ := strings.Cut("\n"+r.next(t, "console"), "\n$ oarlock ")

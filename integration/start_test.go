@@ -40,9 +40,8 @@ func TestStart_PageIsTypedInOrder(t *testing.T) {
 	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+"\n"
 	book.words["PGHOST=localhost PGDATABASE=app"] = "PGHOST=" + at.Hostname() + " PGPORT=" + at.Port() + " PGDATABASE=" + strings.Trim(at.Path, "/")
 	book.words["127.0.0.1:7070"] = "127.0.0.1:…" // a port that is free
-	state := "state_dir=" + filepath.Join(b.dir, "worker")
-
 	book.words["/tmp"] = b.dir
+	state := "state_dir=" + filepath.Join(b.dir, "worker")
 
 	// The private database: build, write, run, dev, enqueue, look, retry.
 	book.next(t, "sh") // the program is built, and on the PATH
