@@ -5,5 +5,5 @@ SELECT logical_at, outcome, run, reason
   FROM oarlock.backfill_times('daily-report', 'daily', '2026-10-02 00:00 Europe/Paris', '2026-11-02 00:00 Europe/Paris');
 
 -- Makes the runs, and returns the number of the backfill. Days with a good or unfinished run are skipped. reprocess => 'all' runs every
--- day again, reprocess => 'failed' each day whose newest run failed or was canceled.
+-- day again, reprocess => 'failed' runs a day again if its newest run failed or was canceled.
 SELECT oarlock.backfill('daily-report', 'daily', '2026-10-02 00:00 Europe/Paris', '2026-11-02 00:00 Europe/Paris', at_once => 4);
