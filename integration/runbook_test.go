@@ -144,14 +144,18 @@ func (r *runbook) types(command string) (text string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// terminal types the next block in a terminal of its own, with these settings. Its last command goes on there.
-func (r *runbook) terminal(t *testing.T, settings ...string) {
+// terminal types the next block in a terminal of its own, with these settings. It returns the process of the last command,
+// which goes on there.
+func (r *runbook) terminal(t *testing.T, settings ...string) *process {
 	t.Helper()
-	before, last, _ := strings.Cut(strings.TrimPrefix(r.next(t, "console"), "$ "), "\n$ oarlock ")
+	before, last, _ := strings.Cut("\n"+r.next(t, "console"), "\n$ oarlock ")
+	before = strings.TrimPrefix(before, "\n$ ")
 	words, want, _ := strings.Cut(last, "\n")
 	there := *r.testBundle
 	there.within = []string{"sh", "-c", r.shell + before + "\n" + `exec "$@"`, "sh"}
-	r.says(t, there.start(t, settings, strings.Fields(words)...), want)
+	p := there.start(t, settings, strings.Fields(words)...)
+	r.says(t, p, want)
+	return p
 }
 
 // log waits until a process has printed the lines of the next block.

@@ -37,24 +37,36 @@ func TestStart_PageIsTypedInOrder(t *testing.T) {
 	b := &testBundle{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t)}
 	book := b.openBook(t, "docs/start.md", read(t, "../docs/start.md"))
 	password, _ := at.User.Password()
-	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+" PGPASSWORD="+password+"\n"
+	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+"\n"
 	book.words["PGHOST=localhost PGDATABASE=app"] = "PGHOST=" + at.Hostname() + " PGPORT=" + at.Port() + " PGDATABASE=" + strings.Trim(at.Path, "/")
 	book.words["127.0.0.1:7070"] = "127.0.0.1:…" // a port that is free
+	book.words["/tmp"] = b.dir
 	state := "state_dir=" + filepath.Join(b.dir, "worker")
 
+	// The private database: build, write, run, dev, enqueue, look, retry.
 	book.next(t, "sh") // the program is built, and on the PATH
-	for len(book.blocks) > 0 && book.blocks[0][1] == "console" {
+	book.console(t)
+	dag := book.next(t, "yaml")
+	b.write(t, "dags/report.yaml", dag)
+	book.console(t)
+	dev := book.terminal(t)
+	book.words["postgres://…"] = dev.found(t, `DATABASE_URL='(.+)'$`)
+	for range 4 {
 		book.console(t)
 	}
-	dag := book.next(t, "yaml")
-	b.write(t, "report.yaml", dag)
-	book.console(t)
-	book.terminal(t, state) // the worker
+	dev.leave(t)
+
+	// The database of the team: roles, logins, a worker, an application, pages, a schedule.
+	book.shell += "export PGPASSWORD=" + password + "\n"
+	for range 6 {
+		book.console(t)
+	}
+	book.terminal(t, state)
 	for range 4 {
 		book.console(t)
 	}
 	book.terminal(t, "web_listen=127.0.0.1:0")
-	b.write(t, "report.yaml", dag+book.next(t, "yaml"))
+	b.write(t, "dags/report.yaml", dag+book.next(t, "yaml"))
 	for range 4 {
 		book.console(t)
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The same as enqueue.sql, statement by statement from a shell: psql keeps no transaction from one call to the next, so
-# that each BEGIN … COMMIT is one call.
+# Does the same as enqueue.sql from a shell. psql keeps no transaction from one call to the next, so each BEGIN … COMMIT
+# stands in one call.
 set -eu
 query() { psql "$DATABASE_URL" -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 

@@ -1,5 +1,5 @@
--- A schedule for each tenant, in the transactions that make, change and delete the tenant: with the role oarlock_submit, after
--- tenant-report.yaml was applied.
+-- Keeps a schedule for each tenant, in the transactions that make, change and delete the tenant. Apply tenant-report.yaml first, and run this
+-- file as a user with the role oarlock_submit.
 SET client_min_messages = warning;
 CREATE TEMP TABLE tenants (name text PRIMARY KEY, timezone text NOT NULL);
 
@@ -22,8 +22,8 @@ DELETE FROM tenants WHERE name = 'acme';
 SELECT oarlock.drop_schedule('tenant-report', 'acme');
 COMMIT;
 
--- Or all at once: afterwards there are exactly the schedules of the present tenants. A schedule that stays the same is not touched,
--- and keeps its next time.
+-- Or does so for all tenants at once. Afterwards there is one schedule for each present tenant, and no other. A schedule that stays the same
+-- keeps its next time.
 BEGIN;
 INSERT INTO tenants VALUES ('globex', 'America/New_York'), ('hooli', 'Asia/Tokyo');
 SELECT name, next_at FROM oarlock.put_schedules((
