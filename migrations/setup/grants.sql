@@ -30,7 +30,10 @@ BEGIN
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers cache agenda schedules fires', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
-        ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
+        ('UPDATE', 'tasks approvals_open workers fences', 'oarlock_worker'),
+        -- A worker records how a run goes. What was asked for stays: the DAG, the params, the submitter and the time.
+        ('UPDATE (state, reason, claim_id, worker_id, epoch, losses, inbox, wake_at, stage, ready_at, ending, ending_by, ending_text, paused_by, deadline, left_ms,
+          tolerated, counts, started_at, finished_at)', 'runs', 'oarlock_worker'),
         -- A worker decides controls. Every control is made by a function, which records the user that asks.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
         -- A worker only locks rows of queues and DAGs. That takes the right to update a column: each of these
@@ -47,7 +50,7 @@ BEGIN
         -- Every program first checks whether it works with this version of the schema.
         ('SELECT', 'schema_history', 'oarlock_submit, oarlock_approve'),
         ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
-        ('SELECT, UPDATE', 'claims', 'oarlock_worker')
+        ('SELECT, UPDATE (state, claim_id, worker_id, epoch, wake_at, started_at)', 'claims', 'oarlock_worker')
       ) g (privileges, tables, roles),
       regexp_split_to_table(g.tables, '\s+') t
       JOIN pg_class c ON c.oid = to_regclass('oarlock.' || t)
