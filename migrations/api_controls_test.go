@@ -218,7 +218,7 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 		"UPDATE oarlock.tasks SET epoch = 0 WHERE step = 1":                    "OA011",
 		"UPDATE oarlock.tasks SET state = 'finishing', seq = 7 WHERE step = 1": "",
 		"UPDATE oarlock.runs SET epoch = 0":                                    "OA011",
-		"UPDATE oarlock.runs SET generation = 0":                               "OA011",
+		"UPDATE oarlock.runs SET generation = 2":                               "42501",
 		"DELETE FROM oarlock.runs":                                             "42501",
 		"DELETE FROM oarlock.tasks":                                            "42501",
 		"TRUNCATE oarlock.runs":                                                "42501",
@@ -227,15 +227,21 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	} {
 		wantCode(t, worker, code, statement)
 	}
+	wantCode(t, b.conn, "OA011", "UPDATE oarlock.runs SET generation = 0")
 	b.leave(t, run, "succeeded")
 	for statement, code := range map[string]string{
-		"UPDATE oarlock.runs SET state = 'failed'":                                                                    "OA010",
-		"UPDATE oarlock.runs SET reason = 'x'":                                                                        "OA010",
-		"UPDATE oarlock.runs SET state = 'queued', finished_at = NULL":                                                "OA010",
-		"UPDATE oarlock.runs SET generation = 3, state = 'queued', finished_at = NULL":                                "OA010",
-		"UPDATE oarlock.runs SET generation = 2, state = 'running', finished_at = NULL, claim_id = gen_random_uuid()": "OA010",
+		"UPDATE oarlock.runs SET state = 'failed'":                     "OA010",
+		"UPDATE oarlock.runs SET reason = 'x'":                         "OA010",
+		"UPDATE oarlock.runs SET state = 'queued', finished_at = NULL": "OA010",
 	} {
 		wantCode(t, worker, code, statement)
+	}
+	for _, statement := range []string{
+		"UPDATE oarlock.runs SET generation = 3, state = 'queued', finished_at = NULL",
+		"UPDATE oarlock.runs SET generation = 2, state = 'running', finished_at = NULL, claim_id = gen_random_uuid()",
+	} {
+		wantCode(t, b.conn, "OA010", statement)
+		wantCode(t, worker, "42501", statement)
 	}
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, epoch = 2, seq = 9 WHERE step = 0")
 	wantCode(t, worker, "", "SELECT oarlock.retry($1)", run)
@@ -307,7 +313,6 @@ func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
 func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
-	worker := b.user(t, "worker", "oarlock_worker")
 	run := get[int64](t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_key => 'k')`)
 	b.claim(t, run)
 	must(t, b.conn, `UPDATE oarlock.runs SET reason = 'r', ending = 'e', ending_by = 'e', ending_text = 'e', deadline = now(), losses = 2, tolerated = 3,
@@ -325,9 +330,9 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 			"text": "'manual'", "jsonb": `'{"a": 1}'`, "uuid": "gen_random_uuid()", "timestamp with time zone": "'2020-01-01'", "bigint": "77", "integer": "77",
 			"boolean": "true", "smallint": "1",
 		}[kind]
-		wantCode(t, worker, "OA010", updateRuns(hostile))
+		wantCode(t, b.conn, "OA010", updateRuns(hostile))
 	}
-	wantCode(t, worker, "", updateRuns(reopen))
+	wantCode(t, b.conn, "", updateRuns(reopen))
 }
 
 func updateRuns(set map[string]string) string {
