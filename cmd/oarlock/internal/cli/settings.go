@@ -40,7 +40,7 @@ func settingKeys() []config.Key {
 		},
 		{
 			Name: "no_color", Flag: "--no-color", Env: []string{"OARLOCK_NO_COLOR", "NO_COLOR"}, Default: "false",
-			Usage: "no colours, on a terminal either", Allowed: []string{"true", "false"},
+			Usage: "print no colours, on a terminal either", Allowed: []string{"true", "false"},
 		},
 	}
 }
@@ -164,7 +164,7 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}
 	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
-		e.log.Warn(fmt.Sprintf("password file %s is ignored, since others may read it: chmod 600 %s", open, open))
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, because other users may read it: type chmod 600 %s", open, open))
 	}
 	return url, link, nil
 }
