@@ -310,7 +310,7 @@ func actionHint(first string) string {
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {
-			c.add(key.pos(), "remove it: somebody has to approve", "%s does nothing for an approval", field)
+			c.add(key.pos(), "remove it: a person has to approve", "%s does nothing for an approval", field)
 		}
 	}
 	if timeout := with.get("timeout"); timeout != nil {
