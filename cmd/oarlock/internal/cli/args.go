@@ -319,7 +319,7 @@ func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, erro
 // noRuns explains why no run is listed, and what to do.
 func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
 	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
-		return "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+		return "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
 	}
 	return "there are no runs yet", "`oarlock enqueue DAG` asks for one"
 }

@@ -22,7 +22,7 @@ import (
 func newDAGCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "dag",
-		Usage: "check DAG files, draw them, register them, and see what is registered",
+		Usage: "check, draw and register DAG files, and list registered DAGs",
 		Description: manual{
 			about: `A DAG is a YAML or JSON file. "validate", "graph" and "schema" read files and need no database. "apply" registers a
 file as the next version of its DAG; then "oarlock enqueue" asks for runs of it.`,
@@ -97,7 +97,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	if err != nil && diagnose(ctx, err).kind == denied {
 		return "check the name; `oarlock dag list` is for logins with " + toRead + ", and an administrator registers DAGs"
 	} else if err != nil {
-		return "`oarlock dag list` shows what is there"
+		return "`oarlock dag list` lists the DAGs"
 	}
 	var names []string
 	for i := range dags {
@@ -109,7 +109,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	case slices.Contains(names, name):
 		return ""
 	}
-	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` shows what is there")
+	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` lists the DAGs")
 }
 
 // oneDAG reads the argument of a command that takes one DAG and nothing else.

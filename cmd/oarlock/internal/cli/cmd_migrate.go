@@ -443,7 +443,7 @@ func versionRange() string {
 func newMigrateRolesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "roles",
-		Usage: "create the group roles and grant them what they need",
+		Usage: "create the group roles and grant them their rights",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "print", Usage: "print the SQL instead of running it; needs no database"},
 		},

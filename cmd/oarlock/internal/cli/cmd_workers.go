@@ -40,7 +40,7 @@ clock. An unfit worker claims nothing, and a line below says why and since when.
 func newWorkersDrainCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "drain",
-		Usage:     "ask workers to finish what they run, claim nothing more, and stop",
+		Usage:     "ask workers to claim nothing more, finish their tasks, and stop",
 		ArgsUsage: "WORKER…",
 		Description: manual{
 			about: `WORKER is a name or an id; several workers may have one name. The command asks and does not wait: "oarlock workers"

@@ -95,7 +95,7 @@ func TestRoles_LeadAnApproverToItsApprovals(t *testing.T) {
 	db := withRoleLogins(t)
 	register(t, db.URL)
 	invoke(t, testEnv(), "enqueue", "etl", "-p", "day=x", "--database-url", db.URL)
-	const none, hint = "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+	const none, hint = "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
 	for line, want := range map[string]string{
 		"list":                    none + ": " + hint,
 		"status @latest":          none + "\nhint: " + hint,

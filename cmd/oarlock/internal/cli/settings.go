@@ -23,7 +23,7 @@ func settingKeys() []config.Key {
 	return []config.Key{
 		{
 			Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
-			Usage: "Postgres `URL`, or private for a server of this user's own; what it leaves out comes from PG* variables, ~/.pgpass and service files",
+			Usage: "Postgres `URL`, or private for this user's private server; parts that the URL leaves out come from PG* variables, ~/.pgpass and service files",
 			Show:  pglink.Redact,
 		},
 		{

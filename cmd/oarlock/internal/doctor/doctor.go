@@ -58,19 +58,19 @@ const connectionCheck = "connection"
 
 // checks are in the order in which they are made and reported. The connection check comes before them.
 var checks = []namedCheck{
-	{"server_version", (*examination).serverVersion, "the server is one that Oarlock works with"},
+	{"server_version", (*examination).serverVersion, "Oarlock works with this version of the server"},
 	{"encoding", (*examination).encoding, "the database is UTF-8"},
 	{"transport", (*examination).transport, "the connection is encrypted, or local"},
 	{"writable", (*examination).writable, "the server is a primary, and the session may write"},
-	{"migrations", (*examination).migrations, "the schema is the one of this binary"},
-	{"installation", (*examination).installation, "the database is no copy of the one that workers served"},
+	{"migrations", (*examination).migrations, "this binary works with the schema of the database"},
+	{"installation", (*examination).installation, "the database is no copy of another one that workers served"},
 	{"privileges", (*examination).privileges, "this user has one of the group roles"},
 	{"pooler", (*examination).pooler, "a pooler, if there is one, lends the connections that a worker needs"},
 	{"listen", (*examination).listen, "a notification arrives"},
 	{"clock", (*examination).clock, "the clocks of this machine and the server agree"},
 	{"horizon", (*examination).horizon, "no old snapshot holds up vacuum"},
 	{"connections", (*examination).connections, "the server has connections free"},
-	{"durability", (*examination).durability, "settings keep what was committed"},
+	{"durability", (*examination).durability, "settings of the server keep committed data"},
 	{"room", (*examination).room, "the disk has room: the check writes a megabyte and rolls it back"},
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
 	{"retention", (*examination).retention, "no run is long past its retention"},

@@ -105,7 +105,7 @@ func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Che
 		return warn("%d of the workers at work run an older program, which works with the schema: %s", found.Workers, found.Names).
 			withHint("replace these workers by workers of the new program, one after the other")
 	}
-	return ok("the schema is one that this binary works with")
+	return ok("this binary works with the schema")
 }
 
 // outdated counts the workers at work with programs that are older than the schema.
