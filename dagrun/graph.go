@@ -512,12 +512,12 @@ func (r *Run) whyNotPass(step int, c *Control) string {
 	case b == nil:
 		return ""
 	case b.behind[step] != 0:
-		return "it stands behind approval " + r.graph.StepName(int(b.behind[step])-1) + ", which nobody has given: ask one of its approvers"
+		return "it stands behind approval " + r.graph.StepName(int(b.behind[step])-1) + ", which is not decided yet: ask one of its approvers"
 	case c.Verb == VerbMark && b.closed[step]:
 		return "only its approvers may decide it: ask one of them"
 	}
 	if guard := r.leadsNear(b, step); guard != 0 {
-		return "that could start what stands behind approval " + r.graph.StepName(int(guard)-1) + ", which nobody has given: ask one of its approvers"
+		return "that could start what stands behind approval " + r.graph.StepName(int(guard)-1) + ", which is not decided yet: ask one of its approvers"
 	}
 	return ""
 }

@@ -46,7 +46,7 @@ func InUse(ctx context.Context, url string, opts ...Option) (use Use, err error)
 		return Use{}, nil
 	}
 	if err != nil {
-		return use, fmt.Errorf("look who works with the schema: %w", err)
+		return use, fmt.Errorf("look which workers and runs use the schema: %w", err)
 	}
 	return use, nil
 }
@@ -83,14 +83,14 @@ func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look who works with the schema: %w", err)
+		return fmt.Errorf("look which workers and runs use the schema: %w", err)
 	}
 	defer rows.Close()
 	var excluded ExcludedError
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
-			return fmt.Errorf("look who works with the schema: %w", err)
+			return fmt.Errorf("look which workers and runs use the schema: %w", err)
 		}
 		excluded.Workers = append(excluded.Workers, name)
 	}

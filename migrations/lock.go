@@ -196,7 +196,7 @@ func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	if err := conn.QueryRowContext(ctx, ownerSQL).Scan(&s.roles); err != nil {
-		return fmt.Errorf("ask who owns the schema: %w", err)
+		return fmt.Errorf("ask which role owns the schema: %w", err)
 	}
 	if !s.rises || s.force {
 		return nil

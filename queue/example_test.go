@@ -138,7 +138,7 @@ func ExampleStore_Enqueue() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// enqueue: run_key "order-7" belongs to run 1, which was asked for with another dag, params or overrides (OA004): use a key of its own for each request, and repeat a request unchanged
+	// enqueue: run_key "order-7" belongs to run 1, which was asked for with another dag, params or overrides (OA004): use a new key for each request, and repeat a request unchanged
 }
 
 // Each customer of an application has a schedule, which the application steers by its key.

@@ -400,7 +400,7 @@ const askHolderAfter = time.Second
 var (
 	whoHolds     = sql.Named("queue/holder")
 	whichAreFree = sql.Named("queue/free_runs")
-	errAside     = errors.New("somebody else holds the run's row")
+	errAside     = errors.New("another transaction holds the run's row")
 )
 
 // partFrom takes commits out of a flush if another connection holds their rows, and reports whether there were any. Parts of a

@@ -229,7 +229,7 @@ func (a *appending) send(ctx context.Context) error {
 				return err
 			}
 		}
-		return errors.New("somebody else writes the same logs")
+		return errors.New("another writer writes the same logs")
 	})
 }
 

@@ -22,7 +22,7 @@ const (
 
 func commandCase() Case {
 	return Case{
-		Name: "command", About: "2,000 runs whose only step is the command true.",
+		Name: "command", About: "2,000 runs with one step, the command true.",
 		Bound: "the kernel: fork, exec, two pipes, two folders and the small files by which a body hears and tells things",
 		Settings: []string{
 			"oarlock: `oarlock worker` on defaults, 8 slots, a process of its own",

@@ -78,7 +78,7 @@ func (c *checker) stepSecret(secret Secret, n *node, seen map[string]pos, known 
 	} else {
 		c.secret(secret, n)
 		if slices.ContainsFunc(c.spec.Secrets, func(s Secret) bool { return s.Name == secret.Name }) && name != nil {
-			c.add(name.pos(), "write its name alone, or give this one another", "the DAG has a secret %q", secret.Name)
+			c.add(name.pos(), "write only its name, or give this secret another name", "the DAG has a secret %q", secret.Name)
 		}
 	}
 	c.given(secret.Name, name, known)
@@ -146,7 +146,7 @@ func (n *names) secretHere(f ref) (valueType, *problem) {
 	case n.secret:
 		return n.checkSecret(f)
 	case n.field == "args":
-		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and have the program read its variable", "a secret in args could be read by everybody on the host")
+		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and have the program read its variable", "every user of the host could read a secret in args")
 	}
 	return 0, f.wrong(secretPlaces, "a secret may not go here")
 }

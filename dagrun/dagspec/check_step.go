@@ -128,7 +128,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	}
 	for _, g := range goesWith {
 		if key, _ := n.find(g.field); key != nil && !slices.Contains(g.kinds, kind) {
-			c.add(key.pos(), "it goes with "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
+			c.add(key.pos(), "it needs a body of kind "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
 		}
 	}
 	if key, _ := n.find("slots"); key != nil && (kind == "result" || s.Action != "" && s.body() != dagrun.BodyTask) {
@@ -237,10 +237,10 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 			c.add(r.get("with").pos(), "write do: replace, or remove with", "with does nothing for do: %s", rule.Do)
 		}
 		if rule.Do == "replace" && !r.has("with") {
-			c.add(r.pos(), "add with: and a step body", "do: replace without what takes its place")
+			c.add(r.pos(), "add with: and a step body", "do: replace has no with:")
 		}
 		if rule.When == "" && !r.has("when") && i < len(s.OnError)-1 {
-			c.add(r.pos(), "put it last", "the rules after this one are never asked: it has no when")
+			c.add(r.pos(), "put it last", "no rule after this one is ever tried: this rule has no when")
 		}
 		nodes := slices.Collect(r.get("with").list())
 		if with := r.get("with"); with != nil && with.kind == kindMap {
@@ -310,7 +310,7 @@ func actionHint(first string) string {
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {
-			c.add(key.pos(), "remove it: somebody has to approve", "%s does nothing for an approval", field)
+			c.add(key.pos(), "remove it: a person has to approve", "%s does nothing for an approval", field)
 		}
 	}
 	if timeout := with.get("timeout"); timeout != nil {

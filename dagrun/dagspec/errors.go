@@ -202,7 +202,7 @@ func (r *report) err() error {
 	r.list = slices.Compact(r.list)
 	r.quote()
 	if r.more > 0 {
-		r.list = append(r.list, Error{Path: r.path, Msg: fmt.Sprintf("and %d more problems: mend these first", r.more)})
+		r.list = append(r.list, Error{Path: r.path, Msg: fmt.Sprintf("and %d more problems: correct these first", r.more)})
 	}
 	return r.list
 }
@@ -238,7 +238,7 @@ var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_
 // similar keys.
 func unknownKeyHint(name string, known []string) string {
 	if name == "secret" && slices.Contains(known, "default") {
-		return "params are stored with the run: use secrets: for what must not be"
+		return "a run stores its params: use secrets: for values that it must not store"
 	}
 	snake := snakeCase(name)
 	if slices.Contains(known, snake) {

@@ -218,8 +218,8 @@ func (s *refScan) call(f *ast.IdentifierNode) {
 	s.inner[f] = true
 	if f.Value == "now" {
 		s.problems = append(s.problems, problem{
-			"now", "now() is not known: a resumed run must decide the same again",
-			"use run.logical_at, the time the run is about",
+			"now", "now() is not available: a resumed run must come to the same decision",
+			"use run.logical_at, the logical time of the run",
 		})
 	}
 }

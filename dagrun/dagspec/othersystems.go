@@ -21,7 +21,7 @@ var foreign = map[string]struct{ dag, step string }{
 	"api_version":     {"a file has no version of its format: remove it", ""},
 	"kind":            {"a file is a DAG: remove it", ""},
 	"metadata":        {"write name:, description: and labels: themselves", ""},
-	"spec":            {"write what is in it by itself: steps:, params:, …", ""},
+	"spec":            {"write its keys without it: steps:, params:, …", ""},
 	"on":              {asSchedule + "; for anything else ask for a run, by oarlock.enqueue in SQL or `oarlock enqueue`", ""},
 	"cron":            {asSchedule, ""},
 	"container":       {asProcess, asProcess},

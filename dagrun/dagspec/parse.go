@@ -122,7 +122,7 @@ func readYAML(r *report, src []byte) *node {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
 		case body != nil:
-			r.add(tokenPos(doc.Body.GetToken()), "one DAG per file: move this one to its own", "a second document")
+			r.add(tokenPos(doc.Body.GetToken()), "a file holds one DAG: move this one to another file", "a second document")
 			return b.root(body)
 		default:
 			body = doc.Body
@@ -148,7 +148,7 @@ func (b *builder) root(body ast.Node) *node {
 func parseYAML(r *report, text string) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.add(pos{1, 1}, "simplify it: quote what is unusual", "this cannot be read as YAML")
+			r.add(pos{1, 1}, "simplify it: quote texts with unusual characters", "this cannot be read as YAML")
 			file = nil
 		}
 	}()
@@ -434,7 +434,7 @@ func readJSON(r *report, src []byte) *node {
 	case errors.As(err, &syntax):
 		r.add(offsetPos(src, int(min(syntax.Offset, int64(len(src))))), "check the commas and the quotes", "not valid JSON: %s", syntax)
 	case err != nil && !errors.Is(err, errStop):
-		r.add(offsetPos(src, len(src)), "close what was opened", "not valid JSON: %v", err)
+		r.add(offsetPos(src, len(src)), "close each bracket and quote", "not valid JSON: %v", err)
 	}
 	if err != nil {
 		return nil

@@ -461,7 +461,7 @@ func referenceHint(body string) string {
 	case refPattern.MatchString(strings.ToLower(body)), strings.ContainsAny(body, ":#%"):
 		return "the shell's own variables work in run:; here write ${env.NAME}, or $${ for a literal ${"
 	}
-	return "references are names such as ${params.day} or ${steps.a.outputs.n}; to compute, do it in the step, or write $${ for a literal ${"
+	return "references are names such as ${params.day} or ${steps.a.outputs.n}; compute in the step, or write $${ for a literal ${"
 }
 
 // refs returns the references of a text.

@@ -76,7 +76,7 @@ func (m *Memory) keyed(submitter, key, content string) (queue.RunID, error) {
 	case !ok || key == "":
 		return 0, nil
 	case held.request != content:
-		return 0, refusal(queue.ErrConflict, "OA004", "use a key of its own for each request", "run_key %q belongs to run %d, which was asked for with another dag, params or overrides", key, held.run)
+		return 0, refusal(queue.ErrConflict, "OA004", "use a new key for each request", "run_key %q belongs to run %d, which was asked for with another dag, params or overrides", key, held.run)
 	}
 	return held.run, nil
 }

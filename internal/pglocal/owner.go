@@ -30,7 +30,7 @@ func serverOwner() (owner, error) {
 		gid, err2 := strconv.Atoi(u.Gid)
 		return owner{uid, gid, name, true}, errors.Join(err1, err2)
 	}
-	return owner{}, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody")
+	return owner{}, errors.New("PostgreSQL refuses to run as root, and this machine has no user `postgres` and no user `nobody`")
 }
 
 // attr makes a child run in a session of its own, out of the terminal's reach, under the owner's uid.
@@ -66,8 +66,8 @@ func (o owner) mustEnter(dir string) error {
 	}
 	return &Error{
 		Kind: ErrUnreachable,
-		Msg:  fmt.Sprintf("started as root, PostgreSQL runs as user %s, who may not enter %s", o.name, dir),
-		ToDo: "choose a folder below one that everybody may enter, for example XDG_STATE_HOME=/var/lib",
+		Msg:  fmt.Sprintf("you are root, so PostgreSQL runs as user %s, and this user may not enter %s", o.name, dir),
+		ToDo: "choose a folder that all users may enter, for example with XDG_STATE_HOME=/var/lib",
 	}
 }
 

@@ -550,7 +550,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW IS DISTINCT FROM OLD THEN
         RAISE EXCEPTION 'control % was decided: %', OLD.control_id, OLD.outcome
-            USING ERRCODE = 'OA010', HINT = 'ask again: each request is a control of its own';
+            USING ERRCODE = 'OA010', HINT = 'ask again: each request makes a new control';
     END IF;
     RETURN NEW;
 END $$;

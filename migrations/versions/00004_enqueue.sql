@@ -5,19 +5,19 @@
 CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA001', 'unknown dag', 'No DAG of this name, or no such version of it, is registered.', 'Apply it: `oarlock dag apply FILE`. Names are case-sensitive.'),
     ('OA002', 'out of service', 'The DAG was removed with `oarlock dag rm`, or this version of it retired with `oarlock dag retire`.', 'Apply it again, enqueue its successor, or leave the version out.'),
-    ('OA003', 'bad params', 'A param is missing, unknown, of another type, or outside of what the DAG allows.', 'The message names the param and what is wanted; `oarlock dag show DAG` lists all.'),
-    ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a key of its own for each request; repeat a request unchanged.'),
+    ('OA003', 'bad params', 'A param is missing, unknown, of the wrong type, or outside the limits that the DAG sets.', 'The message names the param and the valid values; `oarlock dag show DAG` lists all params.'),
+    ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a new key for each request, and repeat a request unchanged.'),
     ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
     ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, start workers, or raise the limit: `oarlock queues set`.'),
     ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
-    ('OA008', 'not an approver', 'The approval names who may decide it, and you are not among them; or what you ask for could lead past it.', 'Ask one of those the message names.'),
+    ('OA008', 'not an approver', 'The approval names its approvers, and you are not one of them; or your request could lead past the approval.', 'Ask one of the approvers that the message names.'),
     ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
-    ('OA010', 'finished', 'Somebody tried to change a run or task that is finished.', 'Open a new generation: `oarlock.retry(run)`.'),
+    ('OA010', 'finished', 'The request would change a run or task that has finished.', 'Retry the run, which opens a new generation: `oarlock.retry(run)`.'),
     ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
     ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
-    ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.'),
-    ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.'),
-    ('OA015', 'too many lanes', 'Runs differ in more queues, priorities, selectors and needs than workers should have to look through: 100 that submitters of one DAG choose, 1,000 in a queue besides.', 'Use fewer, or those that are there already.'),
+    ('OA013', 'invalid argument', 'An argument has an invalid value.', 'The message says which values are valid.'),
+    ('OA014', 'not finished', 'You asked for a new run in place of a run that has not ended.', 'Wait until the run has ended, or cancel it: `oarlock.cancel(run)`.'),
+    ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 100, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already.'),
     ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up: `SELECT * FROM oarlock.schedule_list()`.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
@@ -243,10 +243,10 @@ CREATE FUNCTION oarlock.check_key(run_key text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF octet_length(run_key) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION 'a run_key has 1 to 200 bytes, not %', octet_length(run_key) USING ERRCODE = 'OA012', HINT = 'hash what is longer';
+        RAISE EXCEPTION 'a run_key has 1 to 200 bytes, not %', octet_length(run_key) USING ERRCODE = 'OA012', HINT = 'use a hash in place of a longer key';
     END IF;
     IF starts_with(run_key, 'oarlock:') THEN
-        RAISE EXCEPTION 'run_key "%": keys that begin with oarlock: are taken', run_key USING ERRCODE = 'OA013', HINT = 'begin it otherwise';
+        RAISE EXCEPTION 'run_key "%": keys that begin with oarlock: are taken', run_key USING ERRCODE = 'OA013', HINT = 'begin the key with another word';
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -291,7 +291,7 @@ BEGIN
         RETURN found_id;
     ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id AND l.twin = 0) >= 100 THEN
         RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
-            USING ERRCODE = 'OA015', HINT = 'use fewer, those that are there, or another dag';
+            USING ERRCODE = 'OA015', HINT = 'use fewer combinations, combinations that exist already, or another dag';
     ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue AND l.twin = 0) >= 1000 THEN
         RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
             USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
@@ -541,7 +541,7 @@ BEGIN
     END LOOP;
     IF held.request_hash <> hash THEN
         RAISE EXCEPTION 'run_key "%" belongs to run %, which was asked for with another dag, params or overrides', run_key, held.run_id
-            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
+            USING ERRCODE = 'OA004', HINT = 'use a new key for each request, and repeat a request unchanged';
     END IF;
     RETURN held.run_id;
 END $$;
@@ -783,7 +783,7 @@ BEGIN
     END LOOP;
     IF clash IS NOT NULL THEN
         RAISE EXCEPTION 'run_key "%" belongs to a run that was asked for with another dag, params or overrides', clash
-            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
+            USING ERRCODE = 'OA004', HINT = 'use a new key for each request, and repeat a request unchanged';
     END IF;
     RETURN kept;
 END $$;

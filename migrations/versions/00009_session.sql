@@ -305,7 +305,7 @@ BEGIN
         UPDATE oarlock.runs q SET state = 'failed', reason = 'queue_timeout', queue_deadline = NULL, finished_at = clock_timestamp()
          WHERE q.run_id = r.run_id;
         PERFORM oarlock.refuse_open(r.run_id, 'failed', 'queue_timeout');
-        INSERT INTO oarlock.events (run_id, kind, message) VALUES (r.run_id, 'queue_timeout', 'not started in time: nobody had room for it');
+        INSERT INTO oarlock.events (run_id, kind, message) VALUES (r.run_id, 'queue_timeout', 'not started in time: no worker took it');
         PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
         IF r.parent_run IS NOT NULL THEN
             PERFORM oarlock.tell_parent(r, 'failed', 'queue_timeout');

@@ -574,7 +574,7 @@ BEGIN
     SELECT k INTO wrong FROM jsonb_object_keys(def) k
      WHERE k <> ALL ('{name,cron,every,at,timezone,start,end,except,params,labels,overlap_policy,at_once,catchup,catchup_window,catchup_max,jitter,pause_on_failure,enabled}');
     IF FOUND THEN
-        RAISE EXCEPTION 'a schedule has no %', left(wrong, 100) USING ERRCODE = 'OA013', HINT = 'its keys are those of `schedule:` in a file';
+        RAISE EXCEPTION 'a schedule has no %', left(wrong, 100) USING ERRCODE = 'OA013', HINT = 'its keys are the keys of `schedule:` in a file';
     END IF;
     BEGIN
         wanted.timing := oarlock.make_timing(def ->> 'cron', (def ->> 'every')::interval, (def ->> 'at')::timestamptz, coalesce(def ->> 'timezone', 'UTC'),
@@ -836,7 +836,7 @@ DECLARE
     s oarlock.schedules;
 BEGIN
     IF name IS NULL THEN
-        RAISE EXCEPTION 'a schedule needs a name' USING ERRCODE = 'OA013', HINT = 'one that stays the same when its times change';
+        RAISE EXCEPTION 'a schedule needs a name' USING ERRCODE = 'OA013', HINT = 'give it a name that stays the same when its times change';
     END IF;
     s := oarlock.put_own(dag, jsonb_strip_nulls(jsonb_build_object('name', name, 'cron', cron, 'every', every, 'at', at, 'timezone', timezone,
         'labels', labels, 'overlap_policy', overlap_policy, 'at_once', at_once, 'catchup', catchup, 'catchup_window', catchup_window,
@@ -906,7 +906,7 @@ DECLARE
     s oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
 BEGIN
     IF s.owner IS NULL AND s.backfill_of IS NULL THEN
-        RAISE EXCEPTION 'schedule % is in the file of dag %', name, dag USING ERRCODE = 'OA013', HINT = 'take it out of the file and apply that, or pause the schedule';
+        RAISE EXCEPTION 'schedule % is in the file of dag %', name, dag USING ERRCODE = 'OA013', HINT = 'delete it in the file and apply the file, or pause the schedule';
     END IF;
     PERFORM oarlock.end_schedule(s.schedule_id);
 END $$;

@@ -18,7 +18,7 @@ func OwnFolder(path string) error {
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || ok && int(owner.Uid) != os.Getuid() {
-		return fmt.Errorf("folder %s of a worker: it belongs to somebody else, or others may write to it", path)
+		return fmt.Errorf("folder %s of a worker: it belongs to another user, or other users may write to it", path)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *Rig) warnOfQueues(ctx context.Context) {
 	}
 	for _, name := range missing {
 		r.config.Log.Warn(fmt.Sprintf("no queue %s yet: this worker serves it once a DAG names it or `oarlock queues set %s` makes it", name, name),
-			"hint", "`oarlock queues --all` lists those there are")
+			"hint", "`oarlock queues --all` lists the queues")
 	}
 }
 

@@ -118,7 +118,7 @@ func (x *Executor) openSessions() error {
 
 func (c Config) check() error {
 	if _, err := listProcesses(); err != nil {
-		return fmt.Errorf("mount /proc: without it nobody can tell what a body left behind: %w", err)
+		return fmt.Errorf("mount /proc: without it the worker cannot find processes that a body left behind: %w", err)
 	}
 	r := c.Resources
 	if r.Memory < 0 || r.PIDs < 0 || r.Nice < 0 || r.Nice > 19 {

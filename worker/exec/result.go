@@ -43,7 +43,7 @@ func startReason(c command, err error) error {
 		unix.E2BIG:   "arguments and environment are too large together: pass large values through stdin or $OARLOCK_UPSTREAM",
 		unix.ENOMEM:  "other programs start: this one is too large, or broken",
 		unix.EIO:     "other programs start: the file of this one cannot be read",
-		unix.ETXTBSY: "somebody is still writing the file",
+		unix.ETXTBSY: "another process is still writing the file",
 	}
 	errno := syscall.Errno(0)
 	if errors.As(err, &errno) && hint[errno] != "" {

@@ -41,7 +41,7 @@ type Server struct {
 // New starts a server. The caller closes it.
 func New(c Config) (*Server, error) {
 	if c.Status == nil {
-		return nil, errors.New("health: whose? Config.Status is missing")
+		return nil, errors.New("health: Config.Status is missing")
 	}
 	addr, err := address(c.Addr)
 	if err != nil {

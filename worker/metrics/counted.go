@@ -68,7 +68,7 @@ type counted struct {
 
 func newCounted() counted {
 	c := counted{
-		started: counter("runs_started_total", "Runs whose first drive began here."),
+		started: counter("runs_started_total", "Runs that began their first drive on this worker."),
 		waited:  histogram("run_wait_seconds", "From when a run was due to when its first drive began.", workBuckets),
 		drives:  newChoice("drives_total", "Drives that ended here, by how: in the last state of the run, or without the run being over.", "outcome", outcomes),
 		runTook: histogramVec("run_duration_seconds", "From the first start to the end of runs that ended here.", workBuckets, "outcome"),
@@ -90,7 +90,7 @@ func newCounted() counted {
 		fireLate:   histogram("fire_lateness_seconds", "From when a run of a schedule was due to when it was made.", lateBuckets),
 		unattended: counter("agenda_failures_total", "Items of the agenda that this worker could not attend to, and put off for a minute or more."),
 		overdue:    gaugeOf("agenda_oldest_seconds", "For how long the oldest item of the agenda has been due, as of the last look; 0: nothing is due."),
-		reaped:     counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
+		reaped:     counter("workers_reaped_total", "Dead workers that this worker found: it queued their runs again."),
 		requeued:   counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
 
 		flushes:      newChoice("flushes_total", "Flushes sent, by result; one that failed is sent again.", "result", results),

@@ -90,7 +90,7 @@ func (g *supervisor) begin() error {
 
 func (g *supervisor) sweep(old list) error {
 	if own := os.Getenv(WorkerEnv); slices.Contains(old.Workers, own) {
-		return fmt.Errorf("this process was started by a task of worker %s, whose place it would take: start it elsewhere", own)
+		return fmt.Errorf("a task of worker %s started this process, which would replace that worker: start it elsewhere", own)
 	}
 	since := boottime.Now()
 	left := &leftover{ids: old.Workers, list: g.processes, since: since}

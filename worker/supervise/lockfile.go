@@ -77,7 +77,7 @@ func (l *lockFile) open() error {
 		return &fs.PathError{Op: "look at the lock file", Path: l.path, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o022 != 0 || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s must be a plain file of this user that nobody else may write: remove it, or use another state folder", l.path)
+		return fmt.Errorf("%s must be a plain file of this user, and no other user may write to it: remove it, or use another state folder", l.path)
 	}
 	return nil
 }

@@ -287,7 +287,7 @@ func TestRun_RefusesToReplaceWhoStartedIt(t *testing.T) {
 	s.wrap = []string{"/usr/bin/env", Environ("a")}
 	s.leave("a")
 	s.guard()
-	if e := s.heard("guard", "failed", 1); !strings.Contains(e.Err, "started by a task of worker a") {
+	if e := s.heard("guard", "failed", 1); !strings.Contains(e.Err, "a task of worker a started this process") {
 		t.Errorf("failed: %s", e.Err)
 	}
 }

@@ -31,6 +31,7 @@ var Rules = []Rule{
 	{"statements", "every file in sql/ has a header and is used", checkStatements},
 	{"documents", "links, paths and make targets in documents exist, and the list of decisions is complete", checkDocuments},
 	{"comments", "comments name their actors, and few sentences hang on a pronoun", checkComments},
+	{"texts", "texts that users read name their actors", checkTexts},
 	{"documented", "what tables, the Makefile and documents name exists: packages, paths, identifiers", checkDocumented},
 }
 

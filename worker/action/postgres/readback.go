@@ -42,7 +42,7 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	case errors.Is(err, queue.ErrLeaseLost):
 		return err
 	case err != nil:
-		return &failure{kind: dagrun.KindSQL, reason: "nobody knows whether COMMIT was done: look before you retry the step", permanent: true}
+		return &failure{kind: dagrun.KindSQL, reason: "the connection broke during COMMIT: look whether the changes are there before you retry the step", permanent: true}
 	case !done:
 		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost before COMMIT: rolled back"}
 	}

@@ -295,7 +295,7 @@ func parseRun(word string) (runArg, error) {
 // oneRun reads the argument of a command that takes one run and nothing else.
 func oneRun(command string, args []string) (runArg, error) {
 	if len(args) != 1 {
-		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "a number or " + latestWord}
+		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "name it by a number or " + latestWord}
 	}
 	return parseRun(args[0])
 }
@@ -319,7 +319,7 @@ func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, erro
 // noRuns explains why no run is listed, and what to do.
 func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
 	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
-		return "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+		return "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
 	}
 	return "there are no runs yet", "`oarlock enqueue DAG` asks for one"
 }
@@ -339,7 +339,7 @@ func parseTarget(command string, words []string) (target, error) {
 	for _, word := range words {
 		switch {
 		case looksLikeRun(word) && t.step != "":
-			return t, &usageError{msg: fmt.Sprintf("run %s comes after step %s", word, t.step), hint: "runs first, then one step"}
+			return t, &usageError{msg: fmt.Sprintf("run %s comes after step %s", word, t.step), hint: "name all runs first, then one step"}
 		case looksLikeRun(word):
 			run, err := parseRun(word)
 			if err != nil {
@@ -359,7 +359,7 @@ func parseTarget(command string, words []string) (target, error) {
 		}
 	}
 	if t.step != "" && len(t.runs) == 0 {
-		return t, &usageError{msg: fmt.Sprintf("of which run is %s a step?", t.step), hint: "put the run before it, like `" + program + " " + command + " 41 " + t.step + "`"}
+		return t, &usageError{msg: fmt.Sprintf("step %s has no run before it", t.step), hint: "name its run first, like `" + program + " " + command + " 41 " + t.step + "`"}
 	}
 	return t, nil
 }
@@ -381,8 +381,8 @@ func (t target) find(ctx context.Context, store *queue.Store) ([]queue.RunID, er
 	return ids, nil
 }
 
-const timeAbout = `A TIME is now, 2026-11-20 for its midnight, or '2026-11-20 06:00', both in the schedule's zone; or RFC 3339, like
-2026-11-20T06:00:00Z.
+const timeAbout = `A TIME is now, a date such as 2026-11-20 for its midnight, or '2026-11-20 06:00', in the schedule's zone. RFC 3339
+works too, like 2026-11-20T06:00:00Z.
 `
 
 // absolute parses a time, and reports whether the text is one. A time without an offset is in zone, which is nil if this
@@ -396,7 +396,7 @@ func orNoZone(flag, text string, err error) error {
 	if !errors.Is(err, runview.ErrUnknownZone) {
 		return err
 	}
-	return &usageError{msg: flag + ": this machine does not know the zone that " + text + " is of", hint: "like 2026-11-20T03:00:00+01:00"}
+	return &usageError{msg: flag + ": this machine does not know the time zone for " + text, hint: "give the time with an offset, like 2026-11-20T03:00:00+01:00"}
 }
 
 // upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for
@@ -409,7 +409,7 @@ func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time,
 		return at, orNoZone(flag, text, err)
 	}
 	return time.Time{}, &usageError{
-		msg:  fmt.Sprintf("%s: %q is neither a time nor a duration from now on", flag, text),
+		msg:  fmt.Sprintf("%s: %q is neither a time nor a duration from now", flag, text),
 		hint: "like now, 2026-11-20, '2026-11-20 06:00', 2026-11-20T06:00:00Z, +10m or +1d",
 	}
 }

@@ -21,7 +21,7 @@ import (
 const decisionPatience = "3s"
 
 func withinFlag() cli.Flag {
-	return &cli.StringFlag{Name: "within", Usage: "wait so long for the drivers of the runs to decide, a `DURATION`", Value: decisionPatience}
+	return &cli.StringFlag{Name: "within", Usage: "wait at most this `DURATION` for the workers to decide", Value: decisionPatience}
 }
 
 // controlCmd is one command line that sends a control to runs: cancel, pause, resume, retry, approve or mark.
@@ -82,9 +82,9 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 	case named && a.choose.asked:
 		return nil, &usageError{msg: "runs are either named or selected", hint: "leave out --state, --dag, --queue, --label and --since, or the runs"}
 	case !named && !a.choose.asked && states != nil:
-		return nil, &usageError{msg: verb.String() + " needs a run", hint: "a number or " + latestWord + ", or select some: --state, --dag, --queue, --label, --since"}
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name it by a number or " + latestWord + ", or select some: --state, --dag, --queue, --label, --since"}
 	case !named && !a.choose.asked:
-		return nil, &usageError{msg: verb.String() + " needs a run", hint: "a number or " + latestWord}
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name it by a number or " + latestWord}
 	}
 	a.many = a.choose.asked || len(a.target.runs) > 1
 	return a, nil
@@ -92,7 +92,7 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 
 // waitFlags are the flags that go with --wait.
 func waitFlags() []cli.Flag {
-	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION` in all; the runs go on"}
+	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION` in all; the runs go on"}
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
 }
 
@@ -200,7 +200,7 @@ func (a *controlCmd) foreign(ctx context.Context, id queue.RunID, err error) err
 	if seen != nil {
 		return err
 	}
-	return &failure{kind: notFound, err: fmt.Errorf("run %d was submitted by %s: you may steer only your own", id, r.SubmittedBy), hint: grantHint(toAdmin)}
+	return &failure{kind: notFound, err: fmt.Errorf("run %d was submitted by %s: you may steer only your own runs", id, r.SubmittedBy), hint: grantHint(toAdmin)}
 }
 
 // failed prints a run's error if there are several runs, so that the command goes on with the others. An error that all
@@ -303,7 +303,7 @@ func (a *controlCmd) finish() error {
 	}
 	switch {
 	case a.count == 0:
-		a.env.remark("no run fits: nothing was asked")
+		a.env.remark("the flags select no run: nothing was sent")
 	case a.worst == nil:
 	case a.many:
 		return &failure{kind: *a.worst, err: fmt.Errorf("%s: %d of %s %s", a.verb, a.bad, runview.Count(a.count, "run"), a.trouble())}
@@ -315,9 +315,9 @@ func (a *controlCmd) finish() error {
 
 func (a *controlCmd) trouble() string {
 	if a.wait {
-		return "did not take it, or did not end as wanted"
+		return "refused, or ended in another way"
 	}
-	return "did not take it"
+	return "refused"
 }
 
 // report prints the outcome of one request. If the only run refused, it returns an error instead, which says everything.
@@ -371,7 +371,7 @@ func (a *controlCmd) remarkMore(ctx context.Context, last queue.RunID) error {
 	}
 	more, err := a.choose.more(ctx, a.store, last)
 	if more {
-		a.env.remark("that were %s; there are more: repeat the command, or raise --limit", runview.Count(a.count, "run"))
+		a.env.remark("the limit of %s is reached, and there are more: repeat the command, or raise --limit", runview.Count(a.count, "run"))
 	}
 	return err
 }
@@ -413,7 +413,7 @@ func (a *controlCmd) rehearse(ctx context.Context) error {
 	if a.target.step != "" {
 		whom = "step " + runview.TaskName(a.target.step, a.target.item) + " of " + whom
 	}
-	a.env.remark("would %s %s; nothing was asked", a.verb, whom)
+	a.env.remark("would %s %s; nothing was sent", a.verb, whom)
 	return nil
 }
 

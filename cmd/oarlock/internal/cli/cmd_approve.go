@@ -18,17 +18,17 @@ const stepUsage = "RUN… STEP[/ITEM]"
 func newApproveCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
-		Usage:     "approve a step that waits for it",
+		Usage:     "approve a step that waits for approval",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be given again"},
+			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the output comment"},
 			withinFlag(),
 		},
 		Description: manual{
-			about: `The step succeeds, and what was given as inputs is its outputs. "oarlock approvals" lists what waits for you, and
-which inputs each step asks for. Where a step names approvers, they decide, and nobody else. With several runs, there
-is one line for each, and the highest exit status counts.`,
+			about: `The step succeeds, and the inputs that you give become its outputs. "oarlock approvals" lists the approvals that wait
+for you, and the inputs that each step asks for. If a step names approvers, only they decide. With several runs, the
+command prints one line for each, and exits with the highest status.`,
 			examples: []string{
 				"oarlock approve 41 confirm",
 				"oarlock approve 41 confirm -i amount=700 --comment 'as agreed'",
@@ -64,7 +64,7 @@ func newRejectCommand(e *env) *cli.Command {
 			withinFlag(),
 		},
 		Description: manual{
-			about:    `The step fails, of kind rejected. Who may is as for "oarlock approve".`,
+			about:    `The step fails, with the kind rejected. Users that may approve a step may also reject it.`,
 			examples: []string{"oarlock reject 41 confirm --comment 'wrong day'"},
 			exits:    askExits,
 		}.String(),
@@ -101,16 +101,17 @@ const approvalsDefault = 20
 func newApprovalsCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "approvals",
-		Usage: "list the approvals that wait for you, and what each asks",
+		Usage: "list the approvals that wait for you, with their questions",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that others decide, as far as you may see them"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also approvals that others decide, as far as you may see them"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` approvals", Value: approvalsDefault},
 		},
 		Description: manual{
-			about: `Shows the approvals that you may decide, the oldest first: what each asks, which inputs it takes, who decides, since
-when it waits, and the command that approves it. An approval that names approvers waits for them, whoever submitted the
-run. One that names none waits for whoever may control the run. --all adds those of your own runs that others decide;
-readers and administrators see all of them. -o id prints RUN STEP, as "oarlock approve" takes them.`,
+			about: `Shows the approvals that you may decide, oldest first. Each comes with its question, its inputs, its approvers, the
+time since when it waits, and the command that approves it. If an approval names approvers, only they decide it, also
+in runs of other users. If it names none, each user that may control the run decides. --all adds approvals of your own
+runs that others decide; readers and administrators see all approvals. -o id prints RUN STEP, as "oarlock approve"
+takes them.`,
 			examples: []string{
 				"oarlock approvals",
 				"oarlock approvals --all -o json | jq -r '.[] | [.run, .step, .prompt] | @tsv'",

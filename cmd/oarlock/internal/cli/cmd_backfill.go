@@ -22,28 +22,28 @@ const backfillMaxAtOnce = 1000
 func newBackfillCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "backfill",
-		Usage:     "make runs for times of a schedule that are past",
+		Usage:     "make runs for past times of a schedule",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "the first `TIME` that may fire, or a duration ago like 30d"},
-			&cli.StringFlag{Name: "until", Usage: "the first `TIME` that may not"},
-			&cli.IntFlag{Name: "at-once", Usage: "`N` of its runs may be unfinished at a time", Value: 1},
-			&cli.StringFlag{Name: "reprocess", Usage: "which times fire, a `WORD`: missing, failed or all", Value: runview.ReprocessWords[0]},
-			&cli.BoolFlag{Name: "newest-first", Usage: "the newest time first"},
-			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param, as `NAME=VALUE`, over the schedule's; may be repeated"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "only print the times, and what each would do"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until it is over, and exit by its runs"},
+			&cli.StringFlag{Name: "until", Usage: "the first `TIME` that may no longer fire"},
+			&cli.IntFlag{Name: "at-once", Usage: "keep at most `N` of its runs unfinished", Value: 1},
+			&cli.StringFlag{Name: "reprocess", Usage: "the times that fire, a `WORD`: missing, failed or all", Value: runview.ReprocessWords[0]},
+			&cli.BoolFlag{Name: "newest-first", Usage: "begin with the newest time"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param in place of the schedule's, as `NAME=VALUE`; may be repeated"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only print the times, with the outcome of each"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the backfill is over, and exit with the status of its runs"},
 			ownerFlag(),
 		}, waitFlags()...),
 		Description: manual{
-			about: `Of the times from --from on and before --until, "missing" fires those of which no run is unfinished or has succeeded,
-"failed" those whose newest run failed or was canceled. A time that is still to come fires once the schedule has decided
-it. The runs stand below live ones: their priority is the DAG's less 10. A pause of the schedule makes no difference. At
-most 100,000 times.
+			about: `Looks at the times from --from on and before --until, at most 100,000 of them. "missing" fires a time if none of its
+runs is unfinished or has succeeded. "failed" fires it if its newest run failed or was canceled. "all" fires each
+time. A time that is still to come fires once the schedule has decided it. Live runs start before runs of backfills:
+the priority of a backfill is the DAG's less 10. A pause of the schedule makes no difference.
 
-A backfill is a schedule called NAME#N, and is there until its last run is over; all commands of "oarlock schedules"
-take it. Submitters backfill their own schedules, administrators (role oarlock_admin) any. A DAG called like one of the
-commands stands behind "--".
+A backfill is a schedule called NAME#N until its last run is over, and all commands of "oarlock schedules" take it.
+Submitters backfill their own schedules, administrators (role oarlock_admin) any. If a DAG is called like one of the
+commands above, write "--" before it.
 ` + timeAbout + plainAbout + scheduleAbout,
 			examples: []string{
 				"oarlock backfill etl nightly --from 2026-10-01 --until 2026-11-01 --dry-run",
@@ -52,14 +52,14 @@ commands stands behind "--".
 				"oarlock backfill list etl",
 			},
 			exits: []exitNote{
-				{exitOK, "it is there; with --wait: it is over, and each of its runs succeeded"},
+				{exitOK, "the backfill is made; with --wait: each of its runs succeeded"},
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
-				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the backfill is there"},
-				{exitInvalid, "no time lies between, there are too many, or the DAG does not take a param; or a setting is wrong"},
-				{exitRunFailed, "--wait: a run failed, a time was refused, or so many runs failed that it paused itself"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and the backfill may be there or not"},
+				{exitInvalid, "there is no time in between, there are too many, or the DAG does not take a param; or a setting is wrong"},
+				{exitRunFailed, "--wait: a run failed, a time was refused, or the backfill paused itself after failed runs"},
 				{exitRunCanceled, "--wait: a run, or the backfill, was canceled, or the DAG was removed"},
-				{exitTimeout, "--wait: it was not over in time; it goes on"},
+				{exitTimeout, "--wait: the backfill was not over in time; it goes on"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runBackfill(c, e) },
@@ -294,11 +294,11 @@ func allBackfillTimes(ctx context.Context, store *queue.Store, b queue.Backfill,
 // backfillUsage is how a user names a backfill in a command.
 const backfillUsage = "DAG [NAME#N]"
 
-const backfillAbout = `Submitters steer backfills of their own schedules, administrators (role oarlock_admin) any. NAME#N may be left out where
-the DAG has one backfill.`
+const backfillAbout = `Submitters steer backfills of their own schedules, administrators (role oarlock_admin) any. You may leave out NAME#N
+if the DAG has one backfill.`
 
 var backfillSteerExits = []exitNote{
-	{exitOK, "it is so now, whatever it was before"},
+	{exitOK, "the change is in force, also if it was before"},
 	deniedNote, usageNote,
 	{exitNotFound, "there is no such DAG or backfill, it is over, or it is not yours"},
 	unreachableNote, settingsNote,
@@ -311,8 +311,8 @@ func newBackfillListCommand(e *env) *cli.Command {
 		ArgsUsage: "[DAG]",
 		Flags:     []cli.Flag{&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` backfills", Value: schedulesDefault}},
 		Description: manual{
-			about: `Lists them with their span, how far each is, and its unfinished runs. Times are of the schedule's zone. One that is over
-is not listed; "oarlock schedules fires DAG NAME#N" still says what became of its times.`,
+			about: `Lists backfills with their span, their progress and their unfinished runs. Times are in the schedule's zone. A
+backfill that is over is not listed: "oarlock schedules fires DAG NAME#N" shows the outcomes of its times.`,
 			examples: []string{"oarlock backfill list", "oarlock backfill list etl -o json | jq '.[].backfill.decided_at'"},
 			exits:    []exitNote{{exitOK, "the list was read; it may be empty"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),
@@ -362,9 +362,9 @@ func newBackfillPauseCommand(e *env) *cli.Command {
 		Name:      "pause",
 		Usage:     "keep a backfill from making runs",
 		ArgsUsage: backfillUsage,
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "why, as a `TEXT` that lists show"}, ownerFlag()},
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "the reason, a `TEXT` that lists show"}, ownerFlag()},
 		Description: manual{
-			about:    "It makes no run until it is resumed. Its runs go on.\n" + backfillAbout,
+			about:    "The backfill makes no run until you resume it. Its runs go on.\n" + backfillAbout,
 			examples: []string{"oarlock backfill pause etl nightly#12 --note 'until tonight'"},
 			exits:    backfillSteerExits,
 		}.String(),
@@ -375,11 +375,11 @@ func newBackfillPauseCommand(e *env) *cli.Command {
 func newBackfillResumeCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "resume",
-		Usage:     "let a paused backfill go on where it stood",
+		Usage:     "let a paused backfill go on",
 		ArgsUsage: backfillUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about:    "It goes on with the time at which it stood.\n" + backfillAbout,
+			about:    "The backfill goes on with the time at which it stood.\n" + backfillAbout,
 			examples: []string{"oarlock backfill resume etl nightly#12"},
 			exits:    backfillSteerExits,
 		}.String(),
@@ -390,11 +390,11 @@ func newBackfillResumeCommand(e *env) *cli.Command {
 func newBackfillCancelCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "cancel",
-		Usage:     "end a backfill before its end",
+		Usage:     "end a backfill early",
 		ArgsUsage: backfillUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about: `It makes no further run. Those that it made go on: "oarlock cancel" cancels them. The record of its times stays.
+			about: `The backfill makes no further run. Its runs go on: "oarlock cancel" cancels them. The record of its times stays.
 ` + backfillAbout,
 			examples: []string{"oarlock backfill cancel etl nightly#12"},
 			exits:    backfillSteerExits,

@@ -15,9 +15,9 @@ import (
 func newConfigCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "config",
-		Usage: "see the settings in force",
+		Usage: "show the settings in force",
 		Description: manual{
-			about:    `Settings come from flags, OARLOCK_* variables, a settings file and defaults, the first that has it.`,
+			about:    `Oarlock takes each setting from the first place that has it: flag, OARLOCK_* variable, settings file, default.`,
 			examples: []string{"oarlock config show --origin"},
 			exits:    configExits,
 		}.String(),
@@ -35,12 +35,12 @@ var configExits = []exitNote{
 func newConfigShowCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "show",
-		Usage: "print every setting and where it comes from, passwords hidden",
+		Usage: "print every setting, with passwords hidden",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "origin", Usage: "say where each value comes from (in JSON it always stands)"},
+			&cli.BoolFlag{Name: "origin", Usage: "say where each value comes from (JSON always says it)"},
 		},
 		Description: manual{
-			about:    `Prints the settings in force. Connects to nothing.`,
+			about:    `Prints the settings in force, and connects to nothing. With --origin it names the place that each comes from.`,
 			examples: []string{"oarlock config show", "oarlock config show --origin", "oarlock config show -o json"},
 			exits:    configExits,
 		}.String(),

@@ -18,17 +18,17 @@ const askUsage = "RUN… [STEP[/ITEM]]"
 
 // askExits are the exit statuses of commands that send a control to runs.
 var askExits = []exitNote{
-	{exitOK, "applied or accepted, or asked for and not decided yet; or no run was selected"},
+	{exitOK, "applied, accepted, or not decided yet; or the flags selected no run"},
 	deniedNote,
 	usageNote,
 	{exitNotFound, "there is no such run or step, or it is not yours"},
-	{exitConflict, "refused: the run or step is in a state in which this makes no sense; with several runs, of one of them"},
+	{exitConflict, "the state of a run or step does not allow this; with several runs: of at least one of them"},
 	unreachableNote,
-	{exitInvalid, "a value is not as the step wants it, or a setting is wrong"},
+	{exitInvalid, "the step does not take a value, or a setting is wrong"},
 }
 
-const askAbout = `RUN is a number or @latest. With several, there is one line for each, and the highest exit status counts. Without
-a RUN the flags select runs, newest first. Submitters reach their own runs, administrators all.`
+const askAbout = `RUN is a number or @latest. With several runs, the command prints one line for each, and exits with the highest
+status. Without RUN the flags select runs, newest first. Submitters reach their own runs, administrators all.`
 
 func newCancelCommand(e *env) *cli.Command {
 	return &cli.Command{
@@ -36,13 +36,14 @@ func newCancelCommand(e *env) *cli.Command {
 		Usage:     "cancel runs, or a step of a run",
 		ArgsUsage: askUsage,
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "now", Usage: "skip the handlers abort and exit; a second cancel does so, too"},
+			&cli.BoolFlag{Name: "now", Usage: "skip the handlers abort and exit, as a second cancel does"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended"},
 		}, slices.Concat(waitFlags(), selectionFlags("any that has not ended"))...),
 		Description: manual{
-			about: `A run that has not started, or that no worker holds, is canceled at once. What runs gets its kill signal and its
-grace, then handlers run; an accepted cancel always wins. Where handlers are to run or a child run is open, it takes a
-worker to end the run, and the answer says so. A STEP is canceled with all that depends on it and has not started.
+			about: `A run that has not started, or that no worker holds, is canceled at once. Otherwise running tasks get their kill
+signal and their grace, and then handlers run. An accepted cancel always wins. If handlers must run or a child run is
+open, a worker has to end the run, and the answer says so. A STEP is canceled together with the steps that depend on
+it and have not started.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock cancel 41",
@@ -76,8 +77,8 @@ func newPauseCommand(e *env) *cli.Command {
 		ArgsUsage: askUsage,
 		Flags:     selectionFlags("scheduled, queued, running, waiting"),
 		Description: manual{
-			about: `Of a paused run nothing new starts and what runs finishes. A STEP that runs is stopped, and goes on as its next
-attempt. A run that nobody drives is paused by its next driver.
+			about: `A paused run starts nothing new, and its running tasks finish. A STEP that runs is stopped; resumed, it goes on with
+its next attempt. If no worker drives the run, the next worker that takes the run pauses it.
 ` + askAbout,
 			examples: []string{"oarlock pause 41", "oarlock pause 41 load", "oarlock pause --dag etl --state running"},
 			exits:    askExits,
@@ -91,11 +92,11 @@ attempt. A run that nobody drives is paused by its next driver.
 func newResumeCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "resume",
-		Usage:     "resume what was paused: runs, or a step of a run",
+		Usage:     "resume paused runs, or a paused step of a run",
 		ArgsUsage: askUsage,
 		Flags:     selectionFlags("paused"),
 		Description: manual{
-			about:    "What was paused goes on where it was; timers kept their deadlines.\n" + askAbout,
+			about:    "Runs and steps go on where they were paused. Timers have kept their deadlines.\n" + askAbout,
 			examples: []string{"oarlock resume 41", "oarlock resume 41 load", "oarlock resume --dag etl"},
 			exits:    askExits,
 		}.String(),
@@ -122,15 +123,15 @@ func newMarkCommand(e *env) *cli.Command {
 		Usage:     "settle a step by hand, as succeeded, skipped or failed",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "as", Usage: "what it is to be: `STATE` is succeeded, skipped or failed"},
-			&cli.StringSliceFlag{Name: "value", Usage: "give it an output, as the text `NAME=VALUE`; may be given again"},
-			&cli.StringSliceFlag{Name: "value-json", Usage: "give it an output that is no text, as `NAME=JSON`; may be given again"},
+			&cli.StringFlag{Name: "as", Usage: "the new `STATE`: succeeded, skipped or failed"},
+			&cli.StringSliceFlag{Name: "value", Usage: "set an output to a text, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "value-json", Usage: "set an output to any JSON value, as `NAME=JSON`; may be repeated"},
 			withinFlag(),
 		},
 		Description: manual{
-			about: `The run goes on as if the step had ended so. One that runs is killed first; one that has ended refuses. To mark an
-approval is to decide it: as succeeded it needs the inputs that it requires, as values. With several runs, there is one
-line for each, and the highest exit status counts.`,
+			about: `The run goes on as if the step had ended with this STATE. A running step is killed first; a step that has ended
+refuses. If you mark an approval, you decide it: as succeeded it needs its required inputs, given with --value. With
+several runs, the command prints one line for each, and exits with the highest status.`,
 			examples: []string{
 				"oarlock mark 41 load --as succeeded --value path=/data/41 --value-json rows=7",
 				"oarlock mark 41 42 43 notify --as skipped",

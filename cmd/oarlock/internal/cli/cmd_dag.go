@@ -22,15 +22,15 @@ import (
 func newDAGCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "dag",
-		Usage: "check DAG files, draw them, register them, and see what is registered",
+		Usage: "check, draw and register DAG files, and list registered DAGs",
 		Description: manual{
-			about: `A DAG is a file, in YAML or JSON. "validate", "graph" and "schema" work on files and need no database; "apply"
-registers a file as the next version of its DAG, which "oarlock enqueue" can then ask for.`,
+			about: `A DAG is a YAML or JSON file. "validate", "graph" and "schema" read files and need no database. "apply" registers a
+file as the next version of its DAG; then "oarlock enqueue" asks for runs of it.`,
 			examples: []string{
-				"oarlock dag validate etl.yaml    # every problem at once",
-				"oarlock dag graph etl.yaml       # a picture of it",
+				"oarlock dag validate etl.yaml    # report every problem at once",
+				"oarlock dag graph etl.yaml       # draw it",
 				"oarlock dag apply etl.yaml       # register it",
-				"oarlock dag list                 # what is registered",
+				"oarlock dag list                 # list the registered DAGs",
 			},
 			exits: dagExits,
 		}.String(),
@@ -97,7 +97,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	if err != nil && diagnose(ctx, err).kind == denied {
 		return "check the name; `oarlock dag list` is for logins with " + toRead + ", and an administrator registers DAGs"
 	} else if err != nil {
-		return "`oarlock dag list` shows what is there"
+		return "`oarlock dag list` lists the DAGs"
 	}
 	var names []string
 	for i := range dags {
@@ -109,7 +109,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	case slices.Contains(names, name):
 		return ""
 	}
-	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` shows what is there")
+	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` lists the DAGs")
 }
 
 // oneDAG reads the argument of a command that takes one DAG and nothing else.
@@ -124,10 +124,10 @@ func newDAGListCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list the registered DAGs",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that were taken out of service"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also DAGs that were taken out of service"}},
 		Description: manual{
-			about: `Lists DAGs by name, each with the version that new runs get, and when a schedule fires next. For readers
-(role oarlock_read).`,
+			about: `Lists DAGs by name, each with the version that new runs get and the next time of its schedules. For readers (role
+oarlock_read).`,
 			examples: []string{"oarlock dag list", "oarlock dag list --all -o json", "oarlock dag list -o id"},
 			exits:    []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),
@@ -211,22 +211,22 @@ func (e *env) remark(format string, args ...any) {
 func newDAGShowCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "show",
-		Usage:     "show a registered DAG: what it takes, what it does",
+		Usage:     "show a registered DAG: params, schedules, steps, limits",
 		ArgsUsage: "DAG|FILE",
 		Flags: []cli.Flag{
 			versionFlag(),
-			&cli.BoolFlag{Name: "source", Usage: "print the file that was applied, as it was, and nothing else"},
-			&cli.IntFlag{Name: "next", Usage: "list `N` next times of each schedule; of a FILE, without a database"},
+			&cli.BoolFlag{Name: "source", Usage: "print only the file, as it was applied"},
+			&cli.IntFlag{Name: "next", Usage: "list only the next `N` times of each schedule; a FILE needs no database"},
 		},
 		Description: manual{
-			about: `Shows one version of a DAG, by default the current one: params, schedules, steps, limits, where it came from. For
-readers (role oarlock_read). With --next it lists the next times of its schedules and nothing else, and takes a file,
-too, or standard input for "-": then it needs no database.`,
+			about: `Shows one version of a DAG, by default the current one: params, schedules, steps, limits, and the path of its file.
+With --next it lists only the next times of the DAG's schedules. Then it also takes a file, or standard input for "-",
+and needs no database. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock dag show etl",
 				"oarlock dag show etl --version 2 --source > etl-2.yaml",
 				"oarlock dag show etl -o json | jq .spec.params",
-				"oarlock dag show etl.yaml --next 5    # when would it run?",
+				"oarlock dag show etl.yaml --next 5    # when would it fire?",
 			},
 			exits: dagReadExits,
 		}.String(),
@@ -436,8 +436,8 @@ func newDAGVersionsCommand(e *env) *cli.Command {
 		Usage:     "list the versions of a DAG, newest first",
 		ArgsUsage: "DAG",
 		Description: manual{
-			about: `New runs get the newest version, or the one that is named when they are asked for; a run keeps its version. For
-readers (role oarlock_read).`,
+			about: `A new run gets the newest version, unless the request names another one. A run keeps its version. For readers (role
+oarlock_read).`,
 			examples: []string{"oarlock dag versions etl", "oarlock dag show etl --version 2 --source"},
 			exits:    dagReadExits,
 		}.String(),
@@ -495,7 +495,7 @@ type dagChange struct {
 func newDAGPauseCommand(e *env) *cli.Command {
 	return newDAGChangeCommand(e, dagChange{
 		name: "pause", done: "paused", usage: "start no more runs of DAGs",
-		about:  `A paused DAG takes requests and starts none of them; what has begun goes on. "oarlock dag resume" ends it.`,
+		about:  `A paused DAG takes requests and starts none of them; runs that have begun go on. "oarlock dag resume" ends the pause.`,
 		paused: new(true),
 	})
 }
@@ -503,14 +503,14 @@ func newDAGPauseCommand(e *env) *cli.Command {
 func newDAGResumeCommand(e *env) *cli.Command {
 	return newDAGChangeCommand(e, dagChange{
 		name: "resume", done: "resumed", usage: "start runs of paused DAGs again",
-		about: `What was asked for meanwhile starts, in its order.`, paused: new(false),
+		about: `Runs that were asked for during the pause start in their order.`, paused: new(false),
 	})
 }
 
 func newDAGRemoveCommand(e *env) *cli.Command {
 	return newDAGChangeCommand(e, dagChange{
 		name: "rm", done: "removed", usage: "take DAGs out of service",
-		about:   `A removed DAG refuses requests. Its runs stay, also those that wait or run. "oarlock dag apply" brings it back.`,
+		about:   `A removed DAG refuses requests. Its runs stay, also runs that wait or go on. "oarlock dag apply" brings the DAG back.`,
 		removed: new(true),
 	})
 }
@@ -524,9 +524,9 @@ func newDAGChangeCommand(e *env, change dagChange) *cli.Command {
 			about:    change.about + "\nFor administrators (role oarlock_admin).",
 			examples: []string{"oarlock dag " + change.name + " etl", "oarlock dag " + change.name + " etl nightly -o json"},
 			exits: []exitNote{
-				{exitOK, "it is so now, whatever it was before"},
+				{exitOK, "the change is in force, also if it was before"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG; those named before it were changed"},
+				{exitNotFound, "there is no such DAG; DAGs named before it were changed"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -562,16 +562,16 @@ func runDAGChange(ctx context.Context, e *env, change dagChange, names []string)
 func newDAGRetireCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "retire",
-		Usage:     "let nobody start old versions of a DAG",
+		Usage:     "refuse new runs of old versions of a DAG",
 		ArgsUsage: "DAG",
-		Flags:     []cli.Flag{&cli.IntFlag{Name: "before", Usage: "the oldest version that may be started; 1 allows all again"}},
+		Flags:     []cli.Flag{&cli.IntFlag{Name: "before", Usage: "the oldest version that new runs may have; 1 allows all again"}},
 		Description: manual{
-			about: `Versions before the one named are retired: no run of them is enqueued or made anew, and submitters do not retry the runs
-that there are. Runs that have not ended go on. Without --before only the current version stays.
+			about: `Retires the versions before the one that you name. Oarlock makes no more runs of a retired version, and submitters
+cannot retry its runs. Runs that have not ended go on. Without --before only the current version stays.
 For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock dag retire etl", "oarlock dag retire etl --before 7"},
 			exits: []exitNote{
-				{exitOK, "it is so now, whatever it was before"},
+				{exitOK, "the change is in force, also if it was before"},
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such DAG"},
 				unreachableNote,

@@ -30,12 +30,12 @@ func newDAGApplyCommand(e *env) *cli.Command {
 		Usage:     "register DAG files, each as the next version of its DAG",
 		ArgsUsage: "FILE|DIR…",
 		Description: manual{
-			about: `Checks all files first, and registers none when one of them is invalid. Takes files, the .yaml, .yml and .json
-files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
-Runs that exist keep the version they were asked for. The DAG's schedules become those of the file, and it is said when
-each fires next: nothing fires by applying a file. An action that Oarlock does not have and no live worker offers is
-told of on standard error: its runs wait. So is an approver that is no role of the database. For administrators (role
-oarlock_admin).`,
+			about: `Takes files, the .yaml, .yml and .json files of folders, and standard input for "-". It checks all files first, and
+registers none if one is invalid. A file that says the same as the current version changes nothing. Existing runs keep
+their version. The schedules of the file replace the schedules of the file before. Applying a file fires nothing: the
+command prints when each schedule fires next.
+Standard error warns of an action that neither Oarlock nor a live worker offers: runs wait until a worker offers it.
+It also warns of an approver that is no role of the database. For administrators (role oarlock_admin).`,
 			examples: []string{
 				"oarlock dag apply etl.yaml",
 				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
@@ -47,7 +47,7 @@ oarlock_admin).`,
 				usageNote,
 				{exitNotFound, "a file cannot be read"},
 				unreachableNote,
-				{exitInvalid, "a file is invalid, or wants what this version cannot execute; or a setting is wrong"},
+				{exitInvalid, "a file is invalid, or needs a feature that this version lacks; or a setting is wrong"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runDAGApply(c.Context, e, c.Args().Slice()) },
@@ -280,7 +280,7 @@ func (e *env) dagsIn(folder string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, &failure{
 			kind: notFound, err: fmt.Errorf("there is no DAG file in %s", folder),
-			hint: "the files of a folder that count end in .yaml, .yml or .json; folders in it are not searched",
+			hint: "name a folder with files that end in .yaml, .yml or .json; folders within it are not searched",
 		}
 	}
 	return names, nil
@@ -337,7 +337,7 @@ func refuseTwins(files []*dagFile) {
 			first[f.spec.Name] = f
 		default:
 			f.problems = dagspec.Errors{{
-				Path: f.name, Msg: fmt.Sprintf("dag %q is described by %s already", f.spec.Name, first[f.spec.Name].name),
+				Path: f.name, Msg: fmt.Sprintf("%s defines dag %q already", first[f.spec.Name].name, f.spec.Name),
 				Hint: "leave one of them out, or give it another name",
 			}}
 			f.spec = nil
@@ -423,12 +423,13 @@ func problemJSON(p dagspec.Error) jsonProblem {
 func newDAGValidateCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "validate",
-		Usage:     "check DAG files and say all that is wrong with them",
+		Usage:     "check DAG files and report every problem in them",
 		ArgsUsage: "FILE|DIR…",
 		Description: manual{
-			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-": form, names, references,
-expressions, dependencies. Every problem of every file is reported at once, with its place. A schedule that never fires
-from now on, or whose params look like references, is told of on standard error, and is no problem. Needs no database.`,
+			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-". It checks form, names,
+references, expressions and dependencies, and reports every problem of every file at once, with its line. Standard
+error warns of a schedule that never fires again, and of params of a schedule that look like references; the file is
+still valid. Needs no database.`,
 			examples: []string{
 				"oarlock dag validate etl.yaml",
 				"oarlock dag validate dags/ -o json | jq '.errors[]'",
@@ -515,13 +516,13 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 			s := &f.spec.Schedule[i]
 			if strings.Contains(runview.CompactJSON(s.Params), "${") {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, and no reference is filled in there", runview.InlineText(s.Name)),
+					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, but Oarlock fills in no references there", runview.InlineText(s.Name)),
 					Hint: "use ${run.logical_at} in a step",
 				})
 			}
 			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "change its at: or end: if that is past, or its except: if that leaves out all times",
 				})
 			}
 		}
@@ -596,7 +597,7 @@ func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dag
 		if slices.Contains(known, name) {
 			continue
 		}
-		text := fmt.Sprintf("no worker offers the action %s: runs wait until one does", runview.Printable(name))
+		text := fmt.Sprintf("no worker offers the action %s: runs wait until a worker offers it", runview.Printable(name))
 		if near := config.Near(name, known); near != "" {
 			text += fmt.Sprintf("; did you mean %s?", runview.Printable(near))
 		}

@@ -31,12 +31,12 @@ func newDAGGraphCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "draw as `FORMAT`: " + config.OrList(graphFormats), DefaultText: "text"},
 			versionFlag(),
 			&cli.IntFlag{Name: "width", Usage: "draw text `N` columns wide", DefaultText: "the terminal's, or 80"},
-			&cli.BoolFlag{Name: "all", Usage: "draw text as wide as it takes to show every step"},
+			&cli.BoolFlag{Name: "all", Usage: "draw text wide enough to show every step"},
 		},
 		Description: manual{
-			about: `Draws a file, or a registered DAG. What has a slash in it or ends in .yaml, .yml or .json is a file, "-" is
-standard input; a file needs no database. text is as wide as the terminal, and leaves out what does not fit: --all shows
-all of it, for a pager that scrolls sideways. ascii is the same without other signs.`,
+			about: `Draws a file or a registered DAG. An argument that has a slash or ends in .yaml, .yml or .json is a file; "-" is
+standard input. A file needs no database. text is as wide as the terminal and leaves out the rest. Give --all to draw
+everything, for a pager that scrolls sideways. ascii draws the same with ASCII characters only.`,
 			examples: []string{
 				"oarlock dag graph etl.yaml",
 				"oarlock dag graph etl -o svg > etl.svg",
@@ -67,7 +67,7 @@ all of it, for a pager that scrolls sideways. ascii is the same without other si
 }
 
 func versionFlag() cli.Flag {
-	return &cli.IntFlag{Name: "version", Usage: "this `VERSION`, not the current one"}
+	return &cli.IntFlag{Name: "version", Usage: "take this `VERSION` instead of the current one"}
 }
 
 func runDAGGraph(ctx context.Context, e *env, args []string, format string, version int) error {

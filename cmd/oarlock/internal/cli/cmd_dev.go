@@ -35,26 +35,27 @@ func newDevCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "listen", Usage: "serve pages at `HOST:PORT`, a loopback address, or none", Value: webListen},
 		},
 		Description: manual{
-			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and says how an application
-connects; other commands find this database by themselves. The .yaml, .yml and .json files of the folder (this one if
-none is named) are applied at once and whenever they change; a file with problems is reported, and the version before
-it stays. Schedules fire as on a server, and it is said when each does next. Ends of runs are told. A browser
-sees runs at the address that is printed: where that port is taken, it is another one. A database in the
-settings is used in place of the private one, and not migrated.
+			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and prints how an application
+connects. Other commands find this database by themselves. If the settings name a database, dev uses that one and does
+not migrate it.
+dev applies the .yaml, .yml and .json files of FOLDER at once, and again whenever they change. Without FOLDER it takes
+the current folder. If a file has problems, dev prints them and keeps the version before. Schedules fire as on a
+server: dev prints when each fires next, and how each run ended. Open the printed address in a browser to see the
+runs. If another program has that port, dev takes another one.
 
-The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens: its
-runs go on, and after ` + devRestart.String() + ` it starts again under its name. With a lease_ttl below that, another worker finds it
-lost before: OARLOCK_LEASE_TTL=1s. One that was drained stays away. Other settings of workers
-hold too, see docs/worker.md.
+The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens:
+its runs go on, and dev starts it again after ` + devRestart.String() + ` under its name. If lease_ttl is shorter, as
+with OARLOCK_LEASE_TTL=1s, another worker takes its runs over before that. dev does not start a drained worker again.
+Other settings of workers hold too: see docs/worker.md.
 
-Ctrl-C ends all of it and lets running tasks finish for ` + devDrain + `, once more at once. What happened is kept for the next time:
-to begin with nothing, name an empty folder in XDG_STATE_HOME. Each user has one private PostgreSQL, which all its
-folders of DAGs share, and @latest with them: that of root is in /var/lib/oarlock, whatever HOME says.
-"oarlock config show --origin" says where it is.`,
+Ctrl-C stops everything and lets running tasks finish for ` + devDrain + `; a second Ctrl-C stops at once. dev keeps
+the data for the next time. To begin with an empty database, name an empty folder in XDG_STATE_HOME. Each user has one
+private PostgreSQL. All folders of DAGs share it, so @latest is the newest run of any of them. The private PostgreSQL
+of root is in /var/lib/oarlock, whatever HOME says. "oarlock config show --origin" says where yours is.`,
 			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2", "oarlock dev dags/ --workers 3"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
-				{exitError, "a worker cannot work, this user may not do that, or an error"},
+				{exitError, "a worker cannot work, this user may not do that, or another error"},
 				usageNote,
 				{exitNotFound, "the folder cannot be read"},
 				unreachableNote, settingsNote,
@@ -97,7 +98,7 @@ func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
 	if info, err := os.Stat(e.absolute(folder)); err != nil {
 		return unreadable(folder, err)
 	} else if !info.IsDir() {
-		return &failure{kind: notFound, err: fmt.Errorf("%s is no folder", folder), hint: "for one file there is `oarlock run FILE`"}
+		return &failure{kind: notFound, err: fmt.Errorf("%s is no folder", folder), hint: "type `oarlock run FILE` to run one file"}
 	}
 	e.makesPrivate = true
 	if err := e.migratePrivate(ctx); err != nil {
@@ -125,12 +126,12 @@ func (d *dev) run(ctx context.Context, o devOptions) error {
 	if err != nil {
 		return errors.Join(err, d.stopWorkers())
 	}
-	e.remark("stopping: running tasks may finish for %s; once more to stop at once", devDrain)
+	e.remark("stopping: running tasks may finish for %s; press Ctrl-C once more to stop at once", devDrain)
 	if err := d.drainWorkers(); err != nil {
 		return e.settle(context.WithoutCancel(ctx), err)
 	}
 	if e.server != nil {
-		e.remark("what happened is kept in %s: `%s dev` goes on with it", e.server.Dir(), program)
+		e.remark("the data stays in %s: `%s dev` goes on with it", e.server.Dir(), program)
 	}
 	return statusError(exitOK)
 }
@@ -161,7 +162,7 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 	e.remark("folder    %s", e.absolute(d.folder))
 	d.look(ctx)
 	if len(d.seen) == 0 {
-		e.remark("          no DAG file yet: the first is applied as soon as it is there")
+		e.remark("          no DAG file yet: put one there, and it is applied at once")
 	}
 	return pages, nil
 }
@@ -304,7 +305,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	}
 	for other, dag := range d.applied {
 		if dag == file.spec.Name && other != name {
-			e.remark("%s: dag %q is described by %s already: give one of them another name", file.name, dag, runview.Printable(other))
+			e.remark("%s: %s defines dag %q already: give one of them another name", file.name, runview.Printable(other), dag)
 			return nil
 		}
 	}
@@ -420,7 +421,7 @@ func (d *dev) explainEnd(w *devWorker) error {
 	switch {
 	case w.failed == nil:
 		w.drained = true
-		d.env.remark("%s (pid %d) was drained: its runs go on elsewhere, and it stays away", w.name, w.pid())
+		d.env.remark("%s (pid %d) was drained: other workers take its runs, and it does not start again", w.name, w.pid())
 	case code == int(exitUsage) || slices.Contains(finalExits, code):
 		return fmt.Errorf("worker %s ended: %w", w.name, w.failed)
 	default:

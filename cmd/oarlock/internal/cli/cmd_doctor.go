@@ -19,20 +19,20 @@ import (
 func newDoctorCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "examine the database: can Oarlock work with it, what should change",
+		Usage: "check whether the database is fit for Oarlock, and say what to change",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "private", Usage: "start a throw-away private Postgres, migrate it, examine that, remove it"},
+			&cli.BoolFlag{Name: "private", Usage: "start a private Postgres, migrate it, check it, and remove it again"},
 		},
 		Description: manual{
-			about: `Examines whether Oarlock can work with the database, and what should change. Changes nothing. Warnings do not change
-the exit status.
+			about: `Checks whether Oarlock can work with the database, and says what to change. The command itself changes nothing.
+Warnings do not change the exit status.
 
 CHECKS
 ` + checksText(),
 			examples: []string{
 				"oarlock doctor",
 				"oarlock doctor -o json | jq '.checks[] | select(.status != \"ok\")'",
-				"oarlock doctor --private    # needs no database, only PostgreSQL's programs",
+				"oarlock doctor --private    # needs only PostgreSQL's programs, no database",
 			},
 			exits: []exitNote{
 				{exitOK, "no check failed; warnings may be among them"},

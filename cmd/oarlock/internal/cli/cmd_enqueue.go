@@ -34,19 +34,19 @@ func newEnqueueCommand(e *env) *cli.Command {
 		ArgsUsage: "DAG",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
-			&cli.StringFlag{Name: "key", Usage: "idempotence: the same request with the same `KEY` is one run"},
-			&cli.StringFlag{Name: "at", Usage: "not before this `TIME`: RFC 3339, '2026-11-20 06:00' of here, or +10m"},
+			&cli.StringFlag{Name: "key", Usage: "make one run only, however often this request comes with `KEY`"},
+			&cli.StringFlag{Name: "at", Usage: "start not before this `TIME`: RFC 3339, '2026-11-20 06:00' in the local zone, or +10m"},
 			&cli.IntFlag{Name: "priority", Usage: "`N` from -100 to 100, higher first", DefaultText: "the DAG's"},
-			&cli.StringFlag{Name: "queue", Usage: "in this `QUEUE`, not the DAG's"},
+			&cli.StringFlag{Name: "queue", Usage: "take this `QUEUE` instead of the DAG's"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			versionFlag(),
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
-			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the run ends, show it, and exit with its status"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION`; the run goes on"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `Prints the run; -o id prints its number alone. Values of params are read by the types that the DAG declares: a json
-param takes JSON, others take the text as it is. What may be overridden is up to the DAG (allow:). An interrupted
---wait leaves the run alone. With --key the command may be repeated after any failure.
+			about: `Prints the run; -o id prints only its number. The DAG declares the types of params: a json param takes JSON, all
+others take the text as it is. The DAG's "allow:" says which settings a request may change. If you interrupt --wait,
+the run goes on. With --key you can repeat the command after any failure.
 ` + progressAbout,
 			examples: []string{
 				"oarlock enqueue etl -p day=2026-11-20",
@@ -60,8 +60,8 @@ param takes JSON, others take the text as it is. What may be overridden is up to
 				usageNote,
 				{exitNotFound, "there is no such DAG or version"},
 				{exitConflict, "the key belongs to another request, or the queue is full"},
-				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the run is there"},
-				{exitInvalid, "a param is unknown, missing or not as the DAG wants it, or an override is not allowed; or a setting is wrong"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and the run may be there or not"},
+				{exitInvalid, "a param is unknown, missing or invalid, or the DAG does not allow a flag; or a setting is wrong"},
 				{exitRunFailed, "--wait: the run failed"},
 				{exitRunCanceled, "--wait: the run was canceled"},
 				{exitTimeout, "--wait: the run did not end in time; it goes on"},
@@ -179,7 +179,7 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	}
 	run, err := store.Get(ctx, id)
 	if err != nil {
-		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
+		return fmt.Errorf("read run %d, which was made: %w", id, err)
 	}
 	why := run.Reason
 	if run.State == "queued" && e.settings.Text("output") == "table" {

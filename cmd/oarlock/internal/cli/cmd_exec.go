@@ -30,19 +30,21 @@ func newExecCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "timeout", Usage: "end it after this `DURATION`"},
 		},
 		Description: manual{
-			about: `The command is the only step of a run of the DAG "exec", which starts as with ` + "`oarlock run`" + `: in this folder, with a
-worker of its own, and in a private database where none is named. Its output comes as it is written, byte for byte, and
-stays to be looked at: ` + "`oarlock logs @latest`" + `. No shell reads it; its standard input is empty. Its environment is this
-one but for what looks like a secret (env_deny, see docs/worker.md). Arguments are stored: put no password there.
-A signal cancels the run: the command gets TERM, ten seconds later KILL. With -o json output goes to standard error, and
-the run to standard output. The DAG is registered anew for each command, so this is for administrators.`,
+			about: `Runs COMMAND as the only step of a run of the DAG "exec". The run starts as with "oarlock run": in this folder, with
+a worker of its own, and in a private database if the settings name none. The output comes byte for byte as COMMAND
+writes it. Oarlock stores the output, too: type "oarlock logs @latest" to see it again.
+No shell reads COMMAND, and its standard input is empty. It gets this environment without variables that look like
+secrets (env_deny, see docs/worker.md). Oarlock stores the arguments: put no password there.
+A signal cancels the run: COMMAND gets TERM, and KILL ten seconds later. With -o json the output goes to standard
+error, and the run to standard output. Each call registers the DAG anew, so your login must be an administrator (role
+oarlock_admin).`,
 			examples: []string{
 				"oarlock exec -- make test",
 				"oarlock exec --timeout 10m -- ./backup.sh --full",
 				"oarlock exec -- sh -c 'sort big.txt | uniq -c' > counts",
 			},
 			exits: []exitNote{
-				{exitOK, "the command succeeded; every other status is its own, 128 + N where signal N ended it"},
+				{exitOK, "the command succeeded; any other status is the command's own, or 128 + N if signal N ended it"},
 				deniedNote, usageNote, unreachableNote, settingsNote,
 				{exitRunCanceled, "the run was canceled before the command began"},
 				{exitTimeout, "the command took longer than --timeout"},

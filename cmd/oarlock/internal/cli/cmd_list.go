@@ -20,20 +20,20 @@ func newListCommand(e *env) *cli.Command {
 		Name:  "list",
 		Usage: "list runs, newest first",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "state", Usage: "only runs in this `STATE`; may be given again"},
+			&cli.StringSliceFlag{Name: "state", Usage: "only runs in this `STATE`; may be repeated"},
 			&cli.StringFlag{Name: "dag", Usage: "only runs of this `DAG`"},
 			&cli.StringFlag{Name: "queue", Usage: "only runs in this `QUEUE`"},
-			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "only runs with this label, as `NAME=VALUE`; may be given again"},
-			&cli.StringFlag{Name: "since", Usage: "only runs made since then, a `TIME` or a duration like 2h"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "only runs with this label, as `NAME=VALUE`; may be repeated"},
+			&cli.StringFlag{Name: "since", Usage: "only runs made since `TIME`: a time, or a duration like 2h"},
 			&cli.StringFlag{Name: "parent", Usage: "only the children of this `RUN`"},
-			&cli.StringFlag{Name: "before", Usage: "only runs older than this `RUN`: the next page"},
+			&cli.StringFlag{Name: "before", Usage: "only runs older than this `RUN`: gives the next page"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` runs", Value: listDefault},
 		},
 		Description: manual{
-			about: `Shows the runs that you may see. STATE is scheduled, queued, running, waiting, paused, succeeded, failed or
-canceled. By DAG, state, parent and time it is as fast among millions of runs as among a few; other filters look
-through runs from the newest on. A terminal shows a line for each run, cut to its width. -o json prints an array of
-runs without their tasks.`,
+			about: `Shows the runs that you may see. STATE is scheduled, queued, running, waiting, paused, succeeded, failed or canceled.
+Filters by DAG, state, parent and time are fast among millions of runs. Other filters look through runs from the
+newest on. A terminal shows one line for each run, cut to its width. -o json prints an array of runs without their
+tasks.`,
 			examples: []string{
 				"oarlock list",
 				"oarlock list --state failed --since 2h",

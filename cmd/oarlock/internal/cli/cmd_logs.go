@@ -21,24 +21,24 @@ const maxTail = 100_000
 func newLogsCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "logs",
-		Usage:     "print what the tasks of a run wrote, and follow it",
+		Usage:     "print the output of the tasks of a run, and follow it",
 		ArgsUsage: "RUN [STEP[/ITEM]]",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the run ends, through retries and other drivers, and exit by its end"},
-			&cli.IntFlag{Name: "attempt", Usage: "of attempt `N`, not the last one"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow until the run ends, also through retries and other workers, and exit with its status"},
+			&cli.IntFlag{Name: "attempt", Usage: "print attempt `N` instead of the last one"},
 			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines"},
-			&cli.StringFlag{Name: "since", Usage: "begin with what was written then, a `TIME` or a duration like 10m"},
+			&cli.StringFlag{Name: "since", Usage: "begin with output since `TIME`: a time, or a duration like 10m"},
 			&cli.StringFlag{Name: "stream", Usage: "only this `STREAM`: stdout or stderr"},
-			&cli.StringFlag{Name: "grep", Usage: "only lines in which this regular expression `RE` matches"},
-			&cli.BoolFlag{Name: "timestamps", Aliases: []string{"t"}, Usage: "begin each line with when it was written"},
-			&cli.BoolFlag{Name: "raw", Usage: "the bytes as they were written, and nothing else"},
+			&cli.StringFlag{Name: "grep", Usage: "only lines that match the regular expression `RE`"},
+			&cli.BoolFlag{Name: "timestamps", Aliases: []string{"t"}, Usage: "begin each line with the time of writing"},
+			&cli.BoolFlag{Name: "raw", Usage: "print only the bytes, as they were written"},
 		},
 		Description: manual{
-			about: `Prints the last attempt of each task, in the order in which it was written. RUN is a number or @latest. STEP is one
-of the DAG, with its items and replacements; load/eu one item, search~1 a replacement, @exit a handler. Where
-several tasks are shown, each line says whose it is. Secrets are masked, also with --raw. On a terminal, what would
-command it is left out. Notes about what is missing go to standard error. -o jsonl prints an object for each piece
-that was stored, with text, or base64 where it is no UTF-8.`,
+			about: `Prints the last attempt of each task, in the order of writing. RUN is a number or @latest. STEP is a step of the DAG
+with its items and replacements, load/eu one item, search~1 a replacement, @exit a handler. If the output is of
+several tasks, each line names its task. Secrets are masked, also with --raw. On a terminal, control sequences are
+left out. Notes about missing output go to standard error. -o jsonl prints an object for each stored piece, with text,
+or with base64 if the piece is not UTF-8.`,
 			examples: []string{
 				"oarlock logs @latest",
 				"oarlock logs 41 load -f",
@@ -47,7 +47,7 @@ that was stored, with text, or base64 where it is no UTF-8.`,
 				"oarlock logs 41 dump --raw > dump.bin",
 			},
 			exits: []exitNote{
-				{exitOK, "it was printed; with -f: the run succeeded"},
+				{exitOK, "the output was printed; with -f: the run succeeded"},
 				usageNote,
 				{exitNotFound, "there is no such run, step or attempt, or it is not yours"},
 				unreachableNote,
@@ -117,7 +117,7 @@ func (o *logsOptions) aim(args []string) error {
 		return err
 	}
 	if len(t.runs) != 1 {
-		return &usageError{msg: fmt.Sprintf("logs needs one run, got %d", len(t.runs)), hint: "a number or " + latestWord}
+		return &usageError{msg: fmt.Sprintf("logs needs one run, got %d", len(t.runs)), hint: "name it by a number or " + latestWord}
 	}
 	o.run = t.runs[0]
 	o.query.Step, o.query.Item = t.step, t.item
@@ -269,7 +269,7 @@ func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	}
 	hint := "it has attempts 1 to " + decimal(int64(latest))
 	if latest == 0 {
-		hint = "it has not begun"
+		hint = "it has not begun: `" + program + " status " + decimal(int64(o.query.Run)) + "` shows what it waits for"
 	}
 	return &failure{kind: notFound, err: fmt.Errorf("%s has no attempt %d", what, o.query.Attempt), hint: hint}
 }

@@ -20,11 +20,11 @@ func newMigrateCommand(e *env) *cli.Command {
 		Name:  "migrate",
 		Usage: "create, upgrade or remove Oarlock's schema",
 		Description: manual{
-			about: `Oarlock lives in the schemas oarlock and oarlock_river of your database. Migrations take a lock, so that
-any number of them may be started at once, and each is one transaction: a killed one is simply run again.`,
+			about: `Oarlock lives in the schemas oarlock and oarlock_river of your database. A migration takes a lock, so you can start
+several at once. Each migration is one transaction: if it is killed, type the command again.`,
 			examples: []string{
-				"oarlock migrate up        # the only one most people need",
-				"oarlock migrate status    # what is applied, what is pending",
+				"oarlock migrate up        # create or upgrade the schema",
+				"oarlock migrate status    # list applied and pending migrations",
 			},
 			exits: migrateExits,
 		}.String(),
@@ -40,14 +40,14 @@ any number of them may be started at once, and each is one transaction: a killed
 
 var (
 	migrateExits     = migrateExitsWith("another migration did not end in time")
-	migrateUpExits   = migrateExitsWith("it would stop live workers, and --force is not given; another migration or transaction is in its way")
-	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is not given; another migration or transaction is in its way")
+	migrateUpExits   = migrateExitsWith("live workers would stop, and --force is missing; or another migration or transaction is in the way")
+	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is missing; or another migration or transaction is in the way")
 )
 
 func migrateExitsWith(conflict string) []exitNote {
 	return []exitNote{
 		{exitOK, "it worked, or there was nothing to do"},
-		{exitError, "a migration failed, or is not permitted; what was applied before it stays"},
+		{exitError, "a migration failed or is not permitted; migrations before it stay applied"},
 		usageNote,
 		{exitConflict, conflict},
 		{exitUnreachable, "the database cannot be reached, is read-only, or has a schema that is too new for this binary"},
@@ -86,17 +86,17 @@ func newMigrateUpCommand(e *env) *cli.Command {
 		Name:  "up",
 		Usage: "bring the database to the schema of this binary",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "wait", Usage: "wait so long, such as 1m, for a server that is not there yet"},
-			&cli.BoolFlag{Name: "force", Usage: "also while workers are live that do not work with the new schema"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait at most this long, such as 1m, for a server that is not there yet"},
+			&cli.BoolFlag{Name: "force", Usage: "migrate even if live workers do not work with the new schema"},
 		},
 		Description: manual{
-			about: `Applies every pending migration, and waits while another one migrates. With --wait it also waits for a server that
-does not listen yet or is starting up. It never waits for what would stay so: a wrong password, a missing database.
-Where the programs of live workers work with the new schema, they go on meanwhile; where not, it names them and refuses.
-A database that is not UTF-8 gets no schema; one that has a schema already is migrated with a warning.`,
+			about: `Applies every pending migration, and waits while another process migrates. With --wait it also waits for a server
+that does not listen yet or is starting up. It never waits after a wrong password or for a missing database. Live
+workers go on if their programs work with the new schema. If not, the command names them and refuses without --force.
+A database that is not UTF-8 gets no schema; if it has one already, the command migrates it with a warning.`,
 			examples: []string{
 				"DATABASE_URL=postgres://app@db.internal/app oarlock migrate up",
-				"oarlock migrate up --wait 1m    # where server and migration start together",
+				"oarlock migrate up --wait 1m    # if server and migration start together",
 				"oarlock migrate up -o json",
 			},
 			exits: migrateUpExits,
@@ -107,7 +107,7 @@ A database that is not UTF-8 gets no schema; one that has a schema already is mi
 
 func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) error {
 	if wait < 0 {
-		return &usageError{msg: fmt.Sprintf("--wait must not be negative, as %v is", wait)}
+		return &usageError{msg: fmt.Sprintf("--wait must not be negative, got %v", wait)}
 	}
 	url, _, err := e.database(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) e
 	}
 	upToDate := fmt.Sprintf("nothing to do: the schema is at version %d", version)
 	if version > migrations.MaxVersion {
-		upToDate += fmt.Sprintf(", newer than this binary (%s), which works with it", versionRange())
+		upToDate += fmt.Sprintf("; this binary is older (%s) and works with it", versionRange())
 	}
 	a := e.moved(steps, "applied", upToDate, version)
 	a.text += installationText(i)
@@ -174,19 +174,19 @@ type migrateDownOptions struct {
 func newMigrateDownCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "down",
-		Usage: "take migrations back, and the data in their tables",
+		Usage: "take migrations back, and delete the data in their tables",
 		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "to", Usage: "keep migrations up to this `VERSION`; 0 keeps nothing but the roles"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; needed where nobody can be asked"},
-			&cli.BoolFlag{Name: "force", Usage: "also while workers are live or runs are open"},
+			&cli.Int64Flag{Name: "to", Usage: "keep migrations up to this `VERSION`; 0 keeps only the roles"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; required without a terminal"},
+			&cli.BoolFlag{Name: "force", Usage: "go on even if workers are live or runs are open"},
 		},
 		Description: manual{
-			about: `Takes back every migration above --to, the newest first. Data in the tables they made is lost. On a
-terminal it says what it would do and asks; elsewhere it refuses without --yes. While workers are live or runs are not
-over it names them and refuses, unless --force is given.`,
+			about: `Takes back every migration above --to, newest first, and deletes the data in its tables. On a terminal it says what
+it would do, and asks. Elsewhere it refuses without --yes. If workers are live or runs are open, it names them and
+refuses without --force.`,
 			examples: []string{
 				"oarlock migrate down --to 1",
-				"oarlock migrate down --to 0 --yes    # leave no trace but the roles",
+				"oarlock migrate down --to 0 --yes    # leave only the roles",
 			},
 			exits: migrateDownExits,
 		}.String(),
@@ -208,7 +208,7 @@ func runMigrateDown(ctx context.Context, e *env, o migrateDownOptions) error {
 		return err
 	}
 	if !o.yes && (!e.StdinTTY || !e.StderrTTY) {
-		return &usageError{msg: "migrate down deletes data and nobody can be asked", hint: "add --yes if that is what you want"}
+		return &usageError{msg: "migrate down deletes data and asks first, but there is no terminal", hint: "add --yes to go on without the question"}
 	}
 	going, err := e.goingDown(ctx, url, o.to)
 	if err != nil {
@@ -258,7 +258,7 @@ func (e *env) unusedSchema(ctx context.Context, url string) error {
 	return &failure{
 		kind: conflict,
 		err:  fmt.Errorf("this schema is in use by %s", inUse(use)),
-		hint: "stop the workers, and let the runs end or cancel them; --force takes the schema away from them, and their data with it",
+		hint: "stop the workers, and wait for the runs or cancel them; --force deletes the schema and its data all the same",
 	}
 }
 
@@ -291,18 +291,18 @@ func (e *env) confirmDown(ctx context.Context, going []string, database string) 
 func newMigrateStatusCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "status",
-		Usage: "list what is applied and what is pending",
+		Usage: "list applied and pending migrations",
 		Description: manual{
-			about: `Lists the schema history: what this binary knows and what the database has, and which installation that is.
-Changes nothing, takes no lock, works on a standby. It exits 0 with migrations pending, too: a script looks at the state
-of each in -o json. "oarlock doctor" fails when the schema does not fit this binary.`,
+			about: `Lists the migrations that this binary knows or the database has, and the installation. It changes nothing, takes no
+lock, and works on a standby. It exits 0 also if migrations are pending: a script looks at the state of each in -o
+json. "oarlock doctor" fails if the schema does not fit this binary.`,
 			examples: []string{
 				"oarlock migrate status",
 				"oarlock migrate status -o json | jq .compatible",
-				"oarlock migrate status -o json | jq -e 'all(.migrations[]; .state != \"pending\")'  # exits 1 where some are",
+				"oarlock migrate status -o json | jq -e 'all(.migrations[]; .state != \"pending\")'  # exits 1 if some are",
 			},
 			exits: []exitNote{
-				{exitOK, "the history was read, whatever it says: also with migrations pending"},
+				{exitOK, "the history was read, also if migrations are pending"},
 				{exitError, "the history cannot be read"},
 				usageNote, unreachableNote, settingsNote,
 			},
@@ -427,7 +427,7 @@ func (e *env) meanwhile(ctx context.Context, url string, version int64) (string,
 	case err != nil && diagnose(ctx, err).kind == denied: // a user that may read the history may still lack the right to see workers
 		return "Stop the workers before: their programs do not work with the new schema.", nil
 	case len(stopped) > 0:
-		return fmt.Sprintf("Stop %s at work before, whose programs do not work with the new schema: %s.",
+		return fmt.Sprintf("The new schema does not work with older programs. Stop %s first: %s.",
 			runview.Count(len(stopped), "worker"), runview.Printable(strings.Join(stopped, ", "))), nil
 	}
 	return "No worker at work is stopped by it.", err
@@ -443,14 +443,14 @@ func versionRange() string {
 func newMigrateRolesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "roles",
-		Usage: "create the group roles and grant them what they need",
+		Usage: "create the group roles and grant them their rights",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "print", Usage: "print the SQL instead of running it; needs no database"},
 		},
 		Description: manual{
-			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web,
-which log in nowhere: grant them to the users that do. A step of its own because managed servers may forbid it. Where it
-is not permitted, the SQL that an administrator can run instead goes to standard output.`,
+			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web.
+These roles cannot log in: grant them to users that can. The command stands alone, because a managed server may forbid
+it. If your login may not create roles, the command prints the SQL on standard output, for an administrator to run.`,
 			examples: []string{
 				"oarlock migrate roles",
 				"oarlock migrate roles --print | psql -U postgres app",
@@ -489,7 +489,7 @@ func (e *env) refusedRoles(refused *migrations.RolesError) error {
 	if err := e.saySQL(refused.SQL); err != nil {
 		return err
 	}
-	return &failure{kind: denied, err: refused.Err, hint: "let an administrator of the server run the SQL on standard output in this database"}
+	return &failure{kind: denied, err: refused.Err, hint: "have an administrator of the server run the SQL from standard output in this database"}
 }
 
 func (e *env) saySQL(text string) error {

@@ -17,27 +17,28 @@ type adoptOptions struct{ moved, copied, unmarked, yes bool }
 func newMigrateAdoptCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "adopt",
-		Usage: "say what a restored or copied database is, so that workers claim in it",
+		Usage: "say whether a restored database has moved or is a copy, so that workers claim in it",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "moved", Usage: "the original is gone: its open runs go on here, and keep their idempotency keys"},
-			&cli.BoolFlag{Name: "copy", Usage: "the original goes on: this becomes an installation of its own, and the open runs in it are canceled"},
-			&cli.BoolFlag{Name: "unmarked", Usage: "with --copy: of a copy of files alone, which nothing tells from its original"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; needed where nobody can be asked"},
+			&cli.BoolFlag{Name: "copy", Usage: "the original goes on: this becomes a separate installation, and its open runs are canceled"},
+			&cli.BoolFlag{Name: "unmarked", Usage: "with --copy: needed for a copy of the server's files that looks like its original"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; required without a terminal"},
 		},
 		Description: manual{
-			about: `Workers refuse a database that may be a copy of the one they served: another server or database after a dump was
-restored, or a timeline that no worker lived through. Submitting still works. Stop the workers before. With --copy
-runs that had ended stay as they are, and are never retried here; "oarlock retry --latest" makes new ones. On a terminal
-it says what it would do and asks; elsewhere it refuses without --yes. For members of oarlock_owner.`,
+			about: `Workers refuse a database that may be a copy of the one they served: a dump restored on another server or into
+another database, or a timeline that no worker lived through. Submitting still works. Stop the workers before you type
+this command. With --copy, runs that had ended stay as they are, and you can never retry them here; "oarlock retry
+--latest" makes new ones. On a terminal the command says what it would do, and asks. Elsewhere it refuses without
+--yes. For members of oarlock_owner.`,
 			examples: []string{
 				"oarlock migrate adopt --moved",
-				"oarlock migrate adopt --copy --yes    # in the script that restores a dump into staging",
+				"oarlock migrate adopt --copy --yes    # in a script that restores a dump into staging",
 			},
 			exits: []exitNote{
 				{exitOK, "it worked, or there was nothing to do"},
-				{exitError, "this user may not do that; a copy is as far as it got"},
+				{exitError, "this user may not do that, or another error; a copy may be half done: type the command again"},
 				usageNote,
-				{exitConflict, "a worker is connected, or the database was said to be something else; a migration did not end in time"},
+				{exitConflict, "a worker is connected, the database was adopted differently before, or a migration did not end in time"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -51,7 +52,7 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 	if o.moved == o.copied {
 		return &usageError{
 			msg:  "migrate adopt needs --moved or --copy",
-			hint: "--moved: the original is gone, all goes on here; --copy: it goes on, and the open runs in this copy are canceled",
+			hint: "--moved: the original is gone, and its runs go on here; --copy: the original goes on, and open runs in this copy are canceled",
 		}
 	}
 	if o.moved && o.unmarked {
@@ -93,24 +94,24 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: this is installation %s, a copy of %s\n", i.ID, i.CopiedFrom)))
 	}
 	return &usageError{
-		msg:  fmt.Sprintf("nothing tells this database from the one in which installation %s is at work", i.ID),
-		hint: "add --unmarked if it is a copy of its files all the same: a snapshot of a volume, or pg_basebackup without recovery",
+		msg:  fmt.Sprintf("this database looks like the one in which installation %s is at work", i.ID),
+		hint: "add --unmarked if it is a copy of the server's files: a snapshot of a volume, or pg_basebackup without recovery",
 	}
 }
 
 // confirmAdopt prints what would happen, and asks the user.
 func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrations.Installation, o adoptOptions) error {
 	if !e.StdinTTY || !e.StderrTTY {
-		return &usageError{msg: "migrate adopt decides what becomes of open runs, and nobody can be asked", hint: "add --yes if that is what you want"}
+		return &usageError{msg: "migrate adopt decides about open runs and asks first, but there is no terminal", hint: "add --yes to go on without the question"}
 	}
 	open, err := migrations.OpenRuns(ctx, url, e.migrationLog())
 	if err != nil {
 		return err
 	}
 	if o.moved {
-		fmt.Fprintf(e.Stderr, "Installation %s goes on in %s, and so do %s. Its original must be gone: else these run twice.\n", i.ID, database, runview.Count(int(open), "open run"))
+		fmt.Fprintf(e.Stderr, "Installation %s goes on in %s with %s. Its original must be gone: otherwise these runs run twice.\n", i.ID, database, runview.Count(int(open), "open run"))
 	} else {
-		fmt.Fprintf(e.Stderr, "%s becomes an installation of its own, and %s in it are canceled. Installation %s goes on with them elsewhere.\n", database, runview.Count(int(open), "open run"), i.ID)
+		fmt.Fprintf(e.Stderr, "%s becomes a separate installation, and %s in it are canceled. Installation %s goes on with these runs in its own database.\n", database, runview.Count(int(open), "open run"), i.ID)
 	}
 	return e.confirm(ctx)
 }

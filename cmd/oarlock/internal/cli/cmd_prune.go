@@ -19,19 +19,19 @@ const (
 func newPruneCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "prune",
-		Usage: "delete what is past its retention: runs, logs, keys, workers",
+		Usage: "delete runs, logs, keys and workers that are past their retention",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "only count what would be deleted"},
 			&cli.IntFlag{Name: "batch", Usage: "delete at most `N` runs in a transaction", Value: pruneBatch},
 		},
 		Description: manual{
-			about: `Finished runs go, with everything that belongs to them, after what their DAG's retention says: days and runs. Logs
-go by the day, once no DAG keeps them (logs_days); keys a week after their run, workers a week after their end.
-Repeats short transactions until nothing is left; it may be interrupted and repeated at any time. --dry-run is for
-readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
+			about: `Deletes finished runs with everything that belongs to them, by the retention of their DAG: days and runs. Deletes a
+day of logs once no DAG keeps it (logs_days), a key a week after its run, and a worker a week after its end. The
+command repeats short transactions until nothing is left; you can interrupt and repeat it at any time. --dry-run is
+for readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
 			examples: []string{"oarlock prune --dry-run", "oarlock prune", "oarlock prune --batch 100 -o json"},
 			exits: []exitNote{
-				{exitOK, "nothing is left to delete; --dry-run: it was counted"},
+				{exitOK, "nothing is left to delete; --dry-run: the rows were counted"},
 				deniedNote, usageNote, unreachableNote, settingsNote,
 			},
 		}.String(),

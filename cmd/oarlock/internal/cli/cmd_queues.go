@@ -18,13 +18,13 @@ func newQueuesCommand(e *env) *cli.Command {
 		Name:  "queues",
 		Usage: "list queues, pause and resume them, set their limits",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also the idle ones, one by one"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list idle queues one by one"},
 		},
 		Description: manual{
-			about: fmt.Sprintf(`Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. Those
-where something waits or runs, and paused ones, come first. More than %d idle ones are one line, but in JSON and with
--o id all queues stand, by name. STATE says why nothing that waits there starts: the queue is paused, no worker serves
-it, or as many of its runs as may are under way. For readers (role oarlock_read).`, runview.IdleQueuesMax),
+			about: fmt.Sprintf(`Lists queues: the runs that are due and wait, the age of the oldest of them, and the runs that workers drive. Queues
+with such runs come first, with paused queues. More than %d idle queues share one line; JSON and -o id list all
+queues, by name. STATE says why waiting runs do not start: the queue is paused, no worker serves it, or it has reached
+its limit of runs under way. For readers (role oarlock_read).`, runview.IdleQueuesMax),
 			examples: []string{
 				"oarlock queues",
 				"oarlock queues --all",
@@ -48,10 +48,10 @@ func newQueuesPauseCommand(e *env, name, usage string, paused bool) *cli.Command
 		Usage:     usage,
 		ArgsUsage: "QUEUE…",
 		Description: manual{
-			about:    `A paused queue takes runs and starts none; what has begun goes on. For administrators (role oarlock_admin).`,
+			about:    `A paused queue takes runs and starts none; runs that have begun go on. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues " + name + " heavy"},
 			exits: []exitNote{
-				{exitOK, "it is so now, whatever it was before"},
+				{exitOK, "the change is in force, also if it was before"},
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such queue; nothing was changed"},
 				unreachableNote, settingsNote,
@@ -67,13 +67,13 @@ func newQueuesSetCommand(e *env) *cli.Command {
 		Usage:     "make a queue, or set its limits",
 		ArgsUsage: "QUEUE",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "max-running", Usage: "at most `N` of its runs are driven at once; 0: no limit", DefaultText: "as it is"},
-			&cli.IntFlag{Name: "max-queued", Usage: "it is full, and refuses runs, when `N` wait; 0: no limit", DefaultText: "as it is"},
+			&cli.IntFlag{Name: "max-running", Usage: "have workers drive at most `N` of its runs at once; 0: no limit", DefaultText: "unchanged"},
+			&cli.IntFlag{Name: "max-queued", Usage: "have the queue refuse runs while `N` wait; 0: no limit", DefaultText: "unchanged"},
 		},
 		Description: manual{
-			about:    `Makes the queue where there is none of this name. For administrators (role oarlock_admin).`,
+			about:    `Makes the queue if there is none of this name. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues set heavy --max-running 4 --max-queued 10000", "oarlock queues set reports"},
-			exits:    []exitNote{{exitOK, "the queue is there, with these limits"}, deniedNote, usageNote, unreachableNote, {exitInvalid, "the name or a limit cannot be; or a setting is wrong"}},
+			exits:    []exitNote{{exitOK, "the queue is there, with these limits"}, deniedNote, usageNote, unreachableNote, {exitInvalid, "the name or a limit is invalid; or a setting is wrong"}},
 		}.String(),
 		Action: func(c *cli.Context) error {
 			change := queue.QueueChange{}

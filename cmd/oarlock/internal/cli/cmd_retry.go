@@ -15,20 +15,20 @@ import (
 func newRetryCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "retry",
-		Usage:     "run again what failed of a run, or more of it",
+		Usage:     "repeat the failed steps of a run, or more of it",
 		ArgsUsage: "RUN…",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "run `STEP` again, and all that depends on it"},
-			&cli.StringFlag{Name: "step", Usage: "run `STEP` alone again"},
-			&cli.BoolFlag{Name: "all", Usage: "run everything again"},
+			&cli.StringFlag{Name: "from", Usage: "repeat `STEP`, and all steps that depend on it"},
+			&cli.StringFlag{Name: "step", Usage: "repeat `STEP` alone"},
+			&cli.BoolFlag{Name: "all", Usage: "repeat all steps"},
 			&cli.BoolFlag{Name: "latest", Usage: "make a new run, in the current version of the DAG"},
-			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "make a new run, with this param as `NAME=VALUE`; may be given again"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended, and exit as they did"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "make a new run, with this param as `NAME=VALUE`; may be repeated"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended, and exit with their status"},
 		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
-			about: `By default what failed or was canceled runs again, with what depends on it, in the same run: it keeps its number,
-version and params, and begins its next generation. A run that has not ended refuses. With --latest or -p a new
-run is made of it, which says retry_of.
+			about: `Without flags the command repeats the steps that failed or were canceled, and the steps that depend on them. The run
+keeps its number, version and params, and begins its next generation. A run that has not ended refuses. With --latest
+or -p Oarlock makes a new run instead, with the number of the old one in retry_of.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock retry 41",
@@ -49,8 +49,8 @@ func runRetry(c *cli.Context, e *env) error {
 	}
 	if step := a.target.step; step != "" {
 		return &usageError{
-			msg:  fmt.Sprintf("retry takes no step as an argument, got %s", step),
-			hint: fmt.Sprintf("--from %s repeats it and all that depends on it, --step %s it alone", step, step),
+			msg:  fmt.Sprintf("retry does not take the step %s as an argument", step),
+			hint: fmt.Sprintf("give --from %s to repeat it and all steps that depend on it, or --step %s to repeat it alone", step, step),
 		}
 	}
 	ask, err := retryAsk(c)
@@ -67,7 +67,7 @@ func runRetry(c *cli.Context, e *env) error {
 	a.send = sending(ask)
 	if latest := c.Bool("latest"); latest || params != nil {
 		if ask.Mode != dagrun.RetryFailed {
-			return &usageError{msg: "a new run does everything", hint: "leave out --from, --step and --all, or --latest and -p"}
+			return &usageError{msg: "--latest and -p make a new run, which runs all steps", hint: "leave out --from, --step and --all, or --latest and -p"}
 		}
 		a.send = rerunning(params, latest)
 	}
@@ -111,7 +111,7 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 		}
 		made, err := store.Get(ctx, id)
 		if err != nil {
-			return controlResult{}, fmt.Errorf("run %d was made of run %d, but cannot be read: %w", id, run, err)
+			return controlResult{}, fmt.Errorf("read run %d, which was made from run %d: %w", id, run, err)
 		}
 		return controlResult{retryOf: run, Control: runview.MadeControl(made)}, nil
 	}

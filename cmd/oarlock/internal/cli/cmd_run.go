@@ -30,15 +30,16 @@ func newRunCommand(e *env) *cli.Command {
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or what the widest step takes"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `Needs nothing but PostgreSQL's programs: without a database in the settings it starts a private server, which ends
-with the last command that uses it and keeps what happened, for ` + "`oarlock status @latest`" + ` and the like. A database in
-the settings is used as it is, and never migrated, by a login with oarlock_admin and oarlock_worker. The run has a
-worker of its own, which serves nothing else and is gone with this command, however that ends; other workers leave the
-run alone. -o json prints one object at the end.
-Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
-$OARLOCK_SOURCE_DIR. DAGs that the file starts with dag.run or dag.enqueue are applied as well, where their files stand
-in the same folder. Schedules of files are not applied, and those that a DAG has stay as they are. "-" is standard
-input.
+			about: `Needs only PostgreSQL's programs. If the settings name no database, the command starts a private server. The server
+ends with the last command that uses it, and keeps its data: "oarlock status @latest" shows the run afterwards. If the
+settings name a database, the command uses it and never migrates it; your login needs oarlock_admin and
+oarlock_worker.
+The run has a worker of its own. That worker serves no other run and ends with this command, even if you kill the
+command. Other workers leave the run alone. -o json prints one object at the end.
+Ctrl-C cancels the run and waits for its handlers; a second Ctrl-C ends the command at once. Tasks find the file's
+folder in $OARLOCK_SOURCE_DIR. If the file starts other DAGs with dag.run or dag.enqueue, the command applies their
+files too, from the same folder. It does not apply schedules: the DAG keeps the schedules that it has. "-" reads
+standard input.
 ` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",
@@ -126,7 +127,7 @@ func (o *runOptions) request(f *dagFile) (r queue.Request, given map[string]stri
 	}
 	given, err = pairs("-p", o.params)
 	if err != nil {
-		return r, nil, &failure{kind: invalid, err: err, hint: "write a param as NAME=VALUE"}
+		return r, nil, &failure{kind: invalid, err: err, hint: "write each param as NAME=VALUE"}
 	}
 	all, err := f.spec.ParamsFromText(given)
 	if err != nil {
@@ -186,7 +187,7 @@ func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	}
 	if !rights.Admin {
 		both := toAdmin + " and " + toWork
-		return &failure{kind: denied, err: fmt.Errorf("user %s lacks the roles %s, and could neither register the DAG nor drive the run", rights.Login, both), hint: grantHint(both)}
+		return &failure{kind: denied, err: fmt.Errorf("user %s lacks the roles %s and can neither register the DAG nor drive the run", rights.Login, both), hint: grantHint(both)}
 	}
 	hint := grantHint(toWork)
 	if h.file.path != "" {
@@ -194,7 +195,7 @@ func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 		delete(elsewhere.Labels, runview.HereLabel) // only the worker of `oarlock run` takes runs with this label
 		hint += fmt.Sprintf(", or leave the run to other workers: `oarlock dag apply %s && %s`", runview.ShellWord(h.file.name), runview.EnqueueCommand(&elsewhere, h.given))
 	}
-	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s, and could not drive the run", rights.Login, toWork), hint: hint}
+	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s and cannot drive the run", rights.Login, toWork), hint: hint}
 }
 
 // width returns how many slots the worker gets: the number of the flag, otherwise the larger of the settings' number and the
@@ -236,7 +237,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 
 // cancelHere cancels the run after the first Ctrl-C.
 func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
-	e.remark("canceling run %d: its handlers run; once more to end at once", id)
+	e.remark("canceling run %d: its handlers run; press Ctrl-C once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
 		e.log.Debug("cancel", "err", err) // the run is over, which show prints
 	}
@@ -245,7 +246,7 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 // leaveNone cancels the run if its worker has ended before it: no other worker takes the run.
 func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
 	if err := cancelOpen(ctx, store, id); err != nil {
-		e.remark("run %d stays behind, which no worker takes: %v", id, err)
+		e.remark("run %d is not canceled, and no worker takes it: %v", id, err)
 	}
 }
 
@@ -290,7 +291,7 @@ func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, 
 			missing = append(missing, name)
 		case len(found) > 1:
 			return nil, nil, &failure{
-				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, and both %s and %s describe it", file.name, name, found[0].name, found[1].name),
+				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, and both %s and %s define it", file.name, name, found[0].name, found[1].name),
 				hint: "leave one of them out, or give it another name",
 			}
 		default:
@@ -332,7 +333,7 @@ func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error
 		_, err := store.GetDAG(ctx, name, 0)
 		if errors.Is(err, queue.ErrNotFound) {
 			return &failure{
-				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, which is not registered, and no file beside it describes it", h.file.name, name),
+				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, which is not registered and has no file in this folder", h.file.name, name),
 				hint: "put its file into the same folder, or register it: `oarlock dag apply FILE`",
 			}
 		}

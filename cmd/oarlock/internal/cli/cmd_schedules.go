@@ -27,18 +27,18 @@ const (
 func newSchedulesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "schedules",
-		Usage: "list schedules, see what they fired, pause and trigger them, have some of your own",
+		Usage: "list schedules, pause and trigger them, make your own",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dag", Usage: "only schedules of this `DAG`"},
-			&cli.StringFlag{Name: "owner", Usage: "only schedules of this `USER`; '' for those of DAG files"},
-			&cli.BoolFlag{Name: "paused", Usage: "only those that are paused"},
+			&cli.StringFlag{Name: "owner", Usage: "only schedules of this `USER`; '' for schedules of DAG files"},
+			&cli.BoolFlag{Name: "paused", Usage: "only paused schedules"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` schedules", Value: schedulesDefault},
 		},
 		Description: manual{
-			about: `Lists schedules with when each fires next and what became of its latest time: fired, skipped (a run before it was not
-over, or a pause), dropped (too late) or refused. Times are of the schedule's zone. A DAG's file has schedules, and
-so may whoever enqueues runs, where the DAG says "allow: {schedules: true}". Submitters see their own, readers all. A
-terminal shows a line for each, cut to its width.`,
+			about: `Lists schedules, each with its next time and the outcome of its latest time: fired, skipped (a run before it was not
+over, or a pause), dropped (too late) or refused. Times are in the schedule's zone. DAG files have schedules. You may
+have your own if the DAG says "allow: {schedules: true}". Submitters see their own schedules, readers all. A terminal
+shows one line for each, cut to its width.`,
 			examples: []string{
 				"oarlock schedules",
 				"oarlock schedules --dag etl --paused",
@@ -114,7 +114,7 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 		return text
 	}
 	if c.IsSet("dag") || c.IsSet("owner") || c.Bool("paused") {
-		return "no schedule is so, or none that you may see"
+		return "no schedule fits these flags, or none that you may see"
 	}
 	return "no schedule is there, or none that you may see: a DAG file has `schedule:`, or `oarlock schedules put DAG NAME --cron …` makes one"
 }
@@ -288,13 +288,13 @@ func (p painter) scheduleState(s *queue.Schedule) string {
 // scheduleUsage is how a user names a schedule in a command.
 const scheduleUsage = "DAG [NAME]"
 
-const scheduleAbout = `NAME may be left out where the DAG has one schedule. --owner says whose it is, where several have one of this name; ''
-is the DAG file's.`
+const scheduleAbout = `You may leave out NAME if the DAG has one schedule. If several users have a schedule of this name, give --owner; ''
+is the owner of schedules of DAG files.`
 
 const namesInHint = 5 // schedules that a hint lists
 
 func ownerFlag() cli.Flag {
-	return &cli.StringFlag{Name: "owner", Usage: "the schedule of this `USER`; '' for that of the DAG's file"}
+	return &cli.StringFlag{Name: "owner", Usage: "take the schedule of this `USER`; '' for a schedule of the DAG's file"}
 }
 
 // scheduleArg is a schedule as a user names it in a command.
@@ -395,7 +395,7 @@ func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.
 
 // missing returns the error for a schedule that does not exist, with a name that may have been meant.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
-	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists those that you may see"
+	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists the schedules that you may see"
 	if a.name != "" {
 		msg += " " + runview.InlineText(a.name)
 	}
@@ -413,7 +413,7 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	}
 	switch {
 	case len(others) > 0 && slices.Contains(names, a.name):
-		hint = "there is that of " + runview.OwnerWord(&others[slices.Index(names, a.name)])
+		hint = "there is one of " + runview.OwnerWord(&others[slices.Index(names, a.name)])
 	case len(others) > 0:
 		hint = cmp.Or(config.DidYouMean(a.name, names), "it has "+someNames(others))
 	default:
@@ -473,7 +473,7 @@ func orNotYours(s *queue.Schedule, err error) error {
 		return err
 	}
 	return &failure{
-		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", runview.InlineText(s.Name), s.DAG, runview.OwnerWord(s)),
+		kind: notFound, err: fmt.Errorf("schedule %s of dag %s belongs to %s: you may steer only your own schedules", runview.InlineText(s.Name), s.DAG, runview.OwnerWord(s)),
 		hint: grantHint(toAdmin),
 	}
 }

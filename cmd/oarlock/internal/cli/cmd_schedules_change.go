@@ -27,25 +27,25 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "cron", Usage: "fire by this `EXPRESSION`: minute, hour, day, month, weekday"},
 			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, on a grid from --start, else from 1970"},
 			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`, or +10m"},
-			&cli.StringFlag{Name: "timezone", Usage: "of --cron and --except, a `ZONE` like Europe/Paris", DefaultText: "UTC"},
+			&cli.StringFlag{Name: "timezone", Usage: "read --cron and --except in this `ZONE`, like Europe/Paris", DefaultText: "UTC"},
 			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire, or +10m"},
-			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may not"},
-			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or what a cron expression matches; may be repeated"},
-			&cli.StringFlag{Name: "jitter", Usage: "fire up to this `DURATION` later, each time as much as chance has it", DefaultText: "0"},
+			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may no longer fire"},
+			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or the times of a cron expression; may be repeated"},
+			&cli.StringFlag{Name: "jitter", Usage: "fire at random up to this `DURATION` later", DefaultText: "0"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of its runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of its runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "overlap-policy", Usage: "`POLICY` for overlaps: skip, all, latest, cancel or allow", DefaultText: "skip, with --catchup all"},
-			&cli.IntFlag{Name: "at-once", Usage: "from `N` unfinished runs on the policy counts", DefaultText: "1"},
-			&cli.BoolFlag{Name: "catchup", Usage: "make up for times that were missed"},
-			&cli.StringFlag{Name: "catchup-window", Usage: "but for none older than this `DURATION`"},
-			&cli.IntFlag{Name: "catchup-max", Usage: "but for the newest `N` only", DefaultText: "100"},
+			&cli.IntFlag{Name: "at-once", Usage: "apply the policy from `N` unfinished runs on", DefaultText: "1"},
+			&cli.BoolFlag{Name: "catchup", Usage: "make up for missed times"},
+			&cli.StringFlag{Name: "catchup-window", Usage: "make up for no time older than this `DURATION`"},
+			&cli.IntFlag{Name: "catchup-max", Usage: "make up for the newest `N` only", DefaultText: "100"},
 			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause it after `N` failed runs in a row; 0: never"},
 		},
 		Description: manual{
-			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; a key that you leave out gets
-its default, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times change,
-counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules: true}", or
-you administer Oarlock. The same command again changes nothing.
+			about: `Give exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file. A key that you leave
+out gets its default, also if the schedule had another value. The command itself fires nothing: a new schedule, or one
+with new times, counts from now on. The runs are yours, as if you had enqueued them. The DAG must say "allow:
+{schedules: true}", unless you are an administrator. The same command again changes nothing.
 ` + timeAbout,
 			examples: []string{
 				"oarlock schedules put report 'acme nightly' --cron '30 3 * * 1-5' --timezone Europe/Paris -p customer=acme",
@@ -53,11 +53,11 @@ you administer Oarlock. The same command again changes nothing.
 				"oarlock schedules put report once --at +2h",
 			},
 			exits: []exitNote{
-				{exitOK, "the schedule is so now"},
+				{exitOK, "the schedule has these settings now"},
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such DAG"},
 				unreachableNote,
-				{exitInvalid, "a time, zone, param or policy cannot be, or the DAG lets submitters have no schedules; or a setting is wrong"},
+				{exitInvalid, "a time, zone, param or policy is invalid, or the DAG does not allow schedules; or a setting is wrong"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runSchedulesPut(c, e) },
@@ -101,12 +101,12 @@ func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, 
 	}
 	for i := range all {
 		if s := &all[i]; s.Owner == "" {
-			e.remark("the file of dag %s has a schedule %s, too: both fire", dag, runview.InlineText(name))
+			e.remark("the file of dag %s also has a schedule %s: both fire", dag, runview.InlineText(name))
 		}
 	}
 	i := slices.IndexFunc(all, func(s queue.Schedule) bool { return s.ID == id })
 	if i < 0 {
-		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", runview.InlineText(name), dag), hint: "somebody else removed it"}
+		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", runview.InlineText(name), dag), hint: "another user or program removed it: `oarlock schedules` lists the schedules"}
 	}
 	return e.sayScheduled(ctx, store, &all[i], "put", nil)
 }
@@ -165,7 +165,7 @@ func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
 }
 
 var scheduleSteerExits = []exitNote{
-	{exitOK, "it is so now, whatever it was before"},
+	{exitOK, "the change is in force, also if it was before"},
 	deniedNote, usageNote,
 	{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
 	unreachableNote, settingsNote,
@@ -178,9 +178,9 @@ func newSchedulesPauseCommand(e *env) *cli.Command {
 		Name:      "pause",
 		Usage:     "keep a schedule from firing",
 		ArgsUsage: scheduleUsage,
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "why, as a `TEXT` that lists show"}, ownerFlag()},
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "the reason, a `TEXT` that lists show"}, ownerFlag()},
 		Description: manual{
-			about:    "It fires nothing until it is resumed. Its runs go on.\n" + steerAbout,
+			about:    "The schedule fires nothing until you resume it. Its runs go on.\n" + steerAbout,
 			examples: []string{"oarlock schedules pause etl nightly --note 'until the new disks are in'"},
 			exits:    scheduleSteerExits,
 		}.String(),
@@ -203,11 +203,11 @@ func newSchedulesResumeCommand(e *env) *cli.Command {
 		Usage:     "let a paused schedule fire again",
 		ArgsUsage: scheduleUsage,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "catch-up", Usage: "decide the times of the pause as if they had been missed, by the schedule's catchup settings"},
+			&cli.BoolFlag{Name: "catch-up", Usage: "treat times of the pause as missed, by the schedule's catchup settings"},
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `It goes on from now: times of the pause are skipped, and a record says so. Nothing fires by this, unless with
+			about: `The schedule goes on from now. Times of the pause are recorded as skipped, and nothing fires at once, unless you give
 --catch-up. ` + steerAbout,
 			examples: []string{"oarlock schedules resume etl nightly", "oarlock schedules resume etl nightly --catch-up"},
 			exits:    scheduleSteerExits,
@@ -228,18 +228,18 @@ func (e *env) resumeSchedule(catchUp bool) func(context.Context, *queue.Store, *
 func newSchedulesRemoveCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "rm",
-		Usage:     "take a schedule away that is in no file",
+		Usage:     "remove a schedule that is in no file",
 		ArgsUsage: scheduleUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about:    "Its runs, and the record of its times, stay. A schedule of a DAG's file goes with its lines in the file.\n" + steerAbout,
+			about:    "The schedule's runs and the record of its times stay. To remove a schedule of a DAG's file, delete it there\nand apply the file.\n" + steerAbout,
 			examples: []string{"oarlock schedules rm report 'acme nightly'"},
 			exits: []exitNote{
-				{exitOK, "it is gone"},
+				{exitOK, "the schedule is removed"},
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
 				unreachableNote,
-				{exitInvalid, "a DAG's file has it; or a setting is wrong"},
+				{exitInvalid, "the schedule is in a DAG's file; or a setting is wrong"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return e.withSchedule(c, e.dropSchedule("removed")) },
@@ -262,14 +262,14 @@ func newSchedulesTriggerCommand(e *env) *cli.Command {
 		Usage:     "start a run of a schedule now",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "at", Usage: "the `TIME` that the run is about", DefaultText: "now"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
-			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
+			&cli.StringFlag{Name: "at", Usage: "the logical `TIME` of the run", DefaultText: "now"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the run ends, show it, and exit with its status"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION`; the run goes on"},
 			ownerFlag(),
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `The run has the schedule's params, and begins at once: neither a pause nor a run before it holds it back. Of a time that
-fired already, its run is named and no other is made. -o id prints the number of the run alone.
+			about: `The run has the schedule's params and begins at once. Neither a pause nor an unfinished run holds it back. If this
+time has fired already, the command names its run and makes no other. -o id prints only the number of the run.
 ` + timeAbout + steerAbout + "\n" + progressAbout,
 			examples: []string{
 				"oarlock schedules trigger etl nightly",
@@ -280,8 +280,8 @@ fired already, its run is named and no other is made. -o id prints the number of
 				deniedNote, usageNote,
 				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
 				{exitConflict, "the queue is full"},
-				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the run is there"},
-				{exitInvalid, "the DAG does not take the schedule's params any longer; or a setting is wrong"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and the run may be there or not"},
+				{exitInvalid, "the DAG no longer takes the schedule's params; or a setting is wrong"},
 				{exitRunFailed, "--wait: the run failed"},
 				{exitRunCanceled, "--wait: the run was canceled"},
 				{exitTimeout, "--wait: the run did not end in time; it goes on"},

@@ -31,7 +31,7 @@ var scheduleReadExits = []exitNote{
 func newSchedulesShowCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "show",
-		Usage:     "show a schedule: its settings, its next times, what became of its latest",
+		Usage:     "show a schedule: its settings, its next times, its latest outcomes",
 		ArgsUsage: scheduleUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
@@ -57,11 +57,11 @@ func newSchedulesNextCommand(e *env) *cli.Command {
 		Usage:     "list the next times of a schedule",
 		ArgsUsage: scheduleUsage,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "number", Aliases: []string{"n"}, Usage: "`N` of them", Value: timesDefault},
+			&cli.IntFlag{Name: "number", Aliases: []string{"n"}, Usage: "list `N` times", Value: timesDefault},
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `Lists them in the schedule's zone, without its jitter. A pause does not change them. -o id prints them in UTC, as --at
+			about: `Lists times in the schedule's zone, without jitter. A pause does not change them. -o id prints them in UTC, as --at
 of "schedules trigger" takes them.
 ` + scheduleAbout,
 			examples: []string{"oarlock schedules next etl nightly", "oarlock schedules next etl nightly -n 20 -o json"},
@@ -80,7 +80,7 @@ of "schedules trigger" takes them.
 				if len(times) == 0 {
 					e.remark("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires)
 				} else if s.PausedBy != "" {
-					e.remark("schedule %s is paused by %s, and fires at none of them", runview.InlineText(s.Name), runview.InlineText(s.PausedBy))
+					e.remark("schedule %s is paused by %s, and does not fire at these times", runview.InlineText(s.Name), runview.InlineText(s.PausedBy))
 				}
 				return e.say(e.timesAnswer(times, s.Timezone))
 			})
@@ -106,17 +106,17 @@ func (e *env) timesAnswer(times []time.Time, zone string) answer {
 func newSchedulesFiresCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "fires",
-		Usage:     "list what became of the times of a schedule, newest first",
+		Usage:     "list the outcomes of the times of a schedule, newest first",
 		ArgsUsage: scheduleUsage,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "only times from then on, a `TIME` or a duration like 7d"},
+			&cli.StringFlag{Name: "since", Usage: "only times since `TIME`: a time, or a duration like 7d"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` lines", Value: firesDefault},
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `Each time of a schedule is decided once. It fired; or it was skipped, since a run before it was not over or by a pause;
-or dropped, since it was too late; or refused. Times one after the other with one outcome are one line. They are kept as
-long as the DAG's runs.
+			about: `Each time of a schedule gets one outcome. "fired" made a run. "skipped" made none, because a run before it was not
+over or the schedule was paused. "dropped" was too late, and "refused" names the error. Times in a row with the same
+outcome share a line. Oarlock keeps outcomes as long as the DAG's runs.
 ` + scheduleAbout,
 			examples: []string{
 				"oarlock schedules fires etl nightly --since 7d",
@@ -143,7 +143,7 @@ long as the DAG's runs.
 					return err
 				}
 				if len(fires) == 0 {
-					e.remark("no time was decided; schedule %s %s", runview.InlineText(s.Name), runview.FiresNext(s, time.Now()))
+					e.remark("no time has an outcome yet; schedule %s %s", runview.InlineText(s.Name), runview.FiresNext(s, time.Now()))
 				}
 				return e.say(e.firesAnswer(s, fires))
 			})

@@ -16,15 +16,15 @@ func newStatsCommand(e *env) *cli.Command {
 		Name:  "stats",
 		Usage: "count runs by DAG and state, and show how long they took",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "count what ended since then, a `TIME` or a duration like 2h", Value: "1d"},
+			&cli.StringFlag{Name: "since", Usage: "count runs that ended since `TIME`: a time, or a duration like 2h", Value: "1d"},
 			&cli.StringFlag{Name: "dag", Usage: "only this `DAG`"},
 		},
 		Description: manual{
-			about: fmt.Sprintf(`Counts what has not ended now, and what ended since then: how many succeeded, failed and were canceled, and the
-median, the 95th percentile and the longest of their durations, from start to end. Of a DAG with more than %d
-runs in that time the newest count, which a + shows. For readers (role oarlock_read).`, queue.MaxCounted),
+			about: fmt.Sprintf(`Counts the runs that have not ended, and the runs that ended since the time of --since: succeeded, failed and
+canceled. For ended runs it prints the median, the 95th percentile and the longest duration, from start to end. If a
+DAG has more than %d runs in that time, the newest count, and a + shows it. For readers (role oarlock_read).`, queue.MaxCounted),
 			examples: []string{"oarlock stats", "oarlock stats --since 1h --dag etl", "oarlock stats -o json | jq '.dags[] | select(.failed > 0)'"},
-			exits:    []exitNote{{exitOK, "it was counted"}, deniedNote, usageNote, unreachableNote, settingsNote},
+			exits:    []exitNote{{exitOK, "the runs were counted"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),
 		Action: func(c *cli.Context) error { return runStats(c.Context, e, c.String("dag"), c.String("since")) },
 	}
@@ -46,7 +46,7 @@ func runStats(ctx context.Context, e *env, dag, word string) error {
 			return err
 		}
 		if len(stats) == 0 {
-			e.remark("no runs, and none that ended since %s", runview.LocalTime(since))
+			e.remark("no run is open, and none has ended since %s", runview.LocalTime(since))
 		}
 		return e.say(e.statsAnswer(stats, since))
 	})

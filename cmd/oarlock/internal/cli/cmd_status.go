@@ -16,16 +16,16 @@ import (
 func newStatusCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "status",
-		Usage:     "show a run: its steps, what failed and why, what it waits for, what to do next",
+		Usage:     "show a run: its steps, its failures, the reason it waits, and the next command",
 		ArgsUsage: "RUN",
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit by it"},
-			&cli.BoolFlag{Name: "all", Usage: "of a step with many items, a line for each: what failed first, then what goes on"},
-			&cli.StringFlag{Name: timeoutFlag, Usage: "with -w: for at most this `DURATION`; the run goes on"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit with its status"},
+			&cli.BoolFlag{Name: "all", Usage: "show a line for each item of a step: failed items first, then items under way"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with -w: stop waiting after this `DURATION`; the run goes on"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers.
-With -w, -o json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
+			about: `RUN is a number or @latest. Steps stand in the order of the graph, with items, replacements and handlers. With -w, -o
+json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
 ` + progressAbout,
 			examples: []string{
 				"oarlock status 41",

@@ -34,17 +34,18 @@ func newTopCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "interval", Usage: "look again after this `DURATION`", Value: topInterval},
 		},
 		Description: manual{
-			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
-queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
-under way the newest %d are looked at. A DAG fails if one of the newest %d runs that failed is of it and ended within
-the last hour. The head counts the slots of workers that give signs of life, the tasks that wait for one, the runs that
-workers hold, and the runs that are due and that no worker has taken. A queue says why nothing that waits there starts:
-it is paused, no worker serves it, or as many of its runs as may are under way. WAITING is how many tasks of a worker
-wait for a slot, TASKS how many of a run's have ended. While the database is away the last look stays. For readers (role
-oarlock_read).`, topRunsMax, topFailuresMax),
+			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C. Elsewhere, and with -o json or jsonl, the command prints
+once. Rates are of the last minute. The list has the newest %d of the runs under way. A DAG is shown as failing if one
+of the newest %d failed runs is of it and ended within the last hour. Counts of queued runs are bounded, so a look
+costs the same however many runs wait.
+The head counts the slots of workers that give signs of life, the tasks that wait for a slot, the runs that workers
+hold, and the due runs that no worker has taken. STATE of a queue says why its waiting runs do not start: the queue is
+paused, no worker serves it, or it has reached its limit of runs under way. WAITING counts the tasks of a worker that
+wait for a slot, TASKS the tasks of a run that have ended. While the database is away, the last screen stays. For
+readers (role oarlock_read).`, topRunsMax, topFailuresMax),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
-				{exitOK, "it was shown; or Ctrl-C ended it"},
+				{exitOK, "the counts were shown; or Ctrl-C ended the screen"},
 				deniedNote, usageNote, unreachableNote, settingsNote,
 			},
 		}.String(),

@@ -39,23 +39,23 @@ func newWebCommand(e *env) *cli.Command {
 		Usage: "serve pages about runs to browsers",
 		Flags: keyFlags(webKeys()),
 		Description: manual{
-			about: `Serves runs with their steps, graphs and logs, DAGs, schedules, queues, workers and the approvals that wait, until
-Ctrl-C or TERM. What goes on is seen as it happens. Pages show and do what a login may in the database:
-oarlock_read sees all, oarlock_submit steers its own runs, oarlock_approve decides approvals, oarlock_admin does
-everything; with --read-only pages do nothing.
-Unless people sign in, only loopback addresses are served, and all see what this user may.
-From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
-With --auth postgres people sign in with their login of the database, and see and do what it may. With htpasswd,
-proxy and oidc the settings web_readers, web_submitters and web_operators say who has which role, and web_reader_url,
-web_submitter_url and web_operator_url which login of the database acts for it.
-/livez and /readyz answer for supervisors; /api/v1 answers programs. See docs/web.md.`,
+			about: `Serves pages about runs with their steps, graphs and logs, and about DAGs, schedules, queues, workers and approvals,
+until Ctrl-C or TERM. Pages follow runs live. A page shows and does what its login may do in the database:
+oarlock_read sees everything, oarlock_submit steers its own runs, oarlock_approve decides approvals, oarlock_admin
+does everything. With --read-only pages take no action.
+Unless people sign in, the server listens on loopback addresses only, and each visitor has the rights of this user. To
+open the pages on another machine, type there ` + "`ssh -L 7070:" + webListen + " HOST`" + `.
+With --auth postgres people sign in with their login of the database, and have its rights. With htpasswd, proxy and
+oidc, the settings web_readers, web_submitters and web_operators give people a role. web_reader_url, web_submitter_url
+and web_operator_url name the login of the database that acts for each role.
+Supervisors ask /livez and /readyz; programs ask /api/v1. See docs/web.md.`,
 			examples: []string{
 				"oarlock web", "oarlock web --listen 127.0.0.1:8080 --read-only", "oarlock web --url http://localhost:7070/oarlock",
 				"oarlock web --auth postgres --listen :7070 --url https://runs.example.org",
 			},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
-				{exitError, "something else listens there, this user may not do that, or an error"},
+				{exitError, "another program listens there, this user may not do that, or another error"},
 				usageNote, unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -93,7 +93,7 @@ func runWeb(ctx context.Context, e *env) error {
 func listenAt(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end what listens there, or name another port: --listen 127.0.0.1:7071"}
+		return nil, &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end the program that listens there, or name another port: --listen 127.0.0.1:7071"}
 	}
 	return listener, nil
 }
@@ -203,8 +203,8 @@ func loopbackAddress(given string) (string, error) {
 		host = "127.0.0.1"
 	case !web.IsLoopback(host):
 		return "", &usageError{
-			msg:  fmt.Sprintf("--listen: other machines may reach %s, and nobody signs in to these pages", host),
-			hint: "serve a loopback address such as " + webListen + ", and lead there with `ssh -L 7070:" + webListen + " HOST`; or have people sign in: `oarlock web --auth postgres`",
+			msg:  fmt.Sprintf("--listen: other machines may reach %s, and these pages ask for no password", host),
+			hint: "listen on a loopback address such as " + webListen + " and connect by `ssh -L 7070:" + webListen + " HOST`; or let people sign in: `oarlock web --auth postgres`",
 		}
 	}
 	return net.JoinHostPort(host, port), nil
@@ -414,23 +414,23 @@ const (
 func webKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "web_listen", Flag: "--listen", Default: webListen, Usage: "serve at `HOST:PORT`; a loopback address unless people sign in"},
-		{Name: "web_auth", Flag: "--auth", Default: authNone, Allowed: []string{authNone, authPostgres, authPassword, authProxy, authOpenID}, Usage: "have people sign in by `METHOD`"},
-		{Name: "web_url", Flag: "--url", Check: aSite, Usage: "`URL` that browsers open; its path is put before those of all pages"},
-		{Name: "web_read_only", Flag: "--read-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "offer and take no action"},
-		{Name: "web_readers", Shape: config.List, Usage: "who sees everything: names, group:NAME, or * for all that sign in"},
-		{Name: "web_submitters", Shape: config.List, Usage: "who asks for runs"},
-		{Name: "web_operators", Shape: config.List, Usage: "who sees and steers everything"},
+		{Name: "web_auth", Flag: "--auth", Default: authNone, Allowed: []string{authNone, authPostgres, authPassword, authProxy, authOpenID}, Usage: "let people sign in by `METHOD`"},
+		{Name: "web_url", Flag: "--url", Check: aSite, Usage: "`URL` that browsers open; the paths of all pages begin with its path"},
+		{Name: "web_read_only", Flag: "--read-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "have pages offer and take no action"},
+		{Name: "web_readers", Shape: config.List, Usage: "people that see everything: names, group:NAME, or * for all people that sign in"},
+		{Name: "web_submitters", Shape: config.List, Usage: "people that ask for runs, given like web_readers"},
+		{Name: "web_operators", Shape: config.List, Usage: "people that see and steer everything, given like web_readers"},
 		{Name: "web_reader_url", Show: pglink.Redact, Usage: "database URL of the login that acts for readers"},
 		{Name: "web_submitter_url", Show: pglink.Redact, Usage: "database URL of the login that acts for submitters"},
 		{Name: "web_operator_url", Show: pglink.Redact, Usage: "database URL of the login that acts for operators"},
 		{Name: "web_htpasswd", Usage: "file of names and passwords, as `htpasswd -B` writes it"},
-		{Name: "web_proxies", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) of proxies whose headers are believed"},
-		{Name: "web_user_header", Default: "X-Forwarded-User", Usage: "header that a proxy names the user in"},
-		{Name: "web_groups_header", Default: "X-Forwarded-Groups", Usage: "header that a proxy names the user's groups in, with commas between"},
+		{Name: "web_proxies", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) of the proxies to trust: their headers name users"},
+		{Name: "web_user_header", Default: "X-Forwarded-User", Usage: "header in which a proxy names the user"},
+		{Name: "web_groups_header", Default: "X-Forwarded-Groups", Usage: "header in which a proxy names the user's groups, with commas between"},
 		{Name: "web_oidc_issuer", Usage: "URL of the OpenID provider"},
 		{Name: "web_oidc_client", Usage: "id of these pages at the provider"},
 		{Name: "web_oidc_secret_file", Usage: "file with the secret of these pages at the provider"},
-		{Name: "web_oidc_scopes", Shape: config.List, Implied: []string{"email", "profile"}, Usage: "what to ask the provider for besides openid"},
+		{Name: "web_oidc_scopes", Shape: config.List, Implied: []string{"email", "profile"}, Usage: "scopes to ask the provider for besides openid"},
 		{Name: "web_oidc_name", Default: "email", Allowed: []string{"email", "sub", "preferred_username", "upn"}, Usage: "claim that is a person's name; email has to be verified"},
 		{Name: "web_oidc_groups", Default: "groups", Usage: "claim that lists a person's groups"},
 		{Name: "web_tls_cert", Usage: "file with the certificate, to serve https"},
@@ -494,13 +494,13 @@ func (p *webPlan) refuseOpen() error {
 	case p.auth == authNone || p.auth == authProxy && p.url != nil:
 		return nil
 	case p.url == nil && (p.auth == authOpenID || !local):
-		return &usageError{msg: "--url: it is not said at which address browsers reach the pages", hint: "like --url https://runs.example.org"}
+		return &usageError{msg: "--url is missing: give the address at which browsers reach the pages", hint: "like --url https://runs.example.org"}
 	case p.url != nil && p.url.Scheme == "https" || p.url == nil && local || p.url != nil && web.IsLoopback(p.url.Hostname()):
 		return nil
 	}
 	return &usageError{
-		msg:  fmt.Sprintf("--url: passwords would travel to %s unencrypted", p.url.Host),
-		hint: "serve https with web_tls_cert and web_tls_key, or behind a proxy that does, and give its https address",
+		msg:  fmt.Sprintf("--url: passwords would reach %s unencrypted", p.url.Host),
+		hint: "set web_tls_cert and web_tls_key, or put a proxy with https in front; then give the https address as --url",
 	}
 }
 
@@ -522,11 +522,11 @@ func (e *env) webTLS() (*tls.Config, error) {
 		return nil, nil
 	}
 	if cert == "" || key == "" {
-		return nil, &usageError{msg: "web_tls_cert and web_tls_key are given together or not at all"}
+		return nil, &usageError{msg: "only one of web_tls_cert and web_tls_key is given: give both or none"}
 	}
 	pair := &reloadedPair{cert: e.absolute(cert), key: e.absolute(key), log: e.log}
 	if _, err := pair.get(nil); err != nil {
-		return nil, &failure{kind: invalid, err: err, hint: "web_tls_cert and web_tls_key name files in PEM that this user may read"}
+		return nil, &failure{kind: invalid, err: err, hint: "name files in PEM that this user may read, in web_tls_cert and web_tls_key"}
 	}
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
 }
@@ -543,7 +543,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 	case authPassword:
 		file := e.settings.Text("web_htpasswd")
 		if file == "" {
-			return lacksSetting("web_htpasswd", "the file of names and passwords")
+			return lacksSetting("web_htpasswd", "name the file of names and passwords")
 		}
 		passwords, err := signin.ReadPasswords(e.absolute(file))
 		if err != nil {
@@ -552,7 +552,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 		o.Passwords = passwords
 	case authProxy:
 		if len(o.Proxies) == 0 {
-			return lacksSetting("web_proxies", "the addresses whose word counts")
+			return lacksSetting("web_proxies", "name the addresses of the proxies to trust")
 		}
 		o.Proxy = &signin.Proxy{Trusted: o.Proxies, UserHeader: e.settings.Text("web_user_header"), GroupsHeader: e.settings.Text("web_groups_header")}
 	case authOpenID:
@@ -564,13 +564,13 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 }
 
 func lacksSetting(name, what string) error {
-	return &usageError{msg: fmt.Sprintf("%s is not given: %s", name, what), hint: "in the settings file, or as OARLOCK_" + strings.ToUpper(name)}
+	return &usageError{msg: fmt.Sprintf("%s is not set: %s", name, what), hint: "set it in the settings file, or as OARLOCK_" + strings.ToUpper(name)}
 }
 
 func (e *env) openID(p *webPlan, o *web.SiteOptions) error {
 	for _, name := range []string{"web_oidc_issuer", "web_oidc_client", "web_oidc_secret_file"} {
 		if e.settings.Text(name) == "" {
-			return lacksSetting(name, "without it the provider is not known, or does not know these pages")
+			return lacksSetting(name, "sign-in by OpenID needs the provider, the client and its secret")
 		}
 	}
 	secret, err := os.ReadFile(e.absolute(e.settings.Text("web_oidc_secret_file")))
@@ -600,7 +600,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 		name := "web_" + string(role) + "_url"
 		address := e.settings.Text(name)
 		if address == "" {
-			return lacksSetting(name, "the login of the database that acts for the people of web_"+string(role)+"s")
+			return lacksSetting(name, "name the login of the database that acts for the people in web_"+string(role)+"s")
 		}
 		login, err := e.openLogin(ctx, queue.Config{URL: address})
 		if err != nil {
@@ -612,7 +612,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 		}
 	}
 	if len(o.Logins) == 0 {
-		return lacksSetting("web_readers", "nobody would have a role, in web_readers, web_submitters or web_operators")
+		return lacksSetting("web_readers", "give at least one person a role, in web_readers, web_submitters or web_operators")
 	}
 	return nil
 }
@@ -626,12 +626,12 @@ func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, 
 	want := map[signin.Role]queue.Rights{signin.Reader: {Read: true}, signin.Submitter: {Submit: true, Approve: true}, signin.Operator: {Read: true, Submit: true, Approve: true, Admin: true}}[role]
 	if rights.Read != want.Read || rights.Submit != want.Submit || rights.Approve != want.Approve || rights.Admin != want.Admin {
 		return &failure{
-			kind: invalid, err: fmt.Errorf("%s: the login %s may more or less than a %s", setting, rights.Login, role),
-			hint: "grant it one role: oarlock_read to a reader, oarlock_submit to a submitter, oarlock_admin to an operator; and oarlock_web",
+			kind: invalid, err: fmt.Errorf("%s: the login %s has more or fewer rights than a %s", setting, rights.Login, role),
+			hint: "grant the login oarlock_web and one role: oarlock_read for readers, oarlock_submit for submitters, oarlock_admin for operators",
 		}
 	}
 	if !rights.Names {
-		e.log.Warn("records will not say who asked: grant oarlock_web to the login", "setting", setting, "login", rights.Login)
+		e.log.Warn("records will not name the people behind requests: grant oarlock_web to the login", "setting", setting, "login", rights.Login)
 	}
 	return nil
 }

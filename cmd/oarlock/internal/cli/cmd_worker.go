@@ -33,15 +33,15 @@ func newWorkerCommand(e *env) *cli.Command {
 		Usage: "claim runs and execute their tasks until told to stop",
 		Flags: append(
 			keyFlags(workerKeys()),
-			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, and the children it waits for, in any queue, and end with it"},
-			&cli.StringFlag{Name: "source", Usage: "with --only: the run was made of this `FILE`, whose folder is OARLOCK_SOURCE_DIR"},
+			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, with the children it waits for, and end with it"},
+			&cli.StringFlag{Name: "source", Usage: "with --only: the `FILE` of the run; tasks find its folder in OARLOCK_SOURCE_DIR"},
 			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
 		),
 		Description: manual{
-			about: `Starts a guard, and as its child the process that works. The guard ends what outlives that one, and starts
-another when it dies. The first TERM or INT stops claiming and lets running tasks finish for --drain-timeout; what is
-not done then is handed to other workers. The second stops at once. All settings of a worker may stand in the settings
-file; see docs/worker.md.`,
+			about: `Starts a guard, and the driver process as its child. The guard kills every process that outlives the driver process.
+If the driver process dies, the guard starts another one. The first TERM or INT stops claiming and lets running tasks
+finish for --drain-timeout; then the worker hands unfinished runs to other workers. The second TERM or INT stops the
+worker at once. All settings of a worker may stand in the settings file: see docs/worker.md.`,
 			examples: []string{
 				"oarlock worker",
 				"oarlock worker --slots 32 --queue etl --queue reports --label gpu=true",
@@ -50,13 +50,13 @@ file; see docs/worker.md.`,
 				"oarlock retry @latest && oarlock worker --only @latest",
 			},
 			exits: []exitNote{
-				{exitOK, "it was told to stop, and did"},
-				{exitError, "it could not work, it could not end in order, or its guard was killed"},
+				{exitOK, "the worker stopped in order, by a signal or a drain"},
+				{exitError, "the worker could not work, could not end in order, or its guard was killed"},
 				usageNote,
 				{exitNotFound, "--only: there is no such run"},
-				{exitUnreachable, "the database refuses it: its schema, the role, or the password. One that is away is waited for"},
+				{exitUnreachable, "the database refuses the worker: schema, role or password. The worker waits for a database that is away"},
 				settingsNote,
-				{exitTerminate, "TERM before it began to work"},
+				{exitTerminate, "TERM came before the worker began"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runWorker(c, e) },
@@ -73,7 +73,7 @@ func runWorker(c *cli.Context, e *env) error {
 		e.warnOfSettings()
 	}
 	if e.unnamed() && !c.IsSet("only") {
-		return &failure{kind: invalid, err: errors.New("no database is named"), hint: "set DATABASE_URL; `--database-url private` is this user's own, which `oarlock run FILE` or `oarlock dev` makes"}
+		return &failure{kind: invalid, err: errors.New("no database is named"), hint: "set DATABASE_URL; or give `--database-url private` for the database that `oarlock run FILE` or `oarlock dev` made"}
 	}
 	config, err := e.rigConfig(c.Context)
 	if err != nil {
@@ -170,7 +170,7 @@ func (e *env) endOf(err error) error {
 		return &failure{kind: general, err: err, hint: "start the worker again"}
 	}
 	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "listen" {
-		return e.refuse("listen", err, "set --listen, or listen in the settings file, or end what listens there")
+		return e.refuse("listen", err, "end the program that listens there, or name another address with --listen or listen in the settings file")
 	}
 	return err
 }
@@ -351,15 +351,15 @@ type guarded struct{ name, state string }
 // guardSentences describe the events of a guard, by the name of its worker.
 var guardSentences = map[supervise.Kind]string{
 	supervise.Freed:       "the other worker named %s has ended: this one goes on",
-	supervise.Evicted:     "killed the driver process of worker %s whose guard is gone",
-	supervise.Ignored:     "the list of former lives of worker %s cannot be used: none of them is replaced",
-	supervise.Uncontained: "worker %s has no cgroup of its own, and needs none: it ends all that its tasks start; only where the worker and its guard are killed at the same moment may a process that hides remain",
-	supervise.Swept:       "nothing is left of the former life of worker %s",
+	supervise.Evicted:     "killed the driver process of worker %s, because its guard is gone",
+	supervise.Ignored:     "the list of former processes of worker %s cannot be used: this one replaces none of them",
+	supervise.Uncontained: "worker %s has no cgroup of its own, and needs none: it kills all processes of its tasks. A process that hides may remain only if worker and guard are killed at the same moment",
+	supervise.Swept:       "no process is left of the former process of worker %s",
 	supervise.Started:     "started the driver process of worker %s",
-	supervise.Overdue:     "the driver process of worker %s is overdue: killing it and all it started",
-	supervise.Blocked:     "processes of worker %s survive SIGKILL: no driver process follows before they are gone",
-	supervise.Ended:       "the driver process of worker %s ended: another one follows",
-	supervise.Delayed:     "the next driver process of worker %s starts after a pause, since the last ones did not live long",
+	supervise.Overdue:     "the driver process of worker %s is overdue: the guard kills it and all processes that it started",
+	supervise.Blocked:     "processes of worker %s survive SIGKILL: the guard starts no driver process before they are gone",
+	supervise.Ended:       "the driver process of worker %s ended: the guard starts another one",
+	supervise.Delayed:     "the next driver process of worker %s starts after a pause, because the last ones ended early",
 	supervise.Unwritten:   "the lock file of worker %s could not be written",
 }
 
@@ -441,7 +441,7 @@ func (s *standby) begin(why string) {
 	status := worker.Status{Phase: worker.Starting, Since: time.Now(), Unfit: []string{why}}
 	server, err := health.New(health.Config{Addr: s.listen, Status: func() worker.Status { return status }})
 	if err != nil {
-		s.log.Info("no health check is answered while this worker waits", "err", err) // the other worker may have the address
+		s.log.Info("this worker answers no health check while it waits", "err", err) // the other worker may have the address
 		return
 	}
 	s.server = server

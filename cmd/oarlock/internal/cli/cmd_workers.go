@@ -18,14 +18,13 @@ func newWorkersCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "workers",
 		Usage: "list workers, or ask one to drain",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped or were lost lately"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also workers that stopped or were lost lately"}},
 		Description: manual{
-			about: `Lists workers at work; with --all also those that stopped, and those that were lost: found silent, their runs taken
-over by others. One that is quiet gave no sign of life for longer than two renewals; one that is silent, for longer
-than its lease. A line below says what becomes of its runs. SLOTS are those in use and all, WAITING is how many
-tasks wait for a slot, RUNS how many runs the worker holds. BEAT is the age of the last sign of life, by the
-database's clock. A worker that is unfit claims nothing, and a line below says why and since when. For readers (role
-oarlock_read).`,
+			about: `Lists workers at work. --all adds workers that stopped, and lost workers, which were silent until other workers took
+over their runs. A quiet worker gave no sign of life for longer than two renewals, a silent one for longer than its
+lease. A line below says what happens to its runs. SLOTS are the slots in use and all slots. WAITING counts tasks that
+wait for a slot, RUNS the runs that the worker holds. BEAT is the age of the last sign of life, by the database's
+clock. An unfit worker claims nothing, and a line below says why and since when. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock workers",
 				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
@@ -41,16 +40,16 @@ oarlock_read).`,
 func newWorkersDrainCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "drain",
-		Usage:     "ask workers to finish what they run, claim nothing more, and stop",
+		Usage:     "ask workers to claim nothing more, finish their tasks, and stop",
 		ArgsUsage: "WORKER…",
 		Description: manual{
-			about: `WORKER is a name, which several workers may have, or an id. It is a request: "oarlock workers" shows when it is heeded.
-For administrators (role oarlock_admin).`,
+			about: `WORKER is a name or an id; several workers may have one name. The command asks and does not wait: "oarlock workers"
+shows when a worker drains. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock workers drain w1"},
 			exits: []exitNote{
-				{exitOK, "they were asked"},
+				{exitOK, "the workers were asked"},
 				deniedNote, usageNote,
-				{exitNotFound, "no such worker is at work; those named before it were asked"},
+				{exitNotFound, "no such worker is at work; workers named before it were asked"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),

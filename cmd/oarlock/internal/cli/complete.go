@@ -164,8 +164,7 @@ func newCompletionCommand(e *env) *cli.Command {
 		Usage:     "print a script that makes a shell complete commands, flags and values",
 		ArgsUsage: "SHELL",
 		Description: manual{
-			about: `SHELL is bash, zsh, fish or powershell. The script asks oarlock itself what fits, so it stays right
-when oarlock is upgraded.`,
+			about: `SHELL is bash, zsh, fish or powershell. The script asks oarlock for the choices, so it stays right after an upgrade.`,
 			examples: []string{
 				`bash:        echo 'source <(oarlock completion bash)' >> ~/.bashrc`,
 				`zsh:         oarlock completion zsh > "${fpath[1]}/_oarlock"`,

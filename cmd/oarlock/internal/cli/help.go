@@ -26,9 +26,9 @@ type exitNote struct {
 
 // Exit statuses that many commands share.
 var (
-	deniedNote      = exitNote{exitError, "this user may not do that, or an error"}
-	usageNote       = exitNote{exitUsage, "the command line makes no sense"}
-	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached, or not used as it is"}
+	deniedNote      = exitNote{exitError, "this user may not do that, or another error"}
+	usageNote       = exitNote{exitUsage, "the command line is invalid"}
+	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached or used: type `oarlock doctor`"}
 	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}
 )
 
@@ -47,26 +47,27 @@ func (m manual) String() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-const programAbout = `Oarlock runs DAGs from your Postgres: an application inserts a row, a worker claims the run, walks the
-graph, and reports every change back. Postgres is the only thing shared.
+const programAbout = `Oarlock runs DAGs from your Postgres. An application inserts a row. A worker claims the run, walks its graph
+and records each step in Postgres. Applications and workers share only Postgres.
 
 EXAMPLES
-  oarlock run etl.yaml      # a file, here and now, with a Postgres of its own
-  oarlock status @latest    # what became of it
-  oarlock dev dags/         # the same for a folder, with a worker, until Ctrl-C
-  oarlock doctor            # is the database of DATABASE_URL fit? then: oarlock migrate up, oarlock worker
+  oarlock run etl.yaml      # run a file here and now, in a private Postgres
+  oarlock status @latest    # show how the newest run went
+  oarlock dev dags/         # apply all files of a folder and run them, until Ctrl-C
+  oarlock doctor            # check the database of DATABASE_URL; then: oarlock migrate up, oarlock worker
 
 SETTINGS
-  A setting is taken from the first that has it: flag, variable, settings file, default. For log_level these
-  are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". The database is DATABASE_URL, too, and
-  where that is silent PG* variables, ~/.pgpass and service files count as for psql. NO_COLOR is heeded.
-  The file is what --config or OARLOCK_CONFIG names, else $XDG_CONFIG_HOME/oarlock/config.yaml (usually
-  ~/.config/oarlock/config.yaml), else /etc/oarlock/config.yaml. See "oarlock config show --origin".
+  Oarlock takes a setting from the first place that has it: flag, variable, settings file, default. For log_level
+  these are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". DATABASE_URL also names the database.
+  Parts that the URL leaves out come from PG* variables, ~/.pgpass and service files, as for psql. NO_COLOR turns
+  colours off. The settings file is the one that --config or OARLOCK_CONFIG names. Without them it is
+  $XDG_CONFIG_HOME/oarlock/config.yaml (usually ~/.config/oarlock/config.yaml), else /etc/oarlock/config.yaml.
+  "oarlock config show --origin" says where each value comes from.
 
 EXIT STATUS
   0    it worked                         5    database cannot be reached or used
   1    an error                          6    a file, setting or parameter is invalid
-  2    the command line makes no sense   10   the awaited run failed
+  2    the command line is invalid       10   the awaited run failed
   3    not found                         11   the awaited run was canceled
   4    conflict, or in the wrong state   124  waiting took too long
   130  SIGINT                            143  SIGTERM`

@@ -148,8 +148,8 @@ func (p *problem) fromMigrations(err error) bool {
 		return true
 	}
 	if e, ok := errors.AsType[*migrations.ExcludedError](err); ok {
-		p.kind, p.message = conflict, fmt.Sprintf("the new schema stops %s, of an older program", inUse(migrations.Use{Workers: e.Workers}))
-		p.hint = "stop them: they hand on their runs, which wait; then migrate, and start workers of this program. --force migrates all the same"
+		p.kind, p.message = conflict, fmt.Sprintf("the new schema stops %s of an older program", inUse(migrations.Use{Workers: e.Workers}))
+		p.hint = "stop these workers; their runs wait. Then migrate, and start workers of this program. --force migrates all the same"
 		return true
 	}
 	if e, ok := errors.AsType[*migrations.EncodingError](err); ok {
@@ -173,7 +173,7 @@ func (p *problem) fromMigrations(err error) bool {
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
 	case errors.Is(err, migrations.ErrHeld):
-		p.kind, p.hint = conflict, "wait for the end of such transactions, or end them, then type the command again: what was applied stays so"
+		p.kind, p.hint = conflict, "wait until these transactions end, or end them; then type the command again. Applied migrations stay applied"
 	case errors.Is(err, migrations.ErrServerTooOld):
 		p.kind = serverVersion
 	default:
@@ -323,7 +323,7 @@ func (p *problem) fromDatabase(err error) bool {
 		return true
 	}
 	if class := pglink.Classify(err); class == pglink.NotExecuted || class == pglink.SessionLost {
-		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
+		p.kind, p.hint = unreachable, cmp.Or(p.hint, "try again; if the connection breaks again, type `oarlock doctor`")
 	}
 	return server != nil || p.kind != general
 }
@@ -353,7 +353,7 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 		p.kind, p.hint = readOnly, primaryHint
 	}
 	if _, answered := errors.AsType[*pgconn.PgError](err); !answered {
-		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "check that the server runs there, and check --database-url, DATABASE_URL and the PG* variables")
 	}
 	p.message = doctor.Explain(err)
 }
@@ -361,15 +361,15 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 // outcomeUnknown has a code of its own, since it is neither success nor failure.
 var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
 
-const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
+const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` lists the migrations"
 
-const poolerHint = "set pool_mode = session for this database in the pooler's file, or direct_url of the worker to a URL that leads past " +
-	"the pooler; see PgBouncer in docs/operations.md"
+const poolerHint = "set pool_mode = session for this database in the pooler's file, or set direct_url of the worker to the URL of the server " +
+	"behind the pooler; see PgBouncer in docs/operations.md"
 
 // queueAdvice has the kind of error for SQLSTATEs: Oarlock's own, and the ones with which Postgres reports a missing schema or
 // an invalid value. Without a hint here, the server's hint is shown.
 var queueAdvice = map[string]advice{
-	"OA001":        {notFound, "`oarlock dag list` shows what is there, `oarlock dag apply FILE` registers a DAG"},
+	"OA001":        {notFound, "`oarlock dag list` lists the DAGs, `oarlock dag apply FILE` registers one"},
 	dagRemovedCode: {kind: notFound},
 	"OA003":        {kind: invalid},
 	"OA004":        {kind: conflict},
@@ -381,9 +381,9 @@ var queueAdvice = map[string]advice{
 	"OA010":        {kind: conflict},
 	"OA012":        {kind: invalid},
 	"OA013":        {kind: invalid},
-	"OA014":        {conflict, "wait for its end, or cancel it"},
+	"OA014":        {conflict, "wait until the run has ended, or type `oarlock cancel RUN`"},
 	"OA015":        {kind: invalid},
-	"OA016":        {notFound, "`oarlock schedules` lists those that you may see"},
+	"OA016":        {notFound, "`oarlock schedules` lists the schedules that you may see"},
 	"22P05":        {kind: invalid},
 	"22021":        {kind: invalid},
 	"42501":        {kind: denied},
@@ -416,7 +416,7 @@ func (p *problem) fromQueue(err error) bool {
 	case errors.Is(err, queue.ErrConflict):
 		p.kind, p.message = conflict, said(err, queue.ErrConflict)
 	case errors.Is(err, queue.ErrUnknown):
-		p.kind, p.message = outcomeUnknown, "the connection broke: nobody knows whether it was done"
+		p.kind, p.message = outcomeUnknown, "the connection broke: the database may have made the change or not"
 		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
 			p.hint = lost.Hint
 		}
@@ -441,7 +441,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	case strings.HasPrefix(p.message, noRun): // the server's hint is about SQL
 		p.hint = runHint
 	case strings.HasPrefix(p.message, "there is no queue "):
-		p.hint = "`oarlock queues` lists them, an administrator makes one: `oarlock queues set NAME`"
+		p.hint = "`oarlock queues` lists the queues; an administrator makes one with `oarlock queues set NAME`"
 	}
 	return true
 }
@@ -504,7 +504,7 @@ func (p *problem) needRole(command string, err error) {
 	if known && said && !connecting && !errors.Is(err, queue.ErrNoGrants) && server.Code == "42501" {
 		p.hint = grantHint(role)
 		if steers[name] {
-			p.hint += " for its own runs, or " + toAdmin + " for any"
+			p.hint += " for its own runs, or " + toAdmin + " for all runs"
 		}
 	}
 }

@@ -34,18 +34,18 @@ var progressForms = []string{string(progressLive), string(progressPlain), string
 // progressFlags are the flags that choose how a waiting command shows what happens.
 func progressFlags(forms string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: progressFlag, Usage: "while it waits, show what goes on as `FORM`: " + forms, DefaultText: "see below"},
+		&cli.StringFlag{Name: progressFlag, Usage: "show progress while waiting as `FORM`: " + forms, DefaultText: "see below"},
 		&cli.BoolFlag{Name: quietFlag, Aliases: []string{"q"}, Usage: "the same as --progress none"},
 	}
 }
 
 const (
-	progressAbout = `What goes on meanwhile is shown live where standard output is a terminal, else as lines on standard error (plain). With
--o json or jsonl nothing is, unless --progress plain asks for it. Of a step
-with many items there is a line for each tenth.
+	progressAbout = `While the command waits, it shows the run live if standard output is a terminal. Otherwise it prints lines on standard
+error (plain). With -o json or jsonl it shows nothing, unless you give --progress plain. A step with many items gets
+one line for each tenth of them.
 `
-	plainAbout = `While --wait waits, lines on standard error say what goes on; not with -o json or jsonl, unless --progress plain
-asks for it. --timeout bounds the waiting, and the runs go on.
+	plainAbout = `While --wait waits, standard error says what happens; with -o json or jsonl only if you give --progress plain.
+--timeout bounds the waiting only: the runs go on.
 `
 )
 
@@ -144,13 +144,13 @@ type selection struct {
 
 func selectionFlags(states string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "state", Usage: "runs in this `STATE`; may be given again (default " + states + ")"},
-		&cli.StringFlag{Name: "dag", Usage: "runs of this `DAG`"},
-		&cli.StringFlag{Name: "queue", Usage: "runs of this `QUEUE`"},
-		&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "runs with this label, as `NAME=VALUE`; may be given again"},
-		&cli.StringFlag{Name: "since", Usage: "runs made since then, a `TIME` or a duration like 2h"},
-		&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` selected runs, the newest first", Value: selectDefault},
-		&cli.BoolFlag{Name: "dry-run", Usage: "only print the runs that would be asked"},
+		&cli.StringSliceFlag{Name: "state", Usage: "select runs in this `STATE`; may be repeated (default " + states + ")"},
+		&cli.StringFlag{Name: "dag", Usage: "select runs of this `DAG`"},
+		&cli.StringFlag{Name: "queue", Usage: "select runs of this `QUEUE`"},
+		&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "select runs with this label, as `NAME=VALUE`; may be repeated"},
+		&cli.StringFlag{Name: "since", Usage: "select runs made since `TIME`: a time, or a duration like 2h"},
+		&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "select at most `N` runs, newest first", Value: selectDefault},
+		&cli.BoolFlag{Name: "dry-run", Usage: "only print the selected runs"},
 		withinFlag(),
 	}
 }

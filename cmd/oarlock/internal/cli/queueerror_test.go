@@ -50,7 +50,7 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		},
 		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no connection free", pglink.WaitHint()},
 		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
-		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
+		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: the database may have made the change or not", "give it a key"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 			refused := strings.Contains(got.stderr, "permission denied for")
 			want := "hint: have an administrator grant " + role + " to this user"
 			if steers[name] { // a submitter's role does not reach other users' runs
-				want += " for its own runs, or oarlock_admin for any"
+				want += " for its own runs, or oarlock_admin for all runs"
 			}
 			if refused && !strings.Contains(got.stderr, want) || refused && login == role || !refused && login == "nobody" {
 				t.Errorf("%s as %s: exit %d, want %q, but not as %s\n%s", line, login, got.exit, want, role, got.stderr)
@@ -95,7 +95,7 @@ func TestRoles_LeadAnApproverToItsApprovals(t *testing.T) {
 	db := withRoleLogins(t)
 	register(t, db.URL)
 	invoke(t, testEnv(), "enqueue", "etl", "-p", "day=x", "--database-url", db.URL)
-	const none, hint = "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+	const none, hint = "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
 	for line, want := range map[string]string{
 		"list":                    none + ": " + hint,
 		"status @latest":          none + "\nhint: " + hint,

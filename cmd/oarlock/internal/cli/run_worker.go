@@ -197,7 +197,7 @@ func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	}
 	return "", nil, &failure{
 		kind: conflict, err: fmt.Errorf("%d workers named %s-N are at work here already", maxSeats, kind),
-		hint: "wait for one to end, or have a worker do it: `oarlock enqueue DAG`",
+		hint: "wait until one of them ends, or let another worker take the run: `oarlock enqueue DAG`",
 	}
 }
 

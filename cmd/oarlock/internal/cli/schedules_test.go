@@ -43,7 +43,7 @@ func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 	}
 	execFile(t, db, "also_reads_all.sql")
 	got := invoke(t, testEnv(), "schedules", "pause", "x", "filed", "--database-url", loginAs(t, db, toSubmit))
-	if got.exit != exitNotFound || !strings.Contains(got.stderr, "is that of the DAG's file: you may steer only your own\nhint: have an administrator grant oarlock_admin to this user") {
+	if got.exit != exitNotFound || !strings.Contains(got.stderr, "belongs to the DAG's file: you may steer only your own schedules\nhint: have an administrator grant oarlock_admin to this user") {
 		t.Errorf("exit %d\n%s", got.exit, got.stderr)
 	}
 }

@@ -23,7 +23,7 @@ func settingKeys() []config.Key {
 	return []config.Key{
 		{
 			Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
-			Usage: "Postgres `URL`, or private for a server of this user's own; what it leaves out comes from PG* variables, ~/.pgpass and service files",
+			Usage: "Postgres `URL`, or private for this user's private server; parts that the URL leaves out come from PG* variables, ~/.pgpass and service files",
 			Show:  pglink.Redact,
 		},
 		{
@@ -40,7 +40,7 @@ func settingKeys() []config.Key {
 		},
 		{
 			Name: "no_color", Flag: "--no-color", Env: []string{"OARLOCK_NO_COLOR", "NO_COLOR"}, Default: "false",
-			Usage: "no colours, on a terminal either", Allowed: []string{"true", "false"},
+			Usage: "print no colours, on a terminal either", Allowed: []string{"true", "false"},
 		},
 	}
 }
@@ -164,7 +164,7 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}
 	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
-		e.log.Warn(fmt.Sprintf("password file %s is ignored, since others may read it: chmod 600 %s", open, open))
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, because other users may read it: type chmod 600 %s", open, open))
 	}
 	return url, link, nil
 }

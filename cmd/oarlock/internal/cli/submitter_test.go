@@ -49,8 +49,8 @@ func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
 		want exit
 		hint string
 	}{
-		{"cancel 1", exitNotFound, "you may steer only your own\nhint: have an administrator grant oarlock_admin to this user\n"},
-		{"pause 1", exitNotFound, "you may steer only your own\nhint: have an administrator grant oarlock_admin to this user\n"},
+		{"cancel 1", exitNotFound, "you may steer only your own runs\nhint: have an administrator grant oarlock_admin to this user\n"},
+		{"pause 1", exitNotFound, "you may steer only your own runs\nhint: have an administrator grant oarlock_admin to this user\n"},
 		{"cancel 2", exitNotFound, "hint: `oarlock list` shows the runs you may see\n"},
 	} {
 		got := invoke(t, e, strings.Fields(c.line)...)

@@ -206,7 +206,7 @@ func TestWeb_RefusesALoginOfAnotherRole(t *testing.T) {
 		text, ok := variables[name]
 		return text, ok
 	}
-	if code := run(t.Context(), e, []string{"web", "--listen", "127.0.0.1:0"}); code != int(exitInvalid) || !strings.Contains(said.String(), "may more or less than a reader") {
+	if code := run(t.Context(), e, []string{"web", "--listen", "127.0.0.1:0"}); code != int(exitInvalid) || !strings.Contains(said.String(), "has more or fewer rights than a reader") {
 		t.Errorf("%d: %s", code, said)
 	}
 }

@@ -26,11 +26,11 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this one waits for it to end; give it another --name","pid":7}`,
 		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this one waits for it to end; give it another --name"}`,
 		`"msg":"guard: the other worker named w3 has ended: this one goes on","took":"1.033s"}`,
-		`"msg":"guard: the driver process of worker w3 ended: another one follows","pid":7,"code":9,"took":"1.033s"}`,
+		`"msg":"guard: the driver process of worker w3 ended: the guard starts another one","pid":7,"code":9,"took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
-		`"msg":"guard: the next driver process of worker w3 starts after a pause, since the last ones did not live long","wait":"123ms"}`,
+		`"msg":"guard: the next driver process of worker w3 starts after a pause, because the last ones ended early","wait":"123ms"}`,
 		`"level":"INFO","msg":"guard: worker w3 has no cgroup of its own, and needs none: `,
-		`may a process that hides remain","why":"read-only file system"}`,
+		`only if worker and guard are killed at the same moment","why":"read-only file system"}`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in\n%s", want, out.String())
@@ -52,7 +52,7 @@ func TestSayGuard_WritesDurationsAlikeInTextAndJSON(t *testing.T) {
 		}
 		e.log = newLogger(e)
 		e.sayGuard(guarded{"w3", "/s"}, event)
-		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "nothing is left of the former life of worker w3") {
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "no process is left of the former process of worker w3") {
 			t.Errorf("%s: %s", format, out.String())
 		}
 	}

@@ -34,13 +34,13 @@ import (
 // workerKeys declares the settings of workers. They have flags of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
-		{Name: "name", Implied: hostName(), Flag: "--name", Check: supervise.CheckName, Usage: "be known as `NAME`, one at a time in a state folder; the host's name if none is given"},
+		{Name: "name", Implied: hostName(), Flag: "--name", Check: supervise.CheckName, Usage: "the worker's `NAME`, unique in its state folder; the host's name if none is given"},
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
-		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
-		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
+		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be repeated; all if none is given"},
+		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be repeated"},
 		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
-		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: new runs are seen by the next look"},
-		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
+		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "do not LISTEN: find new runs by polling only"},
+		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for connections that need a session of their own"},
 		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Gone: "workers give a sign of life six times in each lease_ttl, and at least every five seconds"},
 		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
@@ -48,21 +48,21 @@ func workerKeys() []config.Key {
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
 		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query reaches the worker's own database, with its own role"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
-		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
+		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "keep the work folders of attempts, for you to look at"},
 		{Name: "local_files", Default: "false", Allowed: []string{"true", "false"}, Usage: "whether DAGs are applied from files of this host: OARLOCK_SOURCE_DIR then names a DAG's folder"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
-		{Name: "env_deny", Shape: config.List, Implied: exec.StandardDenyList, Check: exec.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
+		{Name: "env_deny", Shape: config.List, Implied: exec.StandardDenyList, Check: exec.CheckNameGlob, Usage: "globs of variables that tasks do not inherit; [] lets all through; the standard list if none is given"},
 		{Name: "secrets_env", Shape: config.List, Check: exec.CheckNameGlob, Usage: "globs of variables that DAGs may name as secrets; [] allows none; all if none is given"},
 		{Name: "secrets_files", Shape: config.List, Check: aFileGlob, Usage: "globs of files that DAGs may name as secrets; [] allows none; all if none is given"},
-		{Name: "secrets_command", Shape: config.List, Usage: "program and arguments that print the secret whose key is added as the last one; absolute; none if none is given"},
-		{Name: "shell", Shape: config.List, Implied: exec.StandardShell, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
+		{Name: "secrets_command", Shape: config.List, Usage: "program (absolute path) and arguments; with a key as the last argument it prints that secret; none if none is given"},
+		{Name: "shell", Shape: config.List, Implied: exec.StandardShell, Usage: "program and arguments that read `run:`; /bin/sh -eu if none is given"},
 		{Name: "command_allow", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that may be started; all if none is given"},
 		{Name: "command_deny", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that may not be started"},
 		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
 		{Name: "log_limit", Default: "64MiB", Check: aSize, Usage: "bytes of log that are kept of an attempt"},
 		{Name: "spool_limit", Default: "1GiB", Check: aSize, Usage: "bytes of log that wait on disk while the database is away"},
-		{Name: "http_allow", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may reach though they are denied"},
+		{Name: "http_allow", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may reach even if http_deny has them"},
 		{Name: "http_deny", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may not reach"},
 	}
 	for i := range keys {
@@ -201,7 +201,7 @@ func (e *env) stateDir() (string, error) {
 	}
 	return "", &failure{
 		kind: invalid, err: errors.New("there is no folder for the state of a worker"),
-		hint: "name one that this user may write to: state_dir in the settings file, or OARLOCK_STATE_DIR",
+		hint: "name a folder that this user may write to: state_dir in the settings file, or OARLOCK_STATE_DIR",
 	}
 }
 
@@ -301,7 +301,7 @@ func (e *env) checkWorker(c *embed.Config) error {
 		}
 	}
 	if err := embed.OwnFolder(c.Folder); err != nil {
-		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder, or mend this one: state_dir in the settings file, or OARLOCK_STATE_DIR")
+		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder in state_dir of the settings file or OARLOCK_STATE_DIR, or repair this one")
 	}
 	return e.checkLimits(c)
 }
@@ -310,7 +310,7 @@ func (e *env) checkWorker(c *embed.Config) error {
 func (e *env) checkLimits(c *embed.Config) error {
 	for _, s := range c.Shortages() {
 		if s.Fatal() {
-			why := fmt.Sprintf("slots: %d cannot all be used. %s: there are %d, and they need %d", c.Slots, s.What, s.Has, s.Needs)
+			why := fmt.Sprintf("slots: this machine cannot use all %d. %s: there are %d, and %d are needed", c.Slots, s.What, s.Has, s.Needs)
 			return &failure{kind: usage, err: errors.New(why), hint: s.Hint}
 		}
 	}

@@ -84,7 +84,7 @@ func TestStandby_DoesWithoutAnAddressAndSystemd(t *testing.T) {
 	s := &standby{listen: other.Addr().String(), systemd: "/nowhere/notify", log: slog.New(slog.NewTextHandler(&said, nil))}
 	s.begin("why")
 	s.end()
-	for _, words := range []string{"no health check is answered while this worker waits", "systemd does not hear of this worker"} {
+	for _, words := range []string{"this worker answers no health check while it waits", "systemd does not hear of this worker"} {
 		if !strings.Contains(said.String(), words) {
 			t.Errorf("it does not say %q: %s", words, said.String())
 		}

@@ -25,9 +25,9 @@ type MissingApprovers struct {
 func (m MissingApprovers) String() string {
 	follows := "only its other approvers can decide it"
 	if m.Alone {
-		follows = "nobody but operators can settle it, by a mark"
+		follows = "only operators can decide it, with `oarlock mark`"
 	}
-	return fmt.Sprintf("no role %s in this database, which step %s of %s names: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
+	return fmt.Sprintf("this database has no role %s, which step %s of %s names as an approver: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
 }
 
 // approvers warns when the current version of a DAG names an approver that is not a role: a typing error, or a dropped
@@ -57,5 +57,5 @@ func (x *examination) approvers(ctx context.Context) Check {
 	if len(found) > 1 {
 		detail += fmt.Sprintf("; such steps: %d", len(found))
 	}
-	return warn("%s", detail).withHint("have an administrator of the server make the role and grant it to those who decide, or correct the DAG file and apply it")
+	return warn("%s", detail).withHint("have an administrator of the server create the role and grant it to the approvers; or correct the DAG file and type `oarlock dag apply FILE`")
 }

@@ -58,26 +58,26 @@ const connectionCheck = "connection"
 
 // checks are in the order in which they are made and reported. The connection check comes before them.
 var checks = []namedCheck{
-	{"server_version", (*examination).serverVersion, "the server is one that Oarlock works with"},
+	{"server_version", (*examination).serverVersion, "Oarlock works with this version of the server"},
 	{"encoding", (*examination).encoding, "the database is UTF-8"},
 	{"transport", (*examination).transport, "the connection is encrypted, or local"},
-	{"writable", (*examination).writable, "it is a primary, and the session may write"},
-	{"migrations", (*examination).migrations, "the schema is the one of this binary"},
-	{"installation", (*examination).installation, "it is no copy of the database that workers served"},
+	{"writable", (*examination).writable, "the server is a primary, and the session may write"},
+	{"migrations", (*examination).migrations, "this binary works with the schema of the database"},
+	{"installation", (*examination).installation, "the database is no copy of another one that workers served"},
 	{"privileges", (*examination).privileges, "this user has one of the group roles"},
-	{"pooler", (*examination).pooler, "what stands between lends what a worker needs"},
+	{"pooler", (*examination).pooler, "a pooler, if there is one, lends the connections that a worker needs"},
 	{"listen", (*examination).listen, "a notification arrives"},
-	{"clock", (*examination).clock, "the clocks here and there agree"},
+	{"clock", (*examination).clock, "the clocks of this machine and the server agree"},
 	{"horizon", (*examination).horizon, "no old snapshot holds up vacuum"},
 	{"connections", (*examination).connections, "the server has connections free"},
-	{"durability", (*examination).durability, "settings keep what was committed"},
-	{"room", (*examination).room, "the disk has room: it writes a megabyte and rolls it back"},
+	{"durability", (*examination).durability, "settings of the server keep committed data"},
+	{"room", (*examination).room, "the disk has room: the check writes a megabyte and rolls it back"},
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
-	{"retention", (*examination).retention, "somebody prunes"},
-	{"workers", (*examination).workers, "no worker is unfit, and none gives no sign of life"},
-	{"schedules", (*examination).schedules, "schedules fire, and time zones here and there agree"},
-	{"approvers", (*examination).approvers, "approvers that DAGs name are roles"},
-	{"future_runs", (*examination).futureRuns, "no run is due in a future that a wrong clock made"},
+	{"retention", (*examination).retention, "no run is long past its retention"},
+	{"workers", (*examination).workers, "no worker is unfit, and each gives signs of life"},
+	{"schedules", (*examination).schedules, "schedules fire, and time zones of this machine and the server agree"},
+	{"approvers", (*examination).approvers, "the approvers that DAGs name are roles"},
+	{"future_runs", (*examination).futureRuns, "no run waits for a moment that a wrong clock set"},
 	{"invariants", (*examination).invariants, "rows agree with each other"},
 }
 
@@ -202,7 +202,7 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 
 // broken returns the failed check for an error that kept the check from being made.
 func broken(doing string, err error) Check {
-	return fail("%s: %s", doing, Explain(err)).withHint("run it again; if it says the same, look into the server's log")
+	return fail("%s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if it says the same, look into the server's log")
 }
 
 // unseen returns a skipped check if err is about the schema version or about missing privileges, and nil for any other
@@ -216,7 +216,7 @@ func unseen(err error) *Check {
 	case isVersion:
 		c = skip("this binary does not work with the schema: see migrations")
 	case mayNot(err):
-		c = skip("this user may not look at runs of others: a login with oarlock_read, oarlock_admin or oarlock_worker may")
+		c = skip("this user may not see runs of other users: use a login with oarlock_read, oarlock_admin or oarlock_worker")
 	default:
 		return nil
 	}

@@ -141,7 +141,7 @@ func TestPrivileges_TellWhatAUserLacks(t *testing.T) {
 	wantCheck(t, find(t, report, "privileges"), Fail, "may not use the schema oarlock")
 	wantCheck(t, find(t, report, "migrations"), Fail, "this user may not read the schema version")
 	for _, name := range []string{"retention", "invariants"} {
-		wantCheck(t, find(t, report, name), Skip, "this user may not look at runs of others")
+		wantCheck(t, find(t, report, name), Skip, "this user may not see runs of other users")
 	}
 	if got := find(t, report, "horizon"); got.Status != Skip {
 		t.Errorf("got %+v, want it skipped: this user sees its own sessions only", got)
@@ -200,7 +200,7 @@ func TestCheck_ConnectsAgainAfterATimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := x.check(t.Context(), namedCheck{name: "clock", run: (*examination).clock})
-	wantCheck(t, got, OK, "give or take")
+	wantCheck(t, got, OK, "plus or minus")
 }
 
 // Other users' sessions count too, although a user without pg_monitor does not see what kind they are.
@@ -276,7 +276,7 @@ func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
 		if _, err := owner.Exec(t.Context(), scene); err != nil {
 			t.Fatalf("%s: %v", scene, err)
 		}
-		status, words, hint := Fail, "0 of 0 in use "+limit, "its workers at work are 2, and need 20 connections: raise the limit of the login app_"
+		status, words, hint := Fail, "0 of 0 in use "+limit, "its workers at work (2) need 20 connections: raise the limit of the login app_"
 		switch i {
 		case 1: // no connection shows which login the workers use
 			status, hint = Warn, "a worker keeps 10"

@@ -33,7 +33,7 @@ func (x *examination) futureRuns(ctx context.Context) Check {
 	case err != nil:
 		return skip("%s", Explain(err))
 	case found.Runs == 0:
-		return ok("no run was accepted at a moment that is still to come")
+		return ok("no run was accepted at a time that is still to come")
 	}
 	return found.judge()
 }
@@ -45,5 +45,5 @@ func (f futureRuns) judge() Check {
 		when += " to " + last
 	}
 	return warn("%s only at %s, later than asked for: the server's clock was ahead when they were accepted", countRuns(f.Runs, mostFuture, "starts", "start"), when).
-		withHint(`start them now, as the page on operations says under "The database's clock was wrong"; or leave them to that moment`)
+		withHint(`start them now, as docs/operations.md says under "The database's clock was wrong"; or let them start at that time`)
 }

@@ -20,7 +20,7 @@ func TestFutureRuns_AreThoseThatAClockPutOff(t *testing.T) {
 	if !strings.Contains(got.Detail, "later than asked for") {
 		t.Errorf("got %s", got.Detail)
 	}
-	wantCheck(t, begin(t, db.Login(t, "oarlock_submit")).futureRuns(t.Context()), Skip, "may not look at runs of others")
+	wantCheck(t, begin(t, db.Login(t, "oarlock_submit")).futureRuns(t.Context()), Skip, "may not see runs of other users")
 }
 
 func TestFutureRuns_SayHowManyAndWhen(t *testing.T) {

@@ -51,7 +51,7 @@ func (x *examination) invariants(ctx context.Context) Check {
 		case ctx.Err() != nil && len(broken) > 0:
 			return x.judge(ctx, broken)
 		case ctx.Err() != nil:
-			return skip("%d of %d hold; the rest takes longer than %s to look at here", i, len(names), checkTimeout)
+			return skip("%d of %d hold; the check of the others took longer than %s", i, len(names), checkTimeout)
 		case mayNot(err):
 			return *unseen(err)
 		case err != nil:
@@ -104,11 +104,11 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 // waits returns a warning about runs that are passed over.
 func (b breach) waits() Check {
 	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
-		withHint("expected for a moment where workers were cut off from the database; where it stays so for minutes, report it with what `oarlock status RUN` and `oarlock workers` say")
+		withHint("expected for a moment after workers were cut off from the database. If it lasts for minutes, report it with the output of `oarlock status RUN` and `oarlock workers`")
 }
 
 func judgeFaults(broken []breach, timeline func() (int, error)) Check {
-	const fault = "a run was written to in a way that must not happen: report it with what `oarlock events RUN` says"
+	const fault = "a run was changed in a way that must not happen: report it with the output of `oarlock events RUN`"
 	texts := make([]string, len(broken))
 	for i, b := range broken {
 		texts[i] = b.String()
@@ -121,12 +121,12 @@ func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 	switch {
 	case err != nil:
 		return warn("pieces of logs are missing: %s", all).
-			withHint("expected after a failover or a recovery that lost commits; if this server never had one, report it. It did not say: %s", Explain(err))
+			withHint("expected after a failover or a recovery that lost commits; report it if this server never had one. The server did not tell: %s", Explain(err))
 	case line <= 1:
 		return fail("pieces of logs are missing, and this server never failed over: %s", all).withHint(fault)
 	}
 	return warn("pieces of logs are missing: %s", all).
-		withHint("expected after a failover or a recovery that lost commits (this server is on timeline %d): nothing is to be done, and `oarlock prune` removes the logs of those days in their time", line)
+		withHint("expected after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once they are past their retention", line)
 }
 
 // brokenTwice returns the rows that both looks find, each as text.

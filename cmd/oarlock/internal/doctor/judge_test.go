@@ -81,11 +81,11 @@ func TestClock_WarnsOnlyBeyondWhatItCannotKnow(t *testing.T) {
 		status       Status
 		words        string
 	}{
-		{time.Millisecond, time.Millisecond, OK, "1ms ahead, give or take 1ms"},
+		{time.Millisecond, time.Millisecond, OK, "1ms ahead, plus or minus 1ms"},
 		{-time.Second, time.Millisecond, OK, "1s behind"},
 		{3 * time.Second, time.Millisecond, Warn, "3s ahead"},
 		{-3 * time.Second, time.Millisecond, Warn, "3s behind"},
-		{3 * time.Second, 2 * time.Second, OK, "give or take 2s"},
+		{3 * time.Second, 2 * time.Second, OK, "plus or minus 2s"},
 	}
 	for _, c := range cases {
 		wantCheck(t, reading{c.ahead, c.bound}.judge(), c.status, c.words)
@@ -146,7 +146,7 @@ func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 	} {
 		got := judgeConnections([]connections{server, c.login}, 10, 7)
 		wantCheck(t, got, c.want, fmt.Sprintf("%d of %d in use (limit of the login app)", c.login.Used, c.login.Allowed))
-		if c.want == Fail && !strings.Contains(got.Hint, "are 2, and need 20 connections: raise the limit of the login app") {
+		if c.want == Fail && !strings.Contains(got.Hint, "(2) need 20 connections: raise the limit of the login app") {
 			t.Errorf("the hint does not name what the workers need: %s", got.Hint)
 		}
 	}

@@ -46,14 +46,14 @@ func (x *examination) horizon(ctx context.Context) Check {
 	}
 	for _, h := range holders {
 		if h.old() {
-			return warn("%s", h).withHint("end it: while it lives no dead row in the whole server can be removed, and tables grow")
+			return warn("%s", h).withHint("end it: while it lives, the server cannot remove dead rows, and tables grow")
 		}
 	}
 	switch {
 	case !x.facts.SeesAllSessions:
-		return skip("only its own sessions are visible to this user").withHint("pg_monitor lets it see them all")
+		return skip("this user sees only its own sessions").withHint("grant it pg_monitor to check all sessions")
 	case len(holders) == 0:
-		return ok("nothing holds back the removal of dead rows")
+		return ok("no session holds up the removal of dead rows")
 	}
 	return ok("oldest %s", holders[0])
 }
@@ -94,7 +94,7 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 	text := strings.Join(texts, "; ")
 	for _, l := range limits {
 		if l.free() == 0 && l.Held < l.Workers*own {
-			return fail("%s", text).withHint("its workers at work are %d, and need %d connections: raise the limit of the %s, or drain workers",
+			return fail("%s", text).withHint("its workers at work (%d) need %d connections: raise the limit of the %s, or drain workers",
 				l.Workers, l.Workers*needs, l.Scope)
 		}
 	}

@@ -24,19 +24,19 @@ func (x *examination) pooler(ctx context.Context) Check {
 	switch {
 	case errors.Is(err, pglink.ErrPooled):
 		return warn("a pooler in transaction mode: commands and applications work, a worker refuses to start").
-			withHint("for workers set pool_mode = session for this database in the pooler's file, or direct_url past it")
+			withHint("for workers set pool_mode = session for this database in the pooler's file, or set direct_url to the server's own URL")
 	case isWaiting:
 		return x.smallPool(1 + waiting.Lent)
 	case err != nil:
-		c := warn("a pooler, in a mode that cannot be told: %s", Explain(err))
+		c := warn("a pooler, in an unknown mode: %s", Explain(err))
 		if refusal := pglink.RefusalOf(err); refusal != nil && refusal.Hint != "" {
 			return c.withHint("%s", refusal.Hint)
 		}
-		return c.withHint("use transaction or session mode")
+		return c.withHint("set the pooler to transaction or session mode")
 	}
 	defer end(ctx, conn)
 	if found == pglink.NoPooler {
-		return ok("none: this is a connection of its own")
+		return ok("none: the connection goes to the server itself")
 	}
 	return x.poolSize(ctx, link)
 }
@@ -57,7 +57,7 @@ func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check 
 		}
 		return c
 	}
-	return ok("a pooler in session mode, which lends the %d connections that a worker needs", x.needs)
+	return ok("a pooler in session mode, and it lends the %d connections that a worker needs", x.needs)
 }
 
 func (x *examination) smallPool(lent int) Check {

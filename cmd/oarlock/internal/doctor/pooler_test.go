@@ -20,7 +20,7 @@ func TestPooler_TellsTheModes(t *testing.T) {
 	}{
 		"transaction mode":        {false, 3, Warn, "a pooler in transaction mode", true},
 		"transaction mode of one": {false, 1, Warn, "a pooler in transaction mode", true},
-		"session mode":            {true, 9, OK, "a pooler in session mode, which lends the 9", false},
+		"session mode":            {true, 9, OK, "a pooler in session mode, and it lends the 9", false},
 		"session mode of four":    {true, 4, Warn, "a pooler in session mode that lends 4 connections: a worker needs 9", false},
 		"session mode of one":     {true, 1, Warn, "a pooler in session mode that lends 1 connections", true},
 	}

@@ -123,7 +123,7 @@ func CertificateHint(err error) string {
 		return ""
 	}
 	if _, ok := errors.AsType[x509.HostnameError](why); ok {
-		return "write the host in the URL as the certificate has it, or have a certificate made for this host"
+		return "write the host in the URL as the certificate names it, or have a certificate made for this host"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](why); ok {
 		return "add the certificate of the authority that signed it to the URL: sslrootcert=/path/ca.pem"

@@ -36,5 +36,5 @@ func (x *examination) retention(ctx context.Context) Check {
 		return ok("nothing is more than %d days past its retention", pruneGrace)
 	}
 	return warn("runs of %s should have been deleted %.0f days ago", found[0].Name, found[0].Late/daySeconds).
-		withHint("schedule `oarlock prune`, nightly for instance: nothing else deletes anything")
+		withHint("schedule `oarlock prune`, for instance nightly: no other program deletes runs")
 }

@@ -59,7 +59,7 @@ func TestRetention_WarnsAsOperationsSays(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
 		"docs/operations.md": fmt.Sprintf("`oarlock doctor` warns, with exit status 0, of runs that should have gone %d days ago", pruneGrace),
-		"docs/cli.md":        "| nobody prunes | `retention` warns | 0 |",
+		"docs/cli.md":        "| `oarlock prune` does not run, and runs are past their retention | `retention` warns | 0 |",
 		"deploy/alerts.yaml": fmt.Sprintf("max(oarlock_prune_overdue_seconds) > %d * 86400", pruneGrace),
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", file))

@@ -25,7 +25,7 @@ type room struct {
 }
 
 func (r room) String() string {
-	text := fmt.Sprintf("the database takes %s, Oarlock %s of it", r.Database, r.Ours)
+	text := fmt.Sprintf("the database takes %s, and Oarlock %s of that", r.Database, r.Ours)
 	if len(r.Largest) > 0 {
 		text += ": " + strings.Join(r.Largest, ", ")
 	}
@@ -37,7 +37,7 @@ func (r room) String() string {
 // new pages.
 func (x *examination) room(ctx context.Context) Check {
 	if x.facts.Standby || x.facts.ReadOnly {
-		return skip("no write is taken here: see writable")
+		return skip("the server takes no writes: see writable")
 	}
 	if err := x.tryToWrite(ctx); err != nil {
 		return judgeWrite(err)
@@ -46,7 +46,7 @@ func (x *examination) room(ctx context.Context) Check {
 	if err != nil {
 		return broken("ask how large the database is", err)
 	}
-	return ok("1 MB was written and rolled back; %s. A server does not tell how much of its disk is free: watch that there", taken)
+	return ok("the check wrote 1 MB and rolled it back; %s. A server does not tell how much of its disk is free: watch the disk itself", taken)
 }
 
 // tryToWrite writes a megabyte and rolls back. It leaves only a few dead rows in the catalog.
@@ -68,11 +68,11 @@ func judgeWrite(err error) Check {
 	refused, isServer := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case mayNot(err):
-		return skip("this user may make no temporary table, so nothing was written to see whether there is room").
+		return skip("this user may not make temporary tables, so the check wrote nothing").
 			withHint("GRANT TEMPORARY ON DATABASE would let it try") // sql-shown: advice
 	case isServer && strings.HasPrefix(refused.Code, "53"):
 		return fail("the server takes no write: %s", Explain(err)).
-			withHint("free room on the server's disk, or enlarge it: until then no run is accepted and nothing is recorded. `oarlock prune` needs room, too")
+			withHint("free room on the server's disk, or enlarge the disk. Until then the database accepts no run and no record. `oarlock prune` needs room, too")
 	}
 	return broken("write a megabyte and roll it back", err)
 }

@@ -25,13 +25,13 @@ func TestRoom_IsTriedByEachRole(t *testing.T) {
 	for _, role := range []string{"oarlock_owner", "oarlock_submit", "oarlock_read", "oarlock_admin", "oarlock_worker"} {
 		last = db.Login(t, role)
 		got := begin(t, last).room(t.Context())
-		wantCheck(t, got, OK, "1 MB was written and rolled back; the database takes ")
+		wantCheck(t, got, OK, "the check wrote 1 MB and rolled it back; the database takes ")
 		if !strings.Contains(got.Detail, "Oarlock ") || !strings.Contains(got.Detail, "log_chunks ") {
 			t.Errorf("as %s it does not say what takes room: %s", role, got.Detail)
 		}
 	}
 	execFile(t, db.Conn(t), "no_temp.sql")
-	wantCheck(t, begin(t, last).room(t.Context()), Skip, "nothing was written")
+	wantCheck(t, begin(t, last).room(t.Context()), Skip, "the check wrote nothing")
 	x := begin(t, db.URL)
 	x.facts.Standby = true
 	wantCheck(t, x.room(t.Context()), Skip, "see writable")
@@ -50,7 +50,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 		}
 		return find(t, report, "room")
 	}
-	wantCheck(t, look(), OK, "1 MB was written")
+	wantCheck(t, look(), OK, "the check wrote 1 MB")
 	ballast := filepath.Join(disk, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 256<<20), 0o600); err == nil {
 		t.Fatal("the disk does not get full")
@@ -63,7 +63,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	wantCheck(t, look(), OK, "1 MB was written")
+	wantCheck(t, look(), OK, "the check wrote 1 MB")
 }
 
 // databaseOn makes a migrated database with its files in a folder. The server's WAL stays elsewhere.

@@ -63,9 +63,9 @@ func (x *examination) schedules(ctx context.Context) Check {
 	}
 	if zone, at, differs := firstDifference(changes, from); differs {
 		return warn("this machine and the server disagree on the time zone %s from %s on", zone, at.Format(time.RFC3339)).
-			withHint("schedules fire by the server's data: upgrade the time zone data (tzdata) of whichever of the two is older, and restart the server if it is that")
+			withHint("schedules fire by the server's data. Upgrade the time zone data (tzdata) on the older of the two; after an upgrade there, restart the server")
 	}
-	return ok("none failed, was refused or is overdue, and time zones agree for a year")
+	return ok("no schedule failed, was refused or is overdue, and time zones agree for a year")
 }
 
 // ailingCheck describes the first ailing schedule in full and names the others that were read.
@@ -81,17 +81,17 @@ func ailingCheck(found []ailing) Check {
 	switch {
 	case a.Trouble == "failed":
 		return warn("the times of schedule %s of %s cannot be decided: %s%s", a.Schedule, a.DAG, a.Why, more).
-			withHint("mend what it says: it is tried again by itself; `oarlock schedules` lists all")
+			withHint("correct the cause: workers try again by themselves; `oarlock schedules` lists all schedules")
 	case a.Trouble == "refused":
 		return warn("the latest time of schedule %s of %s made no run: %s%s", a.Schedule, a.DAG, a.Why, more).
-			withHint("change the schedule or its DAG, then make up for it: `oarlock schedules trigger %s %s --at %s`",
+			withHint("change the schedule or its DAG, then make up for the time: `oarlock schedules trigger %s %s --at %s`",
 				shellWord(a.DAG), shellWord(a.Schedule), a.At.UTC().Format(time.RFC3339Nano))
 	case !a.Attended:
 		return fail("no worker is live, and schedule %s of %s should have fired %s ago%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-			withHint("start one: `oarlock worker`; live workers fire schedules")
+			withHint("start a worker, because live workers fire schedules: `oarlock worker`")
 	}
 	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-		withHint("see the logs of the workers: one of them attends to schedules once a second")
+		withHint("look into the logs of the workers: one of them looks at schedules once a second")
 }
 
 // shellWord quotes a word that a shell would split or expand.

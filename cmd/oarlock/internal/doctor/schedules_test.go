@@ -27,7 +27,7 @@ func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 			}
 		}
 	}
-	look(OK, "none failed")
+	look(OK, "no schedule failed")
 	const source = "name: etl\nschedule: [{name: every night, cron: 30 3 * * *, timezone: America/New_York}, {name: often, every: 1h}]\nsteps: [{id: a, run: 'true'}]\n"
 	spec, err := dagspec.Parse("etl.yaml", []byte(source))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	execFile(t, conn, "live_worker.sql")
 	look(Fail, "schedule every night of etl should have fired 5m", ", and a worker is live; ")
 	execFile(t, conn, "held_schedule.sql")
-	look(OK, "none failed")
+	look(OK, "no schedule failed")
 	execFile(t, conn, "refused_fire.sql")
 	look(Warn, "the latest time of schedule every night of etl made no run: param n is not known; schedules in trouble: 2, ",
 		"`oarlock schedules trigger etl 'every night' --at 2026-11-20T03:30:00Z`")

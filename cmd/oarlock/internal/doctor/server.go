@@ -43,7 +43,7 @@ func (x *examination) transport(context.Context) Check {
 	case here:
 		return ok("%s, on this host", addr)
 	}
-	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
+	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: without it passwords and data cross the network in clear text")
 }
 
 // describeTLS warns when the client does not verify the server's certificate. On the same host it does not warn, since no
@@ -57,7 +57,7 @@ func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check
 	case here:
 		return ok("%s, on this host; the server's certificate is not checked", name)
 	}
-	return warn("%s, but the server's certificate is not checked", name).withHint("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
+	return warn("%s, but the server's certificate is not checked", name).withHint("add sslmode=verify-full and sslrootcert to the URL: without them another machine could pose as the server")
 }
 
 func (x *examination) writable(context.Context) Check {
@@ -81,9 +81,9 @@ func (x *examination) migrations(ctx context.Context) Check {
 	case err == nil:
 		return x.upgrade(ctx, schema)
 	case mayNot(err):
-		return fail("this user may not read the schema version").withHint("it lacks a role of Oarlock: see privileges")
+		return fail("this user may not read the schema version").withHint("grant it a role of Oarlock: see privileges")
 	case !isVersion:
-		return fail("%s", Explain(err)).withHint("run it again; if it says the same, look into the server's log")
+		return fail("%s", Explain(err)).withHint("type `oarlock doctor` again; if it says the same, look into the server's log")
 	}
 	seen, _, _ := strings.Cut(wrong.Error(), ": ")
 	if wrong.Command != "" {
@@ -95,17 +95,17 @@ func (x *examination) migrations(ctx context.Context) Check {
 // upgrade reports an upgrade in progress: workers run programs that work with the schema and are older than it.
 func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
 	if schema.Newer() {
-		return warn("the schema is version %d, newer than this binary, which works with it", schema.Version).withHint("upgrade this binary")
+		return warn("the schema is version %d; this binary is older, and works with it", schema.Version).withHint("upgrade this binary")
 	}
 	found, err := one[outdated](ctx, x.conn, outdatedSQL, schema.Version)
 	switch {
 	case err != nil && !mayNot(err):
 		return broken("ask how old the programs of workers are", err)
 	case found.Workers > 0:
-		return warn("%d of the workers at work are of an older program, which works with the schema: %s", found.Workers, found.Names).
-			withHint("replace them by workers of the new program, one after the other")
+		return warn("%d of the workers at work run an older program, which works with the schema: %s", found.Workers, found.Names).
+			withHint("replace these workers by workers of the new program, one after the other")
 	}
-	return ok("the schema is one that this binary works with")
+	return ok("this binary works with the schema")
 }
 
 // outdated counts the workers at work with programs that are older than the schema.
@@ -152,12 +152,12 @@ func (x *examination) privileges(ctx context.Context) Check {
 }
 
 func (x *examination) durability(context.Context) Check {
-	const lost = "a commit that was acknowledged may be lost when the server crashes: set it to on"
+	const lost = "set it to on: otherwise a crash of the server may lose acknowledged commits"
 	switch f := x.facts; {
 	case !f.Fsync:
 		return fail("fsync is off").withHint(lost)
 	case !f.FullPageWrites:
-		return fail("full_page_writes is off").withHint("a crash may leave torn pages: set it to on unless the file system rules that out")
+		return fail("full_page_writes is off").withHint("set it to on, unless the file system rules out torn pages: otherwise a crash may leave some")
 	case f.SynchronousCommit == "off":
 		return fail("synchronous_commit is off").withHint(lost)
 	default:
@@ -168,9 +168,9 @@ func (x *examination) durability(context.Context) Check {
 func (x *examination) housekeeping(context.Context) Check {
 	switch {
 	case !x.facts.Autovacuum:
-		return warn("autovacuum, or track_counts which it needs, is off").withHint("set both to on: tables grow without end otherwise")
+		return warn("autovacuum is off, or track_counts, which it needs").withHint("set both to on: otherwise tables grow without end")
 	case x.facts.IdleSessionTimeout != "0":
-		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set it to 0 for Oarlock's users: it ends connections that listen")
+		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set it to 0 for Oarlock's users: otherwise it ends connections that listen")
 	}
 	return ok("autovacuum on, no idle_session_timeout")
 }

@@ -24,7 +24,7 @@ func (x *examination) listen(ctx context.Context) Check {
 	case x.facts.Standby:
 		return skip("a standby sends no notifications")
 	case x.sharesBackends:
-		return skip("LISTEN does not work through a pooler that shares its connections, and would stay behind in one")
+		return skip("LISTEN does not work through a pooler that shares its connections")
 	}
 	listener, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
@@ -36,7 +36,7 @@ func (x *examination) listen(ctx context.Context) Check {
 	}
 	took, err := x.notified(ctx, listener)
 	if err != nil {
-		return warn("no notification came: %s", Explain(err)).withHint("everything works, up to a second later: workers poll; see what stands between here and the server")
+		return warn("no notification came: %s", Explain(err)).withHint("workers poll, so everything works up to a second later; look for a pooler or proxy between this machine and the server")
 	}
 	return ok("a notification arrived after %s", round(took))
 }
@@ -92,9 +92,9 @@ func (x *examination) readClock(ctx context.Context) (reading, error) {
 }
 
 func (r reading) judge() Check {
-	seen := fmt.Sprintf("the server is %s %s, give or take %s", round(r.ahead.Abs()), direction(r.ahead), round(r.bound))
+	seen := fmt.Sprintf("the server is %s %s, plus or minus %s", round(r.ahead.Abs()), direction(r.ahead), round(r.bound))
 	if r.ahead.Abs()-r.bound > clockTolerance {
-		return warn("%s", seen).withHint("set both clocks by NTP: no lease depends on it, but times in logs and lists look wrong")
+		return warn("%s", seen).withHint("set both clocks by NTP: leases do not depend on clocks, but times in logs and lists look wrong")
 	}
 	return ok("%s", seen)
 }
