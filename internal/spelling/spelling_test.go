@@ -11,9 +11,16 @@ func TestDistance_CountsChanges(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0},
-		{"stps", "steps", 1}, {"steeps", "steps", 1}, {"stebs", "steps", 1}, {"setps", "steps", 1},
-		{"ca", "abc", 3}, {"kitten", "sitting", 3}, {"Steps", "steps", 1},
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "abc", 0},
+		{"stps", "steps", 1},
+		{"steeps", "steps", 1},
+		{"stebs", "steps", 1},
+		{"setps", "steps", 1},
+		{"ca", "abc", 3},
+		{"kitten", "sitting", 3},
+		{"Steps", "steps", 1},
 		{strings.Repeat("x", 20), strings.Repeat("y", 40), 40},
 		{strings.Repeat("x", 20), strings.Repeat("y", 41), 21},
 	} {
