@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -154,7 +155,7 @@ func smallMemory(t *testing.T, _ *testBundle) []string {
 
 func fullMemory(t *testing.T, _ *testBundle, driver int) func() {
 	t.Helper()
-	filler := fmt.Sprintf("/proc/%d/root/dev/shm/filler", driver)
+	filler := procfs.Path(driver, "root/dev/shm/filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("its /dev/shm is not full: %v", err)
 	}
@@ -166,7 +167,7 @@ func fewDescriptors(*testing.T, *testBundle) []string { return []string{"prlimit
 // noDescriptors lowers a worker's limit to the descriptors it has open, which are too few for a body.
 func noDescriptors(t *testing.T, _ *testBundle, driver int) func() {
 	t.Helper()
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", driver))
+	open, err := procfs.Files(driver)
 	if err != nil {
 		t.Fatal(err)
 	}

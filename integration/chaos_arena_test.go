@@ -5,11 +5,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -433,13 +435,11 @@ func (u *station) tellStack(t *testing.T) {
 
 // holders returns the processes that have a file open.
 func holders(path string) (pids []int) {
-	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && to == path {
-			if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil && pid != os.Getpid() {
-				pids = append(pids, pid)
-			}
+	_ = procfs.Walk(func(pid int, _ uint64) {
+		files, _ := procfs.Files(pid)
+		if pid != os.Getpid() && slices.Contains(slices.Collect(maps.Values(files)), path) {
+			pids = append(pids, pid)
 		}
-	}
+	})
 	return pids
 }

@@ -3,16 +3,14 @@ package integration
 import (
 	"context"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // fault is a kind of harm. A fault must be over, or undone by later, before the seed's faults end.
@@ -181,7 +179,7 @@ const late = "W4, late:"
 func livesBelow(parents ...int) (ids []string) {
 	for _, parent := range parents {
 		for _, pid := range children(parent) {
-			env, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+			env, _ := procfs.Environ(pid)
 			for pair := range strings.SplitSeq(string(env), "\x00") {
 				if id, ok := strings.CutPrefix(pair, "OARLOCK_WORKER_ID="); ok && !slices.Contains(ids, id) {
 					ids = append(ids, id)
@@ -363,7 +361,7 @@ var pullCable = fault{"a network's link down", 8, func(a *chaosBundle, r *rand.R
 // backendPIDs returns the processes of a server that serve workers.
 func (a *chaosBundle) backendPIDs() (pids []int) {
 	for _, pid := range children(a.node().PID()) {
-		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		title, _ := procfs.Cmdline(pid)
 		if len(title) > 0 && containsAll(string(title), "chaos_worker", a.name) {
 			pids = append(pids, pid)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -224,13 +225,12 @@ type holdings struct{ Files, Children int }
 // included.
 func held(t *testing.T, pid int) (h holdings) {
 	t.Helper()
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	files, err := os.ReadDir(filepath.Join(folder, "fd"))
+	files, err := procfs.Files(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if to, err := os.Readlink(filepath.Join(folder, "fd", f.Name())); err == nil && !strings.HasPrefix(to, "socket:") {
+	for _, to := range files {
+		if !strings.HasPrefix(to, "socket:") {
 			h.Files++
 		}
 	}

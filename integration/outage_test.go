@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -92,7 +92,7 @@ type node interface {
 func backends(t *testing.T, node node) (pids []int) {
 	t.Helper()
 	for _, pid := range children(node.PID()) {
-		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		title, _ := procfs.Cmdline(pid)
 		if bytes.Contains(title, []byte(" 127.0.0.1(")) {
 			pids = append(pids, pid)
 		}

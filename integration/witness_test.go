@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -167,36 +167,18 @@ func (b *testBundle) log(t *testing.T, run queue.RunID, step string, attempt int
 // carriers returns the processes with a worker's id in their environment. Zombies have no environment, so they are not
 // among them.
 func carriers(worker string) (pids []int) {
-	entries, _ := os.ReadDir("/proc")
 	mark := []byte("OARLOCK_WORKER_ID=" + worker + "\x00")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && bytes.Contains(env, mark) {
+	_ = procfs.Walk(func(pid int, _ uint64) {
+		if env, err := procfs.Environ(pid); err == nil && bytes.Contains(env, mark) {
 			pids = append(pids, pid)
 		}
-	}
+	})
 	return pids
 }
 
-// children returns the child processes of a process, zombies included.
-func children(parent int) (pids []int) {
-	entries, _ := os.ReadDir("/proc")
-	mark := fmt.Appendf(nil, "\nPPid:\t%d\n", parent)
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
-		if err == nil && bytes.Contains(status, mark) {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids) // the folder lists 10377 before 9926; the oldest child of a guard is its driver process
+// children returns the child processes of a process, zombies included. The oldest child of a guard is its driver process.
+func children(parent int) []int {
+	pids, _ := procfs.Children(parent)
 	return pids
 }
 

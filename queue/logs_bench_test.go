@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // BenchmarkAppendLogs appends batches of chunks of text on one connection, and does the same by a plain INSERT of the same rows
@@ -84,7 +86,7 @@ func (m *meter) run(b *testing.B, do func()) {
 }
 
 func (m *meter) used(b *testing.B) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", m.pid))
+	text, err := os.ReadFile(procfs.Path(int(m.pid), "schedstat"))
 	if err != nil {
 		b.Skip("the server is not on this machine")
 	}

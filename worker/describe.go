@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
 // describe returns the task that an executor gets. An error means that the configuration of the DAG or of the worker is wrong.
@@ -156,11 +156,7 @@ func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, 
 			}
 			parents[edge.Step] = p
 		}
-		var text bytes.Buffer
-		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false) // keeps outputs as they were written
-		err := e.Encode(parents)
-		return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+		return plainjson.Compact(parents)
 	}
 }
 

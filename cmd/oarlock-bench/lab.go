@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -205,8 +206,8 @@ type Machine struct {
 
 func (l *Lab) describe(ctx context.Context) (Machine, error) {
 	m := Machine{
-		CPU: after("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: after("/proc/meminfo", "MemTotal"),
-		Kernel: firstLine("/proc/sys/kernel/osrelease"), Load: firstLine("/proc/loadavg"), Go: runtime.Version(), Modules: modules(),
+		CPU: after(procfs.Root+"/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: after(procfs.Root+"/meminfo", "MemTotal"),
+		Kernel: firstLine(procfs.Root + "/sys/kernel/osrelease"), Load: firstLine(procfs.Root + "/loadavg"), Go: runtime.Version(), Modules: modules(),
 	}
 	version, err := exec.CommandContext(ctx, l.program, "version").Output()
 	if err != nil {

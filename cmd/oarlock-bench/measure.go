@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -165,9 +161,6 @@ func (c *Counters) since(before *Counters, units float64) Values {
 	}
 }
 
-// kernelTick is the unit of Linux's processor times, for every timer frequency.
-const kernelTick = 10 * time.Millisecond
-
 // Names of processor time per unit of work. Unlike elapsed time it hardly depends on what else the machine does.
 const (
 	serverMicros  = "µs of the server per unit"
@@ -199,58 +192,21 @@ func (t processorTime) since(before processorTime, units float64) Values {
 // familyTime is the processor time of a process and of its children, including children that have ended.
 func familyTime(pid int) (time.Duration, error) {
 	stat, err := procStatOf(pid)
-	sum := stat.own + stat.waited
-	for _, child := range childrenOf(pid) { // waited includes the time of children that have ended
+	sum := stat.Used + stat.ChildrenUsed
+	children, _ := procfs.Children(pid)
+	for _, child := range children { // ChildrenUsed is the time of children that have ended
 		stat, _ := procStatOf(child)
-		sum += stat.own + stat.waited
+		sum += stat.Used + stat.ChildrenUsed
 	}
 	return sum, err
 }
 
-// childrenOf returns the processes that a process started or adopted, in any of its threads. The kernel's own list of
-// children is per thread, so childrenOf searches all processes for their parent.
-func childrenOf(pid int) (children []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, path := range all {
-		other, err := strconv.Atoi(filepath.Base(path))
-		if err != nil {
-			continue
-		}
-		if stat, err := procStatOf(other); err == nil && stat.parent == pid {
-			children = append(children, other)
-		}
-	}
-	return children
-}
-
 var errNotHere = errors.New("this system does not tell")
 
-// procStat is what the kernel reports about a process.
-type procStat struct {
-	parent int
-	own    time.Duration // processor time of the process
-	waited time.Duration // processor time of the children that it waited for
-}
-
-func procStatOf(pid int) (stat procStat, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func procStatOf(pid int) (procfs.Stat, error) {
+	stat, err := procfs.ReadStat(pid)
 	if err != nil {
-		return stat, errors.Join(errNotHere, err)
+		return stat, fmt.Errorf("process %d: %w", pid, errors.Join(errNotHere, err))
 	}
-	const parentAt, ownAt, waitedAt, end = 1, 11, 13, 15 // indexes behind the name, which may contain anything
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < end {
-		return stat, fmt.Errorf("process %d: %w: %d fields", pid, errNotHere, len(fields))
-	}
-	stat.own, stat.waited = ticks(fields[ownAt:waitedAt]), ticks(fields[waitedAt:end])
-	stat.parent, err = strconv.Atoi(fields[parentAt])
-	return stat, err
-}
-
-func ticks(fields []string) (sum time.Duration) {
-	for _, field := range fields {
-		n, _ := strconv.Atoi(field)
-		sum += time.Duration(n) * kernelTick
-	}
-	return sum
+	return stat, nil
 }

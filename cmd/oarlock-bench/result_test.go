@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 func TestShort_KeepsThreeDigits(t *testing.T) {
@@ -118,7 +120,7 @@ func TestProcessorTime_GrowsWithWorkDoneHere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spent := now - before; spent >= 5*kernelTick {
+		if spent := now - before; spent >= 5*procfs.Tick {
 			per := processorTime{server: now}.since(processorTime{server: before}, 10)
 			if per[serverMicros] != float64(spent.Microseconds())/10 || per[processMicros] != 0 {
 				t.Errorf("%s of work for 10 units are %v each", spent, per)

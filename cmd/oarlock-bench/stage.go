@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -296,7 +297,8 @@ func (d *Database) workersLive(ctx context.Context, n int, processes ...*process
 // leaves out task processes that the guard adopted.
 func (p *process) family() ([]int, error) {
 	guard := p.cmd.Process.Pid
-	for _, child := range childrenOf(guard) {
+	children, _ := procfs.Children(guard)
+	for _, child := range children {
 		if sameProgram(guard, child) {
 			return []int{guard, child}, nil
 		}
@@ -305,8 +307,8 @@ func (p *process) family() ([]int, error) {
 }
 
 func sameProgram(a, b int) bool {
-	one, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", a))
-	other, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", b))
+	one, err1 := os.Readlink(procfs.Path(a, "exe"))
+	other, err2 := os.Readlink(procfs.Path(b, "exe"))
 	return err1 == nil && err2 == nil && one == other
 }
 
@@ -321,7 +323,7 @@ func (p *process) processor() (used time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		used += stat.own
+		used += stat.Used
 	}
 	return used, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/spelling"
 )
 
 // step checks the fields that only steps have, and the body.
@@ -271,7 +272,7 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	if b == nil {
 		first, _, dotted := strings.Cut(s.Action, ".")
 		hint, near := nearest(s.Action, sortedKeys(builtins))
-		if dotted && slices.Contains(reserved, first) || near && distance(s.Action, strings.TrimSuffix(strings.TrimPrefix(hint, "did you mean "), "?")) == 1 {
+		if dotted && slices.Contains(reserved, first) || near && spelling.Distance(s.Action, strings.TrimSuffix(strings.TrimPrefix(hint, "did you mean "), "?")) == 1 {
 			if !near {
 				hint = actionHint(first)
 			}

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
+
+	"github.com/oarlock-dev/oarlock/internal/spelling"
 )
 
 // Error is one problem of a file. Line and Column count from 1, and are 0 for a problem without a position.
@@ -295,7 +297,7 @@ func DidYouMean(word string, known []string) string {
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < min(best, max(len(word), len(k))) {
+		if d := spelling.Distance(strings.ToLower(word), strings.ToLower(k)); d < min(best, max(len(word), len(k))) {
 			best, name = d, k
 		}
 	}
@@ -304,36 +306,6 @@ func nearest(word string, known []string) (string, bool) {
 	}
 	return "did you mean " + name + "?", true
 }
-
-// distance returns the number of insertions, deletions, replacements and swaps of neighbours between two words.
-func distance(a, b string) int {
-	if abs(len(a)-len(b)) > 20 {
-		return abs(len(a) - len(b))
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
-}
-
-func abs(n int) int { return max(n, -n) }
 
 var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 

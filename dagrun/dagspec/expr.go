@@ -377,14 +377,15 @@ func (e *expression) run(env map[string]any, m *meter) (any, error) {
 		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
 			return nil, fmt.Errorf("gives %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
 		}
-		return nil, errors.New(shortened(fe.Message))
+		return nil, errors.New(shortened(fe.Message, messageRunesMax))
 	}
 	return out, err
 }
 
-// shortened shortens a message, which may quote a long value.
-func shortened(text string) string {
-	const most = 500
+const messageRunesMax = 500 // of a message, which may quote a long value
+
+// shortened returns the first runes of a text, with a mark if something is missing.
+func shortened(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"
 	}

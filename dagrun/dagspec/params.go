@@ -255,9 +255,7 @@ func (p *Param) shownEnum() []string {
 }
 
 func showValue(v any) string {
-	text, err := compactJSON(v)
-	if runes := []rune(string(text)); err == nil && len(runes) > 60 {
-		return string(runes[:60]) + "…"
-	}
-	return string(text)
+	const runesMax = 60
+	text, _ := compactJSON(v) // an error gives no text
+	return shortened(string(text), runesMax)
 }

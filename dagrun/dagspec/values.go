@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
 // Context is the content that dagrun.Options.Context must have (itself or a pointer to it) for graphs made by Spec.Graph.
@@ -317,11 +318,6 @@ func asText(v any) (string, error) {
 }
 
 func compactJSON(v any) (dagrun.JSON, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return "", fmt.Errorf("write a value as JSON: %w", err)
-	}
-	return dagrun.JSON(bytes.TrimRight(b.Bytes(), "\n")), nil
+	text, err := plainjson.Compact(v)
+	return dagrun.JSON(text), err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -27,7 +27,6 @@ const (
 	maxShare     = 0.30 // of a processor, for the process that serves
 	maxListReads = 0.5  // statements a second, of each filter
 	moreByWorker = 0.2  // extra statements a second of a worker beside many streams: its own pace differs
-	clockTicks   = 100  // a second, in /proc/PID/stat on every Linux that Go supports
 )
 
 // steadyDAG runs as long as the test watches: a step writes five lines a second, and two items a second begin and end.
@@ -188,33 +187,21 @@ func (v *viewers) read(from io.Reader) {
 // processorTime returns how much processor time a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := procfs.ReadStat(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	ticks := 0
-	for _, field := range fields[11:13] { // in user mode, and in the kernel
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / clockTicks
+	return stat.Used
 }
-
-var residentText = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
 // resident returns how much memory a process holds, in KiB.
 func resident(t *testing.T, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	value, err := procfs.StatusValue(pid, "VmRSS")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(residentText.FindStringSubmatch(string(text))[1])
+	n, err := strconv.Atoi(strings.TrimSuffix(value, " kB"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 const (
@@ -191,19 +193,15 @@ func execute(t *testing.T, url, sql string) {
 // processesWith lists the processes with a command line that contains text.
 func processesWith(t *testing.T, text string) map[int]string {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(t, err)
-	if len(files) == 0 {
-		t.Skip("needs /proc")
-	}
 	found := map[int]string{}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		line := strings.ReplaceAll(string(b), "\x00", " ")
-		if err == nil && strings.Contains(line, text) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+	err := procfs.Walk(func(pid int, _ uint64) {
+		args, err := procfs.Cmdline(pid)
+		if line := strings.ReplaceAll(string(args), "\x00", " "); err == nil && strings.Contains(line, text) {
 			found[pid] = line
 		}
+	})
+	if err != nil {
+		t.Skip("needs /proc")
 	}
 	return found
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 const (
@@ -32,7 +34,7 @@ func roomy(dir string) bool {
 
 // freeMemory returns the memory that is available without swapping, as the kernel estimates it.
 func freeMemory() uint64 {
-	b, _ := os.ReadFile("/proc/meminfo") // without the file: no bytes, so 0
+	b, _ := os.ReadFile(procfs.Root + "/meminfo") // without the file: no bytes, so 0
 	_, rest, _ := bytes.Cut(b, []byte("MemAvailable:"))
 	line, _, _ := bytes.Cut(rest, []byte("kB"))
 	return number(line) << 10

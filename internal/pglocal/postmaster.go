@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // postmaster is the content of postmaster.pid. It may be stale.
@@ -45,9 +47,8 @@ func (p postmaster) runs(data string) bool {
 	if p.pid <= 1 || !alive(p.pid) {
 		return false
 	}
-	proc := "/proc/" + strconv.Itoa(p.pid)
-	if _, err := os.Stat("/proc/self"); err == nil {
-		cwd, err := os.Readlink(proc + "/cwd") // postgres works in its data folder
+	if _, err := os.Stat(procfs.Self("")); err == nil {
+		cwd, err := os.Readlink(procfs.Path(p.pid, "cwd")) // postgres works in its data folder
 		return err == nil && cwd == data
 	}
 	out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(p.pid)).Output()

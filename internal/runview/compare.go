@@ -208,12 +208,9 @@ func cutAlike(a, b string) (string, string) {
 }
 
 func cutFrom(text []rune, at int) string {
-	begin, end := "", ""
+	begin := ""
 	if at > 0 {
 		begin, text = "…", text[min(at, len(text)):]
 	}
-	if len(text) > comparedRunesMax {
-		end, text = "…", text[:comparedRunesMax]
-	}
-	return begin + string(text) + end
+	return begin + firstRunes(string(text), comparedRunesMax)
 }

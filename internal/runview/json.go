@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -190,13 +191,11 @@ func RunOrNull(id queue.RunID) *int64 {
 // CompactJSON returns the JSON of a value on one line. It escapes characters like InertJSON. It leaves <, > and & unescaped,
 // so that a hint in the JSON can be typed. It panics for a value without a JSON form; this program makes none.
 func CompactJSON(v any) string {
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := plainjson.Compact(v)
+	if err != nil {
 		panic(fmt.Sprintf("runview: %T has no JSON form: %v", v, err))
 	}
-	return InertJSON(strings.TrimSuffix(text.String(), "\n"))
+	return InertJSON(string(text))
 }
 
 // InertJSON returns the same JSON without characters that would control a terminal or change the order of its text. A

@@ -149,8 +149,13 @@ func paramValue(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) == nil && text != "" && !strings.ContainsAny(text, " \"'=\\") {
 		value = text
 	}
-	if runes := []rune(value); len(runes) > paramRunesMax {
-		return string(runes[:paramRunesMax]) + "…"
+	return firstRunes(value, paramRunesMax)
+}
+
+// firstRunes returns the first runes of a text, with a mark if something is missing.
+func firstRunes(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
 	}
-	return value
+	return text
 }

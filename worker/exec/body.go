@@ -48,8 +48,8 @@ func (a *attempt) start() (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: pid}
-	a.x.census.adopt(b.tree.leader, a.owner, begun)
+	b.tree = &tree{tracker: a.x.tracker, cgroup: a.cgroup, owner: a.owner, leader: pid}
+	a.x.tracker.adopt(b.tree.leader, a.owner, begun)
 	go b.watch()
 	for _, s := range b.streams {
 		go s.copy()

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // cgroup is a control group (v2) with one body in it.
@@ -23,7 +25,7 @@ type cgroup struct {
 // OwnCgroup returns the folder of this process's cgroup v2 if groups can be made and filled in it, else "".
 func OwnCgroup() string {
 	mount := cgroupMount()
-	text, err := os.ReadFile("/proc/self/cgroup")
+	text, err := os.ReadFile(procfs.Self("cgroup"))
 	if err != nil || mount == "" {
 		return ""
 	}
@@ -39,7 +41,7 @@ func OwnCgroup() string {
 
 // cgroupMount returns the folder where cgroup v2 is mounted; "" for none.
 func cgroupMount() string {
-	text, err := os.ReadFile("/proc/self/mounts")
+	text, err := os.ReadFile(procfs.Self("mounts"))
 	if err != nil {
 		return ""
 	}
@@ -74,7 +76,7 @@ func sweepCgroups(folder string) {
 	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*-*"))
 	for _, path := range old {
 		pid, err := strconv.Atoi(strings.Split(filepath.Base(path), "-")[1])
-		if _, alive := readStatus(pid); err == nil && !alive {
+		if _, gone := procfs.ReadStat(pid); err == nil && gone != nil {
 			_ = unix.Rmdir(path)
 		}
 	}
@@ -115,7 +117,7 @@ func (g *cgroup) write(file, text string) error {
 // populated reports whether a process is alive in the group or below it. A zombie does not count.
 func (g *cgroup) populated() bool {
 	var buf [256]byte
-	n, err := readInto(filepath.Join(g.path, "cgroup.events"), buf[:])
+	n, err := procfs.ReadInto(filepath.Join(g.path, "cgroup.events"), buf[:])
 	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
 }
 

@@ -89,16 +89,16 @@ func TestCorpus_RemembersNothingOfBodiesInARow(t *testing.T) {
 		}
 	}
 	if n := x.owned(); n > 0 {
-		t.Errorf("of bodies that are over the census remembers %d processes", n)
+		t.Errorf("of bodies that are over the tracker remembers %d processes", n)
 	}
 	x.onlyFree(t)
 }
 
-// owned counts the processes that belong to a body by the census.
+// owned counts the processes that belong to a body by the tracker.
 func (b *testBundle) owned() (n int) {
-	b.census.mu.Lock()
-	defer b.census.mu.Unlock()
-	for _, id := range b.census.known {
+	b.tracker.mu.Lock()
+	defer b.tracker.mu.Unlock()
+	for _, id := range b.tracker.known {
 		if id.owner != "" {
 			n++
 		}

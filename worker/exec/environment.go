@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -68,7 +69,7 @@ func (x *Executor) layered(t *worker.Task) (environment, error) {
 	}
 	maps.Copy(added, ours(t))
 	if t.RunState != "" {
-		failed, err := compact(append([]string{}, t.Failed...))
+		failed, err := plainjson.Compact(append([]string{}, t.Failed...))
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +117,7 @@ func paramText(value any) (string, error) {
 	if text, ok := value.(string); ok {
 		return text, nil
 	}
-	text, err := compact(value)
+	text, err := plainjson.Compact(value)
 	return string(text), err
 }
 

@@ -61,7 +61,7 @@ type Executor struct {
 	work     *session // for working folders
 	workdirs *workdirs
 	files    *session // for small files
-	census   *census
+	tracker  *procTracker
 	null     *os.File // stdin of most bodies
 	prefix   string
 	count    atomic.Int64
@@ -96,7 +96,7 @@ func New(c Config) (*Executor, error) {
 	if err := x.openSessions(); err != nil {
 		return nil, errors.Join(err, null.Close())
 	}
-	x.census = newCensus(prefix)
+	x.tracker = newProcTracker(prefix)
 	return x, nil
 }
 
@@ -152,7 +152,7 @@ func (x *Executor) EndKept() error { return x.kept.kill() }
 // running.
 func (x *Executor) Close() error {
 	err := x.kept.kill()
-	x.census.close()
+	x.tracker.close()
 	x.null.Close()
 	if x.files != x.work {
 		err = firstError(err, x.files.close())

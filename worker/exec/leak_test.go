@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // suite is in the environment of every process that the tests start.
@@ -57,11 +59,9 @@ var inode = regexp.MustCompile(`\[[0-9]+\]`)
 
 // openFiles returns the open files of this process, by their targets.
 func openFiles() (names []string) {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
-			names = append(names, inode.ReplaceAllString(to, ""))
-		}
+	files, _ := procfs.Files(self)
+	for _, to := range files {
+		names = append(names, inode.ReplaceAllString(to, ""))
 	}
 	return names
 }
@@ -70,12 +70,12 @@ func openFiles() (names []string) {
 func started() (names []string) {
 	listed, _ := listProcesses()
 	for pid := range listed {
-		s, ok := readStatus(pid)
-		environ, _ := readEnviron(pid)
-		ours := bytes.Contains(environ, []byte("OARLOCK_WORKER_ID="+suite)) && !s.dead
-		if ok && pid != self && (ours || s.parent == self) {
-			name, _ := os.ReadFile(procPath(pid, "comm"))
-			names = append(names, fmt.Sprintf("%d %s, child of %d", pid, strings.TrimSpace(string(name)), s.parent))
+		stat, err := procfs.ReadStat(pid)
+		environ, _ := procfs.Environ(pid)
+		ours := bytes.Contains(environ, []byte("OARLOCK_WORKER_ID="+suite)) && stat.Live
+		if err == nil && pid != self && (ours || stat.Parent == self) {
+			name, _ := procfs.Name(pid)
+			names = append(names, fmt.Sprintf("%d %s, child of %d", pid, strings.TrimSpace(name), stat.Parent))
 		}
 	}
 	return names

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // limitRounds bounds the search for processes that were forked before the first process got its limits: 1<<limitRounds processes.
@@ -35,7 +37,7 @@ func (t *tree) limit(r Resources) error {
 }
 
 func (t *tree) without(limited map[int]bool) []int {
-	alive, _ := t.census.of(t.owner)
+	alive, _ := t.tracker.of(t.owner)
 	var pids []int
 	for _, p := range alive {
 		if !limited[p.pid] {
@@ -123,7 +125,7 @@ func (x *Executor) unheld() (left Resources, why string) {
 
 // isRoot reports whether this process is the root that rlimits do not bind: not the root of a user namespace.
 func isRoot() bool {
-	mapped, err := os.ReadFile(procRoot + "/self/uid_map")
+	mapped, err := os.ReadFile(procfs.Self("uid_map"))
 	if err != nil || os.Getuid() != 0 {
 		return os.Getuid() == 0
 	}
@@ -137,7 +139,7 @@ func tasksOfUser(uid int) int {
 	count := 0
 	for pid := range listed {
 		var st unix.Stat_t
-		if unix.Stat(procPath(pid, "task"), &st) == nil && int(st.Uid) == uid {
+		if unix.Stat(procfs.Path(pid, "task"), &st) == nil && int(st.Uid) == uid {
 			count += max(int(st.Nlink)-2, 1) // a folder has two links, and one more for each folder in it
 		}
 	}

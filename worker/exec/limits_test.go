@@ -27,7 +27,7 @@ func TestLimits_BoundABomb(t *testing.T) {
 	if got.Kind != dagrun.KindExit || started == 1000 || !strings.Contains(strings.ToLower(stderr(task)), "fork") {
 		t.Errorf("got %+v after %d processes: %s", got, started, stderr(task))
 	}
-	if _, err := x.census.of(x.prefix + "1"); err != nil {
+	if _, err := x.tracker.of(x.prefix + "1"); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,42 +1,56 @@
 package exec
 
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
+)
+
 // look is one reading of /proc. It does not change after it was made.
 type look struct {
-	census *census
-	listed map[int]uint64
-	known  map[int]identity
-	fresh  map[int]*newcomer
+	tracker *procTracker
+	listed  map[int]uint64
+	known   map[int]identity
+	fresh   map[int]*newProc
 
 	moving  bool // a process that may belong to a body was between fork and exec, or about to exit
 	passing bool // a process ended before it could be examined
 }
 
-// newcomer is a process that no earlier look has examined.
-type newcomer struct {
-	status
+// newProc is a process that no earlier look has examined.
+type newProc struct {
+	procfs.Stat
 	owner   string
 	decided bool
 	certain bool // the owner is known for sure, and cannot change
 }
 
+// listProcesses returns all pids, each with the inode of its folder.
+func listProcesses() (map[int]uint64, error) {
+	listed := make(map[int]uint64, 128)
+	err := procfs.Walk(func(pid int, inode uint64) { listed[pid] = inode })
+	return listed, err
+}
+
 // look reads /proc, and finds the owners of new processes.
-func (c *census) look() (*look, error) {
+func (t *procTracker) look() (*look, error) {
 	listed, err := listProcesses()
 	if err != nil {
 		return nil, err
 	}
-	l := &look{census: c, listed: listed, known: c.recall(listed), fresh: map[int]*newcomer{}}
+	l := &look{tracker: t, listed: listed, known: t.recall(listed), fresh: map[int]*newProc{}}
 	for pid := range listed {
 		if _, ok := l.known[pid]; ok {
 			continue
 		}
-		s, ok := readStatus(pid)
-		if !ok {
+		stat, err := procfs.ReadStat(pid)
+		if err != nil {
 			l.passing = true
 			continue
 		}
-		l.passing = l.passing || s.dead
-		l.fresh[pid] = &newcomer{status: s}
+		l.passing = l.passing || !stat.Live
+		l.fresh[pid] = &newProc{Stat: stat}
 	}
 	for pid := range l.fresh {
 		l.owner(pid)
@@ -51,10 +65,8 @@ func (l *look) alive(owner string) (alive []process, gone []int) {
 		if l.owner(pid) != owner || id.dead {
 			continue
 		}
-		s, ok := readStatus(pid)
-		if ok && !s.dead {
-			s.inode = l.listed[pid]
-			alive = append(alive, s.process)
+		if stat, err := procfs.ReadStat(pid); err == nil && stat.Live {
+			alive = append(alive, process{pid, stat.Group, l.listed[pid]})
 			continue
 		}
 		gone = append(gone, pid)
@@ -81,27 +93,27 @@ func (l *look) owner(pid int) string {
 // decide finds the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
 // environment names. It skips the environment if the parent is a stranger, since the parent of an orphan of ours is one of
 // reapers.
-func (l *look) decide(n *newcomer) {
-	if n.owner = l.owner(n.group); n.owner == "" {
-		n.owner = l.owner(n.parent)
+func (l *look) decide(n *newProc) {
+	if n.owner = l.owner(n.Group); n.owner == "" {
+		n.owner = l.owner(n.Parent)
 	}
-	if n.certain = n.owner != "" || n.kernel || n.dead || l.stranger(n.parent); n.certain {
+	if n.certain = n.owner != "" || n.Kernel || !n.Live || l.stranger(n.Parent); n.certain {
 		return
 	}
-	environ, hidden := readEnviron(n.pid)
-	n.owner = l.census.ownerIn(environ)
-	if len(environ) == 0 && !hidden && l.betweenPrograms(n.pid) {
+	environ, err := procfs.Environ(n.PID)
+	n.owner = l.tracker.ownerIn(environ)
+	if len(environ) == 0 && !errors.Is(err, fs.ErrPermission) && l.betweenPrograms(n.PID) {
 		l.moving = true
 		return
 	}
 	// A child of ours between fork and exec still has our own environment.
-	_, seen := l.listed[n.parent]
-	n.certain = n.parent != self && (seen || n.parent == 0)
+	_, seen := l.listed[n.Parent]
+	n.certain = n.Parent != self && (seen || n.Parent == 0)
 }
 
 // stranger reports whether a process certainly belongs to no body, and cannot have adopted an orphan of one.
 func (l *look) stranger(pid int) bool {
-	if l.census.reapers[pid] {
+	if l.tracker.reapers[pid] {
 		return false
 	}
 	id, ok := l.known[pid]
@@ -112,9 +124,8 @@ func (l *look) stranger(pid int) bool {
 }
 
 // betweenPrograms reports whether a process has no arguments yet, or has lost them because it is about to exit. A process that
-// has none for longer than blankPatience has removed them itself.
+// has none for longer than unnamedTimeout has removed them itself.
 func (l *look) betweenPrograms(pid int) bool {
-	var buf [1]byte
-	n, err := readInto(procPath(pid, "cmdline"), buf[:])
-	return err == nil && n == 0 && l.census.blankFor(pid, l.listed[pid]) < blankPatience
+	has, err := procfs.HasArguments(pid)
+	return err == nil && !has && l.tracker.unnamedFor(pid, l.listed[pid]) < unnamedTimeout
 }

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -209,7 +209,7 @@ func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
 	case o.Type == "json":
 		return encodeJSON(text)
 	}
-	return compact(text)
+	return plainjson.Compact(text)
 }
 
 // encodeNumber returns a number in its shortest form. An integer keeps all its digits.
@@ -227,7 +227,7 @@ func encodeNumber(text string) ([]byte, error) {
 	case !strings.ContainsAny(text, ".eE"):
 		return []byte(text), nil
 	}
-	return compact(f)
+	return plainjson.Compact(f)
 }
 
 // inRange refuses numbers that a float64 can only hold as infinity or as zero.
@@ -254,7 +254,7 @@ func encodeJSON(text string) ([]byte, error) {
 	if err := storable(value, maxJSONDepth); err != nil {
 		return nil, err
 	}
-	return compact(value)
+	return plainjson.Compact(value)
 }
 
 // storable returns an error for values that JSON allows and Postgres refuses.
@@ -284,17 +284,6 @@ func storable(value any, depth int) error {
 		}
 	}
 	return nil
-}
-
-// compact returns a value as JSON on one line, without escapes for HTML.
-func compact(value any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return nil, fmt.Errorf("write as JSON: %w", err)
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
 // excerpt quotes the beginning of a text for a message.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // What one body needs of its host.
@@ -91,7 +93,7 @@ func tooFewProcesses(what string, has int64, slots int, hint string) Shortage {
 
 // pidsLeft returns how many more processes the cgroup of this process takes, and which group on the way up sets that limit.
 func pidsLeft() (left int64, of string, ok bool) {
-	text, err := os.ReadFile(procRoot + "/self/cgroup")
+	text, err := os.ReadFile(procfs.Self("cgroup"))
 	if err != nil {
 		return 0, "", false
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -58,7 +59,7 @@ func shell(text string) *worker.Task { return task(dagspec.Step{Run: text}) }
 
 // program is a task that runs one of the nasty programs.
 func program(name string, args ...string) *worker.Task {
-	t := task(dagspec.Step{Command: "/proc/self/exe"})
+	t := task(dagspec.Step{Command: procfs.Self("exe")})
 	t.Body.Command, _ = os.Executable()
 	t.Resolved.Args = args
 	t.Resolved.Env = map[string]string{nastyVariable: name}
@@ -116,8 +117,8 @@ func carriers(t *testing.T, entry string) int {
 	}
 	count := 0
 	for pid := range listed {
-		environ, _ := readEnviron(pid)
-		if s, ok := readStatus(pid); ok && !s.dead && strings.Contains("\x00"+string(environ), "\x00"+entry+"\x00") {
+		environ, _ := procfs.Environ(pid)
+		if stat, err := procfs.ReadStat(pid); err == nil && stat.Live && strings.Contains("\x00"+string(environ), "\x00"+entry+"\x00") {
 			count++
 		}
 	}
@@ -126,8 +127,8 @@ func carriers(t *testing.T, entry string) int {
 
 // alive reports whether a process runs, regardless of its environment.
 func alive(pid int) bool {
-	s, ok := readStatus(pid)
-	return ok && !s.dead
+	stat, err := procfs.ReadStat(pid)
+	return err == nil && stat.Live
 }
 
 // pidIn reads the pid a body printed after a word.

@@ -2,12 +2,13 @@ package exec
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // survivorPatience is how long to wait for processes after SIGKILL. A process that is blocked in the kernel, for example by a
@@ -22,36 +23,35 @@ const (
 
 // tree is the processes of one body.
 type tree struct {
-	census *census
-	cgroup *cgroup // nil: none
-	owner  string
-	leader int  // the first process, and the number of its group
-	ended  bool // the first process is a zombie
-	reaped bool
+	tracker *procTracker
+	cgroup  *cgroup // nil: none
+	owner   string
+	leader  int  // the first process, and the number of its group
+	ended   bool // the first process is a zombie
+	reaped  bool
 }
 
 // bury records that the first process is a zombie.
 func (t *tree) bury() {
 	t.ended = true
-	t.census.bury(t.leader, anyInode)
+	t.tracker.bury(t.leader, anyInode)
 }
 
-// forget drops the first process from the census. The caller reaps the process afterwards.
-func (t *tree) forget() { t.census.forget(t.leader, t.owner) }
+// forget drops the first process from the tracker. The caller reaps the process afterwards.
+func (t *tree) forget() { t.tracker.forget(t.leader, t.owner) }
 
 // alive lists the living processes of the body.
 func (t *tree) alive() ([]process, error) {
-	alive, err := t.census.of(t.owner)
+	alive, err := t.tracker.of(t.owner)
 	if err != nil || t.cgroup == nil {
 		return alive, err
 	}
 	pids, err := t.cgroup.pids()
 	for _, pid := range pids {
 		listed := slices.ContainsFunc(alive, func(p process) bool { return p.pid == pid })
-		inode := inodeOf(pid)
-		if s, ok := readStatus(pid); ok && !s.dead && !listed {
-			s.inode = inode
-			alive = append(alive, s.process)
+		inode := procfs.Inode(pid)
+		if stat, err := procfs.ReadStat(pid); err == nil && stat.Live && !listed {
+			alive = append(alive, process{pid, stat.Group, inode})
 		}
 	}
 	return alive, err
@@ -62,10 +62,10 @@ func (t *tree) empty() bool {
 	if t.cgroup != nil && t.cgroup.populated() {
 		return false
 	}
-	if !t.reaped && t.ended && t.census.childless(t.leader) {
+	if !t.reaped && t.ended && t.tracker.childless(t.leader) {
 		return true
 	}
-	alive, err := t.census.of(t.owner)
+	alive, err := t.tracker.of(t.owner)
 	return err == nil && len(alive) == 0
 }
 
@@ -91,7 +91,7 @@ func (p process) signal(sig unix.Signal) {
 		return
 	}
 	defer unix.Close(fd)
-	if inodeOf(p.pid) == p.inode {
+	if procfs.Inode(p.pid) == p.inode {
 		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
 }
@@ -138,8 +138,8 @@ func (t *tree) described() []string {
 // names returns programs and pids. It leaves out arguments, which may contain a secret.
 func names(alive []process) (named []string) {
 	for _, p := range alive {
-		if name, err := os.ReadFile(procPath(p.pid, "comm")); err == nil {
-			named = append(named, fmt.Sprintf("%s (pid %d)", strings.TrimSpace(string(name)), p.pid))
+		if name, err := procfs.Name(p.pid); err == nil {
+			named = append(named, fmt.Sprintf("%s (pid %d)", strings.TrimSpace(name), p.pid))
 		}
 	}
 	return named

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -238,7 +239,7 @@ func TestPipe_HeldByAStrangerHoldsUpNobody(t *testing.T) {
 	task.Body.WorkingDir = dir
 	result := x.begin(t, t.Context(), task)
 	await.True(t, "it runs", func() bool { return pidIn(stdout(task), "pid") > 0 })
-	held, err := os.OpenFile(procPath(pidIn(stdout(task), "pid"), "fd/1"), os.O_WRONLY, 0)
+	held, err := os.OpenFile(procfs.Path(pidIn(stdout(task), "pid"), "fd/1"), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestTree_SparesOtherBodies(t *testing.T) {
 	<-running
 }
 
-func TestCensus_FindsAProcessThatLeftEverythingButItsParent(t *testing.T) {
+func TestProcTracker_FindsAProcessThatLeftEverythingButItsParent(t *testing.T) {
 	t.Parallel()
 	x := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -308,7 +309,7 @@ func TestCensus_FindsAProcessThatLeftEverythingButItsParent(t *testing.T) {
 	}
 }
 
-func TestCensus_CgroupFindsAnOrphanWithoutATrace(t *testing.T) {
+func TestProcTracker_CgroupFindsAnOrphanWithoutATrace(t *testing.T) {
 	t.Parallel()
 	own := OwnCgroup()
 	if own == "" {
@@ -323,30 +324,6 @@ func TestCensus_CgroupFindsAnOrphanWithoutATrace(t *testing.T) {
 	if pid := pidIn(stdout(task), "pid"); pid == 0 || alive(pid) {
 		t.Errorf("process %d lives", pid)
 		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-}
-
-func TestParseStatus(t *testing.T) {
-	t.Parallel()
-	rest := " 1 2 3 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 "
-	for _, tt := range []struct {
-		text string
-		want status
-		ok   bool
-	}{
-		{"7 (sh) S" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
-		{"7 (a) Z) b) R" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
-		{"7 (sh) Z" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, true, false}, true},
-		{"7 (sh) Z" + rest + "3 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
-		{"7 (sh) X" + rest + "0 0 0", status{process{pid: 7, parent: 1, group: 2}, true, false}, true},
-		{"7 (k) I 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0", status{process{pid: 7, parent: 2}, false, true}, true},
-		{"7 (sh) S 1", status{}, false},
-		{"", status{}, false},
-	} {
-		got, ok := parseStatus(7, []byte(tt.text))
-		if got != tt.want || ok != tt.ok {
-			t.Errorf("%q: got %+v, %v", tt.text, got, ok)
-		}
 	}
 }
 

@@ -24,16 +24,16 @@ var errCopied = errors.New("the lock file is a copy")
 func (g *supervisor) lock() error {
 	since := boottime.Now()
 	for said := false; g.asked == 0; {
-		held, err := g.ledger.try()
+		held, err := g.lockFile.try()
 		if held && said {
 			g.Say(Event{Kind: Freed, Took: boottime.Now() - since})
 		}
 		if held || err != nil {
 			return err
 		}
-		_ = g.ledger.read() // an error is ignored: the holder of the lock may be writing now
+		_ = g.lockFile.read() // an error is ignored: the holder of the lock may be writing now
 		if !said {
-			g.Say(Event{Kind: Waiting, PID: g.ledger.list.Guard.PID})
+			g.Say(Event{Kind: Waiting, PID: g.lockFile.list.Guard.PID})
 			said = true
 		}
 		if boottime.Now()-since >= g.Limits.Handover {
@@ -47,7 +47,7 @@ func (g *supervisor) lock() error {
 // evict kills a driver process that should have ended long ago, after its guard died. A frozen one would hold the lock, and keep
 // its tasks, for ever.
 func (g *supervisor) evict() {
-	old := g.ledger.list
+	old := g.lockFile.list
 	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
 		return
 	}
@@ -63,7 +63,7 @@ func (g *supervisor) unfound(l list) error {
 	switch {
 	case g.host == host{} || l.host != g.host:
 		return errOtherHost
-	case l.File != g.ledger.file():
+	case l.File != g.lockFile.file():
 		return errCopied
 	}
 	return nil
@@ -71,8 +71,8 @@ func (g *supervisor) unfound(l list) error {
 
 // begin kills what an earlier incarnation left behind, waits until it is gone, and takes over the worker ids of its list.
 func (g *supervisor) begin() error {
-	err := g.ledger.read()
-	old := g.ledger.list
+	err := g.lockFile.read()
+	old := g.lockFile.list
 	if err == nil && len(old.Workers) > 0 {
 		err = g.unfound(old)
 	}
@@ -85,7 +85,7 @@ func (g *supervisor) begin() error {
 			return err
 		}
 	}
-	return g.ledger.write(list{host: g.host, Guard: identify(os.Getpid()), Workers: old.Workers})
+	return g.lockFile.write(list{host: g.host, Guard: identify(os.Getpid()), Workers: old.Workers})
 }
 
 func (g *supervisor) sweep(old list) error {
@@ -121,7 +121,7 @@ func (g *supervisor) makeCgroup() {
 		return
 	}
 	g.cgroup = c
-	next := g.ledger.list
+	next := g.lockFile.list
 	next.Cgroup = string(c)
 	g.write(next)
 }
@@ -132,14 +132,14 @@ func (g *supervisor) dropCgroup() {
 	if c == "" || !c.remove() {
 		return // it stays in the list, so that the next guard can kill the processes in it
 	}
-	next := g.ledger.list
+	next := g.lockFile.list
 	next.Cgroup = ""
 	g.write(next)
 }
 
 // write writes the list for changes that need not be durable at once. If it fails, the list names too much, never too little.
 func (g *supervisor) write(next list) {
-	if err := g.ledger.write(next); err != nil {
+	if err := g.lockFile.write(next); err != nil {
 		g.Say(Event{Kind: Unwritten, Err: err})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // cgroup is the folder of a cgroup that holds a driver process and all its descendants. The driver process is in a leaf, since
@@ -45,11 +47,11 @@ func makeCgroup() (cgroup, error) {
 }
 
 func ownCgroup() (string, error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile(procfs.Self("mountinfo"))
 	if err != nil {
 		return "", fmt.Errorf("look for cgroup v2: %w", err)
 	}
-	groups, err := os.ReadFile("/proc/self/cgroup")
+	groups, err := os.ReadFile(procfs.Self("cgroup"))
 	if err != nil {
 		return "", fmt.Errorf("look for cgroup v2: %w", err)
 	}

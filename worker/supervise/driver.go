@@ -86,8 +86,8 @@ func (g *supervisor) start() error {
 		path, args = g.Command[0], g.Command
 	}
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Env:   append(unmarked(g.Env), pipes.marker(g.ledger.file().Inode)),
-		Files: []uintptr{uintptr(pipes.null), 1, 2, uintptr(pipes.theirIn), uintptr(pipes.theirOut), uintptr(g.ledger.fd)},
+		Env:   append(unmarked(g.Env), pipes.marker(g.lockFile.file().Inode)),
+		Files: []uintptr{uintptr(pipes.null), 1, 2, uintptr(pipes.theirIn), uintptr(pipes.theirOut), uintptr(g.lockFile.fd)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func (g *supervisor) start() error {
 	g.driver = newDriver(pid, pipes)
 	g.expect(boottime.Now()+g.Limits.Attach, errNotAttached)
 	g.contain(pid)
-	next := g.ledger.list
+	next := g.lockFile.list
 	next.Driver = g.driver.identity
 	g.write(next)
 	g.Say(Event{Kind: Started, PID: pid, Workers: g.replaces()})
@@ -278,15 +278,15 @@ func (g *supervisor) use(id string) error {
 	if !validName.MatchString(id) {
 		return fmt.Errorf("%q is no worker id", id)
 	}
-	next := g.ledger.list
+	next := g.lockFile.list
 	next.Workers = withWorker(next.Workers, id)
-	return g.ledger.write(next)
+	return g.lockFile.write(next)
 }
 
 func (g *supervisor) forget(ids []string) error {
-	next := g.ledger.list
+	next := g.lockFile.list
 	next.Workers = without(next.Workers, ids)
-	return g.ledger.write(next)
+	return g.lockFile.write(next)
 }
 
 func (g *supervisor) hello() *hello {
@@ -305,7 +305,7 @@ func (g *supervisor) replaces() []string {
 	if !verifies {
 		return nil
 	}
-	return slices.Clone(g.ledger.list.Workers)
+	return slices.Clone(g.lockFile.list.Workers)
 }
 
 // pipes are the descriptors between guard and driver process. They are plain numbers, because an os.File might make them

@@ -40,10 +40,10 @@ var heard = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall
 type supervisor struct {
 	Config
 
-	ledger *lockFile
-	host   host
-	cgroup cgroup // "": there is none
-	alarm  *alarm
+	lockFile *lockFile
+	host     host
+	cgroup   cgroup // "": there is none
+	alarm    *alarm
 
 	children  chan os.Signal
 	signals   chan os.Signal
@@ -91,7 +91,7 @@ func open(ctx context.Context, cfg Config) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLedger(cfg.StateDir, cfg.Name)
+	l, err := openLockFile(cfg.StateDir, cfg.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func open(ctx context.Context, cfg Config) (*supervisor, error) {
 		return nil, err
 	}
 	g := &supervisor{
-		Config: cfg, ledger: l, host: thisHost(), alarm: a,
+		Config: cfg, lockFile: l, host: thisHost(), alarm: a,
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, waitingSigs), ctxDone: ctx.Done(),
 		inherited: childrenOf(all, os.Getpid()), counts: newCounts(),
 		backoff: &backoff.ExponentialBackOff{InitialInterval: firstDelay, Multiplier: 2, RandomizationFactor: 0.3, MaxInterval: cfg.Limits.MaxDelay},
@@ -120,7 +120,7 @@ func (g *supervisor) close() {
 	signal.Stop(g.signals)
 	signal.Stop(g.children)
 	g.alarm.close()
-	g.ledger.close()
+	g.lockFile.close()
 }
 
 func (g *supervisor) run() (int, error) {

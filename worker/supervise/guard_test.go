@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // stage is a folder with guards, and all processes that they start.
@@ -44,7 +45,7 @@ func setup(t *testing.T, script ...string) *stage {
 			return len(all) == 0
 		})
 		for _, name := range []string{"one", "two"} { // what a killed guard could not remove
-			if l, err := openLedger(s.play.StateDir, name); err == nil {
+			if l, err := openLockFile(s.play.StateDir, name); err == nil {
 				if l.read() == nil && cgroup(l.list.Cgroup).ours() {
 					cgroup(l.list.Cgroup).remove()
 				}
@@ -134,7 +135,7 @@ func (s *stage) processes() []process {
 			return true
 		}
 		env, _ := readEnviron(p.PID)
-		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		args, _ := procfs.Cmdline(p.PID)
 		return !bytes.Contains(env, []byte(markEnv+"="+s.mark+"\x00")) && !bytes.Contains(args, []byte(s.mark))
 	})
 }
@@ -498,8 +499,9 @@ func TestRun_NothingOfTheGuardReachesATask(t *testing.T) {
 		if bytes.Contains(env, []byte(marker+"=")) {
 			t.Errorf("%v has the variable of driver processes", p)
 		}
+		files, _ := procfs.Files(p.PID)
 		for fd := 3; fd <= 9; fd++ {
-			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", p.PID, fd))
+			to := files[fd]
 			if strings.HasPrefix(to, "pipe:") || strings.HasPrefix(to, s.play.StateDir) {
 				t.Errorf("%v has descriptor %d: %s", p, fd, to)
 			}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // adoptOrphans makes this process the parent of every descendant that is orphaned.
 func adoptOrphans() error {
-	self, err := os.Readlink("/proc/self")
+	self, err := os.Readlink(procfs.Root + "/self")
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return fmt.Errorf("/proc does not show this process as %d: mount the /proc of its own PID namespace", os.Getpid())
 	}
@@ -40,14 +41,14 @@ func adoptOrphans() error {
 
 // nameProcess sets the name of this process in ps and top. Since it was started by the path thisProgram, they would show "exe".
 func nameProcess(name string) {
-	_ = os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0) // an error is ignored: it costs only the name
+	_ = os.WriteFile(procfs.Self("comm"), []byte(name[:min(len(name), maxComm)]), 0) // an error is ignored: it costs only the name
 }
 
 // thisHost returns what must be equal for the processes of a list to be visible here. The number of a PID namespace is reused
 // only when no process is left in the namespace.
 func thisHost() host {
 	boot := boottime.ID()
-	namespace, err := os.Readlink("/proc/self/ns/pid")
+	namespace, err := os.Readlink(procfs.Self("ns/pid"))
 	if err != nil || boot == "" {
 		return host{}
 	}
@@ -55,65 +56,36 @@ func thisHost() host {
 }
 
 func listProcesses() ([]process, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
 	var all []process
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
+	var unread error
+	err := procfs.Walk(func(pid int, _ uint64) {
 		p, err := readProcess(pid)
-		if errors.Is(err, errGone) {
-			continue
+		if err == nil {
+			all = append(all, p)
+		} else if !errors.Is(err, errGone) {
+			unread = fmt.Errorf("list processes: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("list processes: %w", err)
-		}
-		all = append(all, p)
+	})
+	if err = errors.Join(err, unread); err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-var errGone = errors.New("the process is gone")
+var errGone = procfs.ErrGone
 
 func readProcess(pid int) (process, error) {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return process{}, errGone
-	}
+	stat, err := procfs.ReadStat(pid)
 	if err != nil {
 		return process{}, err
 	}
-	p, ok := parseStat(line)
-	if !ok {
-		return process{}, fmt.Errorf("/proc/%d/stat is not understood: %q", pid, line)
-	}
-	return p, nil
+	return process{
+		identity: identity{stat.PID, stat.Start}, parent: stat.Parent, state: stat.State, live: stat.Live, kernel: stat.Kernel,
+		bare: stat.Bare, name: stat.Name,
+	}, nil
 }
 
-// readEnviron reads the environment of a process. If the first thread has ended, it reads the environment through another thread.
-func readEnviron(pid int) ([]byte, error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	env, err := os.ReadFile(dir + "/environ")
-	if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
-		return env, err
-	}
-	threads, _ := os.ReadDir(dir + "/task")
-	for _, t := range threads {
-		if env, err := os.ReadFile(dir + "/task/" + t.Name() + "/environ"); err == nil && len(env) > 0 {
-			return env, nil
-		}
-	}
-	return nil, nil
-}
+func readEnviron(pid int) ([]byte, error) { return procfs.Environ(pid) }
 
 // signal signals exactly this process or none: it opens the pidfd before it compares the start time.
 func (p identity) signal(sig syscall.Signal) error {

@@ -50,13 +50,13 @@ type file struct {
 }
 
 const (
-	ledgerRotate = 256 << 10 // past this size the file is written from its beginning again; many times the longest line
-	ledgerBytes  = 1 << 20   // a longer file is not ours
-	lockName     = "worker-%s.lock"
+	rotateBytes   = 256 << 10 // past this size the file is written from its beginning again; many times the longest line
+	lockFileBytes = 1 << 20   // a longer file is not ours
+	lockName      = "worker-%s.lock"
 )
 
-// openLedger opens the lock file, and makes it if it is missing. It does not lock it.
-func openLedger(folder, name string) (*lockFile, error) {
+// openLockFile opens the lock file, and makes it if it is missing. It does not lock it.
+func openLockFile(folder, name string) (*lockFile, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
@@ -118,7 +118,7 @@ func (l *lockFile) file() file {
 // read reads the last complete line. A file without a complete line is an empty list.
 func (l *lockFile) read() error {
 	l.list, l.end = list{}, 0
-	text := make([]byte, ledgerBytes)
+	text := make([]byte, lockFileBytes)
 	n, err := unix.Pread(l.fd, text, 0)
 	if err != nil {
 		return &fs.PathError{Op: "read", Path: l.path, Err: err}
@@ -150,7 +150,7 @@ func (l *lockFile) write(next list) error {
 		return err
 	}
 	line = append(line, '\n')
-	rotate := l.end+int64(len(line)) > ledgerRotate
+	rotate := l.end+int64(len(line)) > rotateBytes
 	at := l.end
 	if rotate {
 		at = 0 // the old list stays the last line until the file is cut

@@ -14,9 +14,9 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
-func newLedger(t *testing.T) *lockFile {
+func newLockFile(t *testing.T) *lockFile {
 	t.Helper()
-	l, err := openLedger(t.TempDir(), "one")
+	l, err := openLockFile(t.TempDir(), "one")
 	must(t, err)
 	t.Cleanup(l.close)
 	return l
@@ -32,9 +32,9 @@ func reread(t *testing.T, path string) (list, error) {
 	return l.list, err
 }
 
-func TestLedger_KeepsTheLastListThroughManyChanges(t *testing.T) {
+func TestLockFile_KeepsTheLastListThroughManyChanges(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
+	l := newLockFile(t)
 	var want list
 	for n := range 3_000 {
 		want.Workers = withWorker(want.Workers, fmt.Sprintf("w-%d-%s", n, strings.Repeat("x", n%40)))
@@ -50,19 +50,19 @@ func TestLedger_KeepsTheLastListThroughManyChanges(t *testing.T) {
 	}
 	info, err := os.Stat(l.path)
 	must(t, err)
-	if info.Size() > ledgerRotate+lineBytes {
+	if info.Size() > rotateBytes+lineBytes {
 		t.Errorf("%d bytes", info.Size())
 	}
 }
 
 // A guard can be killed after any byte of a write, and between the two steps of starting from the beginning again.
-func TestLedger_HasTheOldListOrTheNewAtEveryPointOfAWrite(t *testing.T) {
+func TestLockFile_HasTheOldListOrTheNewAtEveryPointOfAWrite(t *testing.T) {
 	t.Parallel()
 	for _, rotate := range []bool{false, true} {
-		l := newLedger(t)
+		l := newLockFile(t)
 		old, next := list{Workers: []string{"old-1", "old-2"}}, list{Workers: []string{"next-1", "next-2", "next-3"}}
 		must(t, l.write(old))
-		for line := l.end; rotate && l.end+line <= ledgerRotate; {
+		for line := l.end; rotate && l.end+line <= rotateBytes; {
 			must(t, l.write(old))
 		}
 		before, err := os.ReadFile(l.path)
@@ -101,7 +101,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-func TestLedger_NeverBelievesAnID(t *testing.T) {
+func TestLockFile_NeverBelievesAnID(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	for _, text := range []string{`{"workers":["a b"]}`, `{"workers":[""]}`, `{"workers":["` + strings.Repeat("x", 65) + `"]}`, `{"workers":"x"}`, "\x00", ""} {
@@ -120,32 +120,32 @@ func TestLedger_NeverBelievesAnID(t *testing.T) {
 	}
 }
 
-func TestLedger_IsAPlainFileOfThisUserAlone(t *testing.T) {
+func TestLockFile_IsAPlainFileOfThisUserAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, fmt.Sprintf(lockName, "one"))
 	must(t, os.WriteFile(filepath.Join(dir, "else"), nil, 0o600))
 	must(t, os.Symlink(filepath.Join(dir, "else"), path))
-	if l, err := openLedger(dir, "one"); err == nil {
+	if l, err := openLockFile(dir, "one"); err == nil {
 		t.Errorf("followed a link to %s", l.path)
 	}
 	must(t, os.Remove(path))
 	must(t, os.WriteFile(path, nil, 0o600))
 	must(t, os.Chmod(path, 0o666))
-	l, err := openLedger(dir, "one")
+	l, err := openLockFile(dir, "one")
 	if err == nil {
 		t.Error("took a file that anybody may write")
 	}
 	l.close()
 }
 
-func TestLedger_IsOnePerPath(t *testing.T) {
+func TestLockFile_IsOnePerPath(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
+	l := newLockFile(t)
 	if held, err := l.try(); !held || err != nil {
 		t.Fatalf("a free lock: %v, %v", held, err)
 	}
-	second, err := openLedger(filepath.Dir(l.path), "one")
+	second, err := openLockFile(filepath.Dir(l.path), "one")
 	must(t, err)
 	defer second.close()
 	if held, err := second.try(); held || err != nil {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // The test binary plays all parts: it is started again as a guard, which starts it again as a driver process.
@@ -147,8 +148,8 @@ func playGuard() int {
 }
 
 func openFiles() int {
-	fds, _ := os.ReadDir("/proc/self/fd")
-	return len(fds)
+	files, _ := procfs.Files(os.Getpid())
+	return len(files)
 }
 
 // withGhost adds a child that no signal reaches to the list.
@@ -333,7 +334,7 @@ func startCorpus(p play, id string) {
 	sh(`(setsid setsid sh -c "trap '' TERM; (sleep 600 &); exec sleep 600" &) ; exit`)
 	p.must(os.Symlink("/bin/sleep", p.Log+mark+id))
 	sh(`(exec env -i ` + p.Log + mark + id + ` 600 &) ; exit`)
-	cmd := exec.Command("/proc/self/exe")
+	cmd := exec.Command(procfs.Self("exe"))
 	cmd.Env = append(os.Environ(), Environ(id), roleEnv+"=headless")
 	p.must(cmd.Start())
 	go func() { _ = cmd.Wait() }()

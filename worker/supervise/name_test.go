@@ -3,19 +3,20 @@
 package supervise
 
 import (
-	"fmt"
 	"os"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 func TestRun_TheDriverProcessHasTheNameOfTheProgram(t *testing.T) {
 	s := setup(t, "corpus")
 	s.guard()
-	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.heard("driver", "ready", 1).PID))
+	got, err := procfs.Name(s.heard("driver", "ready", 1).PID)
 	must(t, err)
-	own, err := os.ReadFile("/proc/self/comm")
+	own, err := procfs.Name(os.Getpid())
 	must(t, err)
-	if string(got) != string(own) {
+	if got != own {
 		t.Errorf("ps calls it %q, not %q", got, own)
 	}
 }

@@ -21,7 +21,7 @@ func judge(t *testing.T) (g *supervisor, out *os.File) {
 	closeAll(p.null, p.theirIn)
 	a, err := newAlarm()
 	must(t, err)
-	g = &supervisor{alarm: a, ledger: &lockFile{}, Config: Config{Limits: Limits{}.complete()}}
+	g = &supervisor{alarm: a, lockFile: &lockFile{}, Config: Config{Limits: Limits{}.complete()}}
 	g.driver = newDriver(os.Getpid(), p)
 	g.expect(boottime.Now(), errDeadline)
 	out = os.NewFile(uintptr(p.theirOut), "out")

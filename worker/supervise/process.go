@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // identity identifies a process during one boot of the machine. A PID alone does not, because PIDs are reused.
@@ -27,39 +25,6 @@ type process struct {
 }
 
 func (p process) String() string { return fmt.Sprintf("%d (%s, %c)", p.PID, p.name, p.state) }
-
-const (
-	threadOfKernel = 0x00200000 // PF_KTHREAD
-
-	// Fields of /proc/PID/stat, counted from the state, which comes after the name.
-	statState, statParent, statFlags, statThreads, statStart, statEnvEnd = 0, 1, 6, 17, 19, 48
-)
-
-// parseStat parses a line of /proc/PID/stat. The name may contain any character, brackets and line ends included.
-func parseStat(line []byte) (process, bool) {
-	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
-	if open < 0 || end < open {
-		return process{}, false
-	}
-	fields := strings.Fields(string(line[end+1:]))
-	if len(fields) <= statEnvEnd {
-		return process{}, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:open])))
-	parent, err2 := strconv.Atoi(fields[statParent])
-	flags, err3 := strconv.ParseUint(fields[statFlags], 10, 64)
-	start, err4 := strconv.ParseUint(fields[statStart], 10, 64)
-	state := fields[statState][0]
-	return process{
-		identity: identity{pid, start},
-		parent:   parent,
-		state:    state,
-		live:     state != 'X' && state != 'Z' || fields[statThreads] != "0" && fields[statThreads] != "1",
-		kernel:   flags&threadOfKernel != 0,
-		bare:     fields[statEnvEnd] == "0",
-		name:     string(line[open+1 : end]),
-	}, err == nil && err2 == nil && err3 == nil && err4 == nil
-}
 
 // below lists all descendants of root, parents first. It leaves out the processes of except, with their descendants.
 func below(all []process, root int, except map[identity]bool) []process {

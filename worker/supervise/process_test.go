@@ -8,49 +8,6 @@ import (
 	"testing"
 )
 
-// stat makes a line of /proc/PID/stat.
-func stat(pid int, name, state string, parent, flags, threads, start, envEnd int) []byte {
-	fields := strings.Fields(strings.Repeat("0 ", 50))
-	for at, value := range map[int]int{statParent: parent, statFlags: flags, statThreads: threads, statStart: start, statEnvEnd: envEnd} {
-		fields[at] = fmt.Sprint(value)
-	}
-	fields[statState] = state
-	return fmt.Appendf(nil, "%d (%s) %s\n", pid, name, strings.Join(fields, " "))
-}
-
-func TestParseStat_UnderstandsAnyName(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"sleep", "a b", ") S 1 (", "", "((", "x\ny) R 7 7", "ünï"} {
-		p, ok := parseStat(stat(42, name, "S", 7, 0, 1, 99, 5))
-		if !ok || p.PID != 42 || p.parent != 7 || p.Start != 99 || p.name != name || !p.live || p.bare || p.kernel {
-			t.Errorf("%q: %+v, %v", name, p, ok)
-		}
-	}
-}
-
-func TestParseStat_KnowsWhoIsAlive(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		state   string
-		threads int
-		live    bool
-	}{{"R", 1, true}, {"D", 1, true}, {"T", 1, true}, {"Z", 1, false}, {"Z", 0, false}, {"X", 0, false}, {"Z", 2, true}} {
-		p, ok := parseStat(stat(1, "x", test.state, 0, threadOfKernel, test.threads, 1, 0))
-		if !ok || p.live != test.live || !p.bare || !p.kernel {
-			t.Errorf("%v: %+v, %v", test, p, ok)
-		}
-	}
-}
-
-func TestParseStat_RefusesWhatIsNone(t *testing.T) {
-	t.Parallel()
-	for _, line := range []string{"", "1", "1 (x", "x) (1 S", "1 (x) S 1 2 3", "y (x) S" + strings.Repeat(" 1", 60), "1 (x) S z" + strings.Repeat(" 1", 60)} {
-		if p, ok := parseStat([]byte(line)); ok {
-			t.Errorf("%q: %+v", line, p)
-		}
-	}
-}
-
 func family(pairs ...int) []process {
 	var all []process
 	for i := 0; i < len(pairs); i += 2 {

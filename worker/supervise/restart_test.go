@@ -3,7 +3,6 @@
 package supervise
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 func TestLink_SeesTheDeathOfItsGuardAndSweeps(t *testing.T) {
@@ -151,7 +151,7 @@ func replaceBy(old, by string) func(string) string {
 // leave writes the list of an earlier incarnation.
 func (s *stage) leave(workers ...string) {
 	s.t.Helper()
-	l, err := openLedger(s.play.StateDir, "one")
+	l, err := openLockFile(s.play.StateDir, "one")
 	must(s.t, err)
 	defer l.close()
 	must(s.t, l.write(list{host: thisHost(), Workers: workers}))
@@ -337,11 +337,9 @@ func (s *stage) outside(inside int) int {
 	found := 0
 	s.eventually(fmt.Sprintf("process %d of the namespace", inside), func() bool {
 		for _, p := range s.processes() {
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
-			for line := range bytes.Lines(status) {
-				if f := strings.Fields(string(line)); len(f) == 3 && f[0] == "NSpid:" && f[2] == strconv.Itoa(inside) {
-					found = p.PID
-				}
+			value, _ := procfs.StatusValue(p.PID, "NSpid")
+			if pids := strings.Fields(value); len(pids) == 2 && pids[1] == strconv.Itoa(inside) {
+				found = p.PID
 			}
 		}
 		return found != 0

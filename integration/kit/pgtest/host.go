@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
 // settings trade durability for speed, since a throw-away server has nothing to lose. Plans are never compiled: compiling
@@ -50,8 +51,8 @@ func goCommand() (pid int, since string, ok bool) {
 }
 
 func process(pid int) (name, since string, err error) {
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		return parseStat(string(b))
+	if stat, err := procfs.ReadStat(pid); err == nil {
+		return stat.Name, strconv.FormatUint(stat.Start, 10), nil
 	}
 	out, err := exec.Command("ps", "-o", "lstart=,comm=", "-p", strconv.Itoa(pid)).Output()
 	words := strings.Fields(string(out)) // Mon Jan 2 15:04:05 2006 /usr/local/go/bin/go
@@ -59,17 +60,4 @@ func process(pid int) (name, since string, err error) {
 		return "", "", errors.Join(err, fmt.Errorf("no process %d", pid))
 	}
 	return words[5], strings.NewReplacer(":", "", " ", "").Replace(strings.Join(words[1:5], "")), nil
-}
-
-// parseStat reads name and start time from /proc/PID/stat. The name is in brackets and may contain any character.
-func parseStat(stat string) (name, since string, err error) {
-	from, to := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if from < 0 || to < from {
-		return "", "", fmt.Errorf("unknown process status %q", stat)
-	}
-	fields := strings.Fields(stat[to+1:]) // fields from the third on; the start time is the 22nd
-	if len(fields) < 20 {
-		return "", "", fmt.Errorf("unknown process status %q", stat)
-	}
-	return stat[from+1 : to], fields[19], nil
 }

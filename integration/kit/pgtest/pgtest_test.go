@@ -148,17 +148,8 @@ func TestOpen_SaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestParseStat_FindsTheStartTimeBehindAnyName(t *testing.T) {
+func TestProcess_HasAStartTime(t *testing.T) {
 	t.Parallel()
-	name, since, err := parseStat("42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21")
-	if err != nil || name != "a) b (c" || since != "4711" {
-		t.Error(name, since, err)
-	}
-	for _, bad := range []string{"", "42 go S", ")(", "42 (go) S 1"} {
-		if _, _, err := parseStat(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
 	if _, since, err := process(os.Getpid()); err != nil || since == "" {
 		t.Error(since, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/embed"
@@ -62,18 +63,13 @@ func run() error {
 
 // resident returns the resident memory of this process by the kernel, in KiB, now and at most.
 func resident() string {
-	status, err := os.ReadFile("/proc/self/status")
+	now, err := procfs.StatusValue(os.Getpid(), "VmRSS")
 	if err != nil {
 		return err.Error()
 	}
-	var now, most string
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			now = strings.Fields(value)[0]
-		}
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			most = strings.Fields(value)[0]
-		}
+	most, err := procfs.StatusValue(os.Getpid(), "VmHWM")
+	if err != nil {
+		return err.Error()
 	}
-	return now + " " + most
+	return strings.TrimSuffix(now, " kB") + " " + strings.TrimSuffix(most, " kB")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
 // types has the types of Postgres, by which decode recognises arrays and their elements. Nothing changes it.
@@ -30,14 +31,14 @@ func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	case pgtype.JSONOID, pgtype.JSONBOID:
 		return compacted(value)
 	case pgtype.TimestampOID, pgtype.TimestamptzOID:
-		return compactJSON(instant(string(value)))
+		return plainjson.Compact(instant(string(value)))
 	}
 	if t, ok := types.TypeForOID(oid); ok {
 		if codec, ok := t.Codec.(*pgtype.ArrayCodec); ok {
 			return list(oid, codec.ElementType.OID, value)
 		}
 	}
-	return compactJSON(string(value))
+	return plainjson.Compact(string(value))
 }
 
 // compacted returns a JSON value without spaces. It refuses a value with \u0000, which could not be stored.
@@ -84,7 +85,7 @@ func instant(text string) string {
 func list(oid, element uint32, value []byte) (json.RawMessage, error) {
 	var a pgtype.Array[pgtype.Text]
 	if err := types.Scan(oid, pgtype.TextFormatCode, value, &a); err != nil {
-		return compactJSON(string(value))
+		return plainjson.Compact(string(value))
 	}
 	var b bytes.Buffer
 	if len(a.Dims) == 0 {
@@ -134,7 +135,7 @@ func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 		case r.first[i] == nil:
 			return json.RawMessage("null"), nil
 		case o.Type == "string":
-			return compactJSON(string(r.first[i]))
+			return plainjson.Compact(string(r.first[i]))
 		}
 		value, err := decode(c.DataTypeOID, r.first[i])
 		if err == nil && o.Type == "number" && !isNumber(value) {

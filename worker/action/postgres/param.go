@@ -2,12 +2,13 @@ package postgres
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
 // wholly are the types for which a list or a map is sent as JSON. For any other type a list is sent as an array.
@@ -30,7 +31,7 @@ func encode(oid uint32, value any) ([]byte, error) {
 			return b.Bytes(), err
 		}
 	}
-	return compactJSON(value)
+	return plainjson.Compact(value)
 }
 
 // array writes a list in the format {…} of Postgres arrays.
@@ -58,7 +59,7 @@ func element(b *bytes.Buffer, value any, ofJSON bool) error {
 	}
 	text, isText := value.(string)
 	if !isText || ofJSON {
-		encoded, err := compactJSON(value)
+		encoded, err := plainjson.Compact(value)
 		if err != nil {
 			return err
 		}
@@ -71,15 +72,4 @@ func element(b *bytes.Buffer, value any, ofJSON bool) error {
 	b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text))
 	b.WriteByte('"')
 	return nil
-}
-
-// compactJSON returns JSON in which <, > and & are not escaped.
-func compactJSON(value any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
 // rows collects the rows of a query's last statement, in the format of the step.
@@ -117,7 +118,7 @@ func (r *rows) line(values [][]byte) error {
 func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	for i, v := range values {
 		b.WriteByte("{,"[min(i, 1)])
-		name, err := compactJSON(r.columns[i].Name)
+		name, err := plainjson.Compact(r.columns[i].Name)
 		if err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 		}
 		out[o.Name] = value
 	}
-	text, err := compactJSON(out)
+	text, err := plainjson.Compact(out)
 	if err == nil && len(text) > maxOutputBytes {
 		err = tooMuch("the outputs have more than %d bytes: ask for less%s", maxOutputBytes, r.advice())
 	}

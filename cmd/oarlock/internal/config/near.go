@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/spelling"
 )
 
 // minPrefix is the length from which a word that begins a name counts as near to it: as near as the whole name with one
@@ -13,7 +15,7 @@ const minPrefix = 3
 func Near(word string, names []string) string {
 	best, least := "", min(max(1, len(word)/3), len(word)-1)+1
 	for _, name := range names {
-		d := distance(strings.ToLower(word), strings.ToLower(name))
+		d := spelling.Distance(strings.ToLower(word), strings.ToLower(name))
 		if len(word) >= minPrefix && strings.HasPrefix(name, word) {
 			d = 1
 		}
@@ -22,30 +24,6 @@ func Near(word string, names []string) string {
 		}
 	}
 	return best
-}
-
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
-func distance(a, b string) int {
-	before, last := []int(nil), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }
 
 // DidYouMean returns a hint with the name that is most like word, or "" when no name is near.

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -69,7 +69,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 // databaseOn makes a migrated database with its files in a folder. The server's WAL stays elsewhere.
 func databaseOn(t *testing.T, node *pgcluster.Node, folder string) string {
 	t.Helper()
-	info, err := os.Stat(fmt.Sprintf("/proc/%d", node.PID()))
+	info, err := os.Stat(procfs.Path(node.PID(), ""))
 	if err != nil {
 		t.Fatal(err)
 	}

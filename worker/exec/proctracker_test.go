@@ -9,7 +9,7 @@ import (
 )
 
 // Only if every pid given away since the body's first process is known did the body certainly fork nothing.
-func TestCensus_SaysChildlessOnlyWhereItIsSure(t *testing.T) {
+func TestProcTracker_SaysChildlessOnlyWhereItIsSure(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Add(time.Hour) // so that the test has time
 	for name, test := range map[string]struct {
@@ -37,7 +37,7 @@ func TestCensus_SaysChildlessOnlyWhereItIsSure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &census{begun: test.begun, last: last}
+			c := &procTracker{begun: test.begun, last: last}
 			defer c.close()
 			if got := c.childless(100); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
