@@ -41,7 +41,7 @@ func problemOf(err error) *refusal {
 		return known
 	case errors.Is(err, queue.ErrUnknown):
 		p := &refusal{
-			status: http.StatusServiceUnavailable, code: codeUnknownOutcome, message: "The connection broke: nobody knows whether it was done.",
+			status: http.StatusServiceUnavailable, code: codeUnknownOutcome, message: "The connection broke: whether it was done is not known.",
 			hint: "Look at the page of what you asked, before you ask again.",
 		}
 		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
@@ -56,7 +56,7 @@ func problemOf(err error) *refusal {
 	case said != nil && strings.HasPrefix(said.Code, refusedLogin):
 		return &refusal{
 			status: http.StatusServiceUnavailable, code: codeRefusedLogin, message: "The database refuses the login of these pages.",
-			hint: "Whoever runs this server sees to its password and rights.",
+			hint: "Ask the operator of this server to check its password and rights.",
 		}
 	case said != nil && strings.HasPrefix(said.Code, ownCode):
 		status := http.StatusConflict

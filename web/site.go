@@ -229,7 +229,7 @@ type identity struct {
 
 // Reasons for which a request is not answered.
 var (
-	errSignIn  = errors.New("nobody has signed in")
+	errSignIn  = errors.New("no user has signed in")
 	errTooMany = errors.New("too many attempts")
 )
 

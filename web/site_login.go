@@ -201,7 +201,7 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Site) problem(r *http.Request, err error) *refusal {
 	p := signInProblem(err)
 	if p.status >= http.StatusInternalServerError {
-		s.front.log.WarnContext(r.Context(), "nobody can sign in", "error", err)
+		s.front.log.WarnContext(r.Context(), "no user can sign in", "error", err)
 	}
 	return p
 }
@@ -219,14 +219,14 @@ func refusalOf(err error) *refusal {
 	case named != nil:
 		return &refusal{
 			status: http.StatusForbidden, message: "You are " + runview.InlineText(named.name) + ", and have no role here.",
-			hint: "Who runs this server gives roles by its settings web_readers, web_submitters and web_operators.",
+			hint: "The operator of this server gives roles by the settings web_readers, web_submitters and web_operators.",
 		}
 	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
-		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
+		return &refusal{status: http.StatusUnauthorized, message: "You have not signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
 	case errors.Is(err, ErrTrusted):
 		return &refusal{
 			status: http.StatusServiceUnavailable, message: "The database asks for no password (trust), and to sign in by a login of the database needs one.",
-			hint: "Whoever runs the database has pg_hba.conf ask for scram-sha-256 from where this server connects.",
+			hint: "Ask the operator of the database to let pg_hba.conf ask for scram-sha-256 from where this server connects.",
 		}
 	case errors.Is(err, errTooMany):
 		return &refusal{status: http.StatusTooManyRequests, message: "Too many attempts to sign in.", hint: "Wait a minute."}
@@ -235,7 +235,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, signin.ErrStranger):
 		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy."}
 	case errors.Is(err, signin.ErrNobody):
-		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, and one with groups at most: see docs/web.md."}
+		return &refusal{status: http.StatusForbidden, message: "The proxy does not name you.", hint: "It has to send one user header, and one with groups at most: see docs/web.md."}
 	}
 	return problemOf(err)
 }

@@ -413,7 +413,7 @@ func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 }
 
 // errNoQuestion means that a step has no approval to decide.
-var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
+var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Another user decided it, or it does not wait yet."}
 
 // taskPage returns the page of the run, with the task of a request in its panel.
 func taskPage(ask queue.Ask) runQuery {
