@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
@@ -352,15 +353,15 @@ func (a *controlCmd) line(c *controlResult) string {
 	word, rest := runview.Outcome(&c.Control)
 	switch {
 	case c.retryOf != 0 && c.State == "queued":
-		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.good("made"), c.retryOf)
+		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.Good("made"), c.retryOf)
 	case c.Outcome == dagrun.Refused:
-		word = paint.bad(word)
+		word = paint.Bad(word)
 	case c.Outcome == "":
-		word = paint.warn(word)
+		word = paint.Warn(word)
 	case c.waits != "" && !a.wait:
 		return fmt.Sprintf("%s: %s\n", what, c.waits)
 	default:
-		word = paint.good(word)
+		word = paint.Good(word)
 	}
 	return fmt.Sprintf("%s: %s %s%s\n", what, a.verb, word, rest)
 }
@@ -393,14 +394,14 @@ func (a *controlCmd) rehearse(ctx context.Context) error {
 	paint := a.env.stdoutPaint()
 	object := []jsonRehearsed{}
 	all := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("RUN", "DAG", "STATE", "CREATED", "REASON")}
+	t := term.Table{Head: paint.head("RUN", "DAG", "STATE", "CREATED", "REASON")}
 	for i := range runs {
 		r := &runs[i]
 		j := jsonRehearsed{int64(r.ID), r.DAG, r.State, r.Reason, runview.TimeOrNull(r.CreatedAt)}
 		object = append(object, j)
 		all.lines = append(all.lines, j)
 		all.ids = append(all.ids, decimal(j.Run))
-		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), runview.LocalTime(r.CreatedAt), paint.dim(runview.Printable(r.Reason))})
+		t.Rows = append(t.Rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), runview.LocalTime(r.CreatedAt), paint.Dim(runview.Printable(r.Reason))})
 	}
 	all.object = object
 	if len(runs) > 0 {

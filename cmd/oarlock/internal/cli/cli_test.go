@@ -128,17 +128,6 @@ func TestColour_IsForTerminalsThatWantIt(t *testing.T) {
 	}
 }
 
-func TestTable_LinesUpPaintedCells(t *testing.T) {
-	t.Parallel()
-	rows := table{head: []string{"A", "B"}, rows: [][]string{
-		{painter(true).good("ok"), "1"}, {"übel", ""}, {painter(true).bad("fail") + painter(true).dim("!"), "2"},
-	}}
-	want := "A      B\n\x1b[32mok\x1b[0m     1\nübel\n\x1b[1;31mfail\x1b[0m\x1b[2m!\x1b[0m  2\n"
-	if got := rows.String(); got != want {
-		t.Errorf("got\n%q\nwant\n%q", got, want)
-	}
-}
-
 func TestConfirm_TakesOnlyYes(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

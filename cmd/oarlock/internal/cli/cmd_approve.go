@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -148,7 +149,7 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 		}
 		switch {
 		case more:
-			e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are more: add -n %d", min(5*most, queue.MaxApprovals))))
+			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more: add -n %d", min(5*most, queue.MaxApprovals))))
 		case len(approvals) == 0 && all:
 			e.remark("no approval waits that you may see")
 		case len(approvals) == 0:
@@ -209,15 +210,15 @@ const questionMark = "  │ "
 func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
 	q := &a.Question
 	head := []string{
-		p.bold(fmt.Sprintf("run %d", a.Run)) + " " + runview.InlineText(a.DAG), p.bold(runview.InlineText(runview.TaskName(a.Step, a.Item))),
-		p.dim("waits for " + runview.Span(now.Sub(q.Since))), "decided by " + runview.Deciders(q.Approvers, a.SubmittedBy),
+		p.Bold(fmt.Sprintf("run %d", a.Run)) + " " + runview.InlineText(a.DAG), p.Bold(runview.InlineText(runview.TaskName(a.Step, a.Item))),
+		p.Dim("waits for " + runview.Span(now.Sub(q.Since))), "decided by " + runview.Deciders(q.Approvers, a.SubmittedBy),
 	}
 	if !q.Deadline.IsZero() {
-		head = append(head, p.warn("times out in "+runview.Span(q.Deadline.Sub(now))))
+		head = append(head, p.Warn("times out in "+runview.Span(q.Deadline.Sub(now))))
 	}
-	lines := []string{fold(strings.Join(head, "  "), columns, width(questionMark))}
+	lines := []string{term.Fold(strings.Join(head, "  "), columns, term.Width(questionMark))}
 	for _, line := range runview.QuestionLines(q) {
-		lines = append(lines, fold(p.dim(questionMark)+line, columns, width(questionMark)))
+		lines = append(lines, term.Fold(p.Dim(questionMark)+line, columns, term.Width(questionMark)))
 	}
 	if q.MayDecide {
 		lines = append(lines, "  "+runview.ApproveCommand(a.Run, runview.TaskName(a.Step, a.Item), q)) // printed unchanged, so that it can be copied

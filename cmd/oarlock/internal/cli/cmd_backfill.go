@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -210,9 +211,9 @@ func (e *env) madeAnswer(m *madeBackfill) answer {
 	if n, fires := len(m.times), countFires(m.times); n < timesMax {
 		times = fmt.Sprintf("%s at most, of which %d would fire now", runview.Count(n, "time"), fires)
 	}
-	text := fmt.Sprintf("%s %s of %s: %s\n", paint.good("made"), runview.InlineText(m.name), m.of.DAG, times)
+	text := fmt.Sprintf("%s %s of %s: %s\n", paint.Good("made"), runview.InlineText(m.name), m.of.DAG, times)
 	for _, command := range []string{"schedules fires", "backfill pause", "backfill cancel"} {
-		text += paint.dim(program+" "+command+" "+m.words()) + "\n"
+		text += paint.Dim(program+" "+command+" "+m.words()) + "\n"
 	}
 	return answer{object: m.json(), ids: []string{m.words()}, text: text}
 }
@@ -242,13 +243,13 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 	paint := e.stdoutPaint()
 	object := []jsonBackfillTime{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("TIME IN "+s.Timezone, "OUTCOME", "RUN", "WHY")}
+	t := term.Table{Head: paint.head("TIME IN "+s.Timezone, "OUTCOME", "RUN", "WHY")}
 	for i := range times {
 		at := &times[i]
 		j := jsonBackfillTime{runview.TimeOrNull(at.LogicalAt), at.Outcome, runview.RunOrNull(at.Run), runview.TextOrNull(at.Reason)}
-		outcome, run := paint.warn(at.Outcome), paint.dim("–")
+		outcome, run := paint.Warn(at.Outcome), paint.Dim("–")
 		if at.Outcome == "fires" {
-			outcome = paint.good(at.Outcome)
+			outcome = paint.Good(at.Outcome)
 			a.ids = append(a.ids, j.LogicalAt.Format(time.RFC3339Nano))
 		}
 		if at.Run != 0 {
@@ -256,7 +257,7 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 		}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
-		t.rows = append(t.rows, []string{runview.WallTime(at.LogicalAt, s.Timezone), outcome, run, paint.dim(runview.InlineText(at.Reason))})
+		t.Rows = append(t.Rows, []string{runview.WallTime(at.LogicalAt, s.Timezone), outcome, run, paint.Dim(runview.InlineText(at.Reason))})
 	}
 	a.object, a.text = object, e.fitted(t.String())
 	if err := e.say(a); err != nil {
@@ -342,11 +343,11 @@ backfill that is over is not listed: "oarlock schedules fires DAG NAME#N" shows 
 func (e *env) backfillsAnswer(listed []queue.Schedule) answer {
 	paint := e.stdoutPaint()
 	a := e.schedulesAnswer(listed)
-	t := table{head: paint.head("DAG", "BACKFILL", "ZONE", "FROM", "UNTIL", "DECIDED", "UNFINISHED", "STATE")}
+	t := term.Table{Head: paint.head("DAG", "BACKFILL", "ZONE", "FROM", "UNTIL", "DECIDED", "UNFINISHED", "STATE")}
 	for i := range listed {
 		s := &listed[i]
 		b := s.Backfill
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			s.DAG, runview.InlineText(s.Name), s.Timezone, runview.WallTime(b.From, s.Timezone), runview.WallTime(b.Until, s.Timezone),
 			fmt.Sprintf("%d %%", int(100*runview.DecidedShare(b))), runview.Count(s.Unfinished, "run"), paint.scheduleState(s),
 		})

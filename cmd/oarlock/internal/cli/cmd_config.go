@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
@@ -56,9 +57,9 @@ type jsonSetting struct {
 }
 
 func runConfigShow(e *env, origin bool) error {
-	t := table{head: []string{"KEY", "VALUE"}}
+	t := term.Table{Head: []string{"KEY", "VALUE"}}
 	if origin {
-		t.head = []string{"KEY", "ORIGIN", "VALUE"} // the value may be long, so it is last
+		t.Head = []string{"KEY", "ORIGIN", "VALUE"} // the value may be long, so it is last
 	}
 	a := answer{ids: []string{}}
 	settings := []jsonSetting{}
@@ -70,28 +71,28 @@ func runConfigShow(e *env, origin bool) error {
 		a.ids = append(a.ids, s.Key)
 		row := []string{s.Key, cmp.Or(s.Value, "–")}
 		if origin {
-			row = slices.Insert(row, 1, e.stdoutPaint().dim(s.origin()))
+			row = slices.Insert(row, 1, e.stdoutPaint().Dim(s.origin()))
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	a.object, a.text = settings, foldLast(t, e.pageColumns())
 	return e.say(a)
 }
 
 // foldLast aligns a table, and folds its last column below the start of that column.
-func foldLast(t table, columns int) string {
-	rows := append([][]string{t.head}, t.rows...)
+func foldLast(t term.Table, columns int) string {
+	rows := append([][]string{t.Head}, t.Rows...)
 	under := 0
-	for i := range len(t.head) - 1 {
+	for i := range len(t.Head) - 1 {
 		most := 0
 		for _, row := range rows {
-			most = max(most, width(row[i]))
+			most = max(most, term.Width(row[i]))
 		}
-		under += most + columnGap
+		under += most + term.ColumnGap
 	}
 	var b strings.Builder
 	for line := range strings.Lines(t.String()) {
-		b.WriteString(fold(strings.TrimSuffix(line, "\n"), columns, under) + "\n")
+		b.WriteString(term.Fold(strings.TrimSuffix(line, "\n"), columns, under) + "\n")
 	}
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -73,11 +74,11 @@ func dagState(d *queue.DAG) string {
 func (p painter) dagState(d *queue.DAG) string {
 	switch state := dagState(d); state {
 	case "active":
-		return p.good(state)
+		return p.Good(state)
 	case "paused":
-		return p.warn(state) + p.dim(" by "+runview.Printable(d.PausedBy))
+		return p.Warn(state) + p.Dim(" by "+runview.Printable(d.PausedBy))
 	default:
-		return p.dim(state)
+		return p.Dim(state)
 	}
 }
 
@@ -159,16 +160,16 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	now := time.Now()
 	object := []runview.ListedDAGJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "NEXT", "APPLIED", "BY")}
+	t := term.Table{Head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "NEXT", "APPLIED", "BY")}
 	for i := range dags {
 		d := &dags[i]
 		j := runview.NewListedDAGJSON(d)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, d.Name)
-		t.rows = append(t.rows, []string{
-			d.Name, strconv.Itoa(d.Version), paint.dagState(d), runview.Printable(d.Queue), paint.limit(d.MaxActive), paint.nextOf(d, now), paint.dim(runview.LocalTime(d.PutAt)),
-			paint.dim(runview.Printable(d.PutBy)),
+		t.Rows = append(t.Rows, []string{
+			d.Name, strconv.Itoa(d.Version), paint.dagState(d), runview.Printable(d.Queue), paint.limit(d.MaxActive), paint.nextOf(d, now), paint.Dim(runview.LocalTime(d.PutAt)),
+			paint.Dim(runview.Printable(d.PutBy)),
 		})
 	}
 	a.object = object
@@ -181,7 +182,7 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 // nextOf writes when the first of a DAG's schedules fires.
 func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	if d.NextAt.IsZero() {
-		return p.dim("–")
+		return p.Dim("–")
 	}
 	return runview.FromNow(d.NextAt, now)
 }
@@ -189,14 +190,14 @@ func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 // limit writes a limit; 0 means that there is none.
 func (p painter) limit(n int) string {
 	if n == 0 {
-		return p.dim("–")
+		return p.Dim("–")
 	}
 	return strconv.Itoa(n)
 }
 
 func (p painter) head(names ...string) []string {
 	for i := range names {
-		names[i] = p.dim(names[i])
+		names[i] = p.Dim(names[i])
 	}
 	return names
 }
@@ -280,7 +281,7 @@ func (e *env) asSource(text string) string {
 	}
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = stripControl(lines[i], false)
+		lines[i] = term.StripControl(lines[i], false)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -307,9 +308,9 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 
 // dagSheet describes a DAG on a page.
 func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []jsonNext, columns int) string {
-	title := fmt.Sprintf("%s %s  %s", p.bold(v.Name), p.dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
+	title := fmt.Sprintf("%s %s  %s", p.Bold(v.Name), p.Dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
 	if v.Version != v.Current {
-		title += p.dim(fmt.Sprintf("  (current: %d)", v.Current))
+		title += p.Dim(fmt.Sprintf("  (current: %d)", v.Current))
 	}
 	sections := []string{title + "\n"}
 	if spec.Description != "" {
@@ -320,7 +321,7 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []json
 		sections = append(sections, p.paramTable(spec.ParamDefs))
 	}
 	if len(coming) > 0 {
-		text := p.dim("SCHEDULES") + "\n"
+		text := p.Dim("SCHEDULES") + "\n"
 		for _, s := range coming {
 			text += s.says + "\n"
 		}
@@ -340,7 +341,7 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	var rows [][]string
 	fact := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{p.dim(name), value})
+			rows = append(rows, []string{p.Dim(name), value})
 		}
 	}
 	fact("queue", runview.Printable(spec.Queue))
@@ -354,7 +355,7 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	fact("needs", runview.Printable(strings.Join(v.Needs, ", ")))
 	fact("applied", runview.LocalTime(v.PutAt)+" by "+runview.InlineText(v.PutBy))
 	fact("from", runview.InlineText(v.SourcePath))
-	return alignRows(rows)
+	return term.AlignRows(rows)
 }
 
 func nonZero(n int) string {
@@ -372,30 +373,30 @@ func durationText(d dagspec.Duration) string {
 }
 
 func (p painter) paramTable(params []dagspec.Param) string {
-	t := table{head: p.head("PARAM", "TYPE", "DEFAULT", "")}
+	t := term.Table{Head: p.head("PARAM", "TYPE", "DEFAULT", "")}
 	for i := range params {
 		param := &params[i]
-		fallback := p.dim("–")
+		fallback := p.Dim("–")
 		switch {
 		case param.Required:
-			fallback = p.warn("required")
+			fallback = p.Warn("required")
 		case param.Default != nil:
 			fallback = runview.Printable(runview.CompactJSON(param.Default))
 		}
-		t.rows = append(t.rows, []string{param.Name, param.Type, fallback, p.dim(runview.Printable(param.Description))})
+		t.Rows = append(t.Rows, []string{param.Name, param.Type, fallback, p.Dim(runview.Printable(param.Description))})
 	}
 	return t.String()
 }
 
 func (p painter) stepTable(spec *dagspec.Spec) string {
-	t := table{head: p.head("STEP", "DOES", "AFTER")}
+	t := term.Table{Head: p.head("STEP", "DOES", "AFTER")}
 	for i := range spec.Steps {
 		s := &spec.Steps[i]
 		var after []string
 		for _, d := range s.Depends {
 			after = append(after, d.Step)
 		}
-		t.rows = append(t.rows, []string{s.ID, bodyText(s), p.dim(cmp.Or(strings.Join(after, ", "), "–"))})
+		t.Rows = append(t.Rows, []string{s.ID, bodyText(s), p.Dim(cmp.Or(strings.Join(after, ", "), "–"))})
 	}
 	return t.String()
 }
@@ -406,9 +407,9 @@ func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) st
 	for i, in := range a.Inputs {
 		q.Inputs[i] = queue.Input(in)
 	}
-	text := p.dim("approval ") + step + p.dim(", decided by ") + runview.Deciders(a.Approvers, "") + "\n"
+	text := p.Dim("approval ") + step + p.Dim(", decided by ") + runview.Deciders(a.Approvers, "") + "\n"
 	for _, line := range runview.QuestionLines(q) {
-		text += fold(p.dim(questionMark)+line, columns, width(questionMark)) + "\n"
+		text += term.Fold(p.Dim(questionMark)+line, columns, term.Width(questionMark)) + "\n"
 	}
 	return text
 }
@@ -467,7 +468,7 @@ func (e *env) versionsAnswer(versions []queue.DAG) answer {
 	paint := e.stdoutPaint()
 	object := []runview.DAGJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("VERSION", "QUEUE", "APPLIED", "BY", "")}
+	t := term.Table{Head: paint.head("VERSION", "QUEUE", "APPLIED", "BY", "")}
 	for i := range versions {
 		v := &versions[i]
 		j := runview.NewDAGJSON(v)
@@ -476,10 +477,10 @@ func (e *env) versionsAnswer(versions []queue.DAG) answer {
 		a.ids = append(a.ids, strconv.Itoa(v.Version))
 		current := ""
 		if i == 0 {
-			current = paint.good("current")
+			current = paint.Good("current")
 		}
-		t.rows = append(t.rows, []string{
-			strconv.Itoa(v.Version), runview.Printable(v.Queue), paint.dim(runview.LocalTime(v.PutAt)), paint.dim(runview.Printable(v.PutBy)), current,
+		t.Rows = append(t.Rows, []string{
+			strconv.Itoa(v.Version), runview.Printable(v.Queue), paint.Dim(runview.LocalTime(v.PutAt)), paint.Dim(runview.Printable(v.PutBy)), current,
 		})
 	}
 	a.object, a.text = object, t.String()
@@ -553,7 +554,7 @@ func runDAGChange(ctx context.Context, e *env, change dagChange, names []string)
 		a := e.dagsAnswer(dags)
 		a.text = ""
 		for _, name := range a.ids {
-			a.text += fmt.Sprintf("%s %s\n", e.stdoutPaint().good(change.done), name)
+			a.text += fmt.Sprintf("%s %s\n", e.stdoutPaint().Good(change.done), name)
 		}
 		return e.say(a)
 	})
@@ -598,7 +599,7 @@ func runDAGRetire(ctx context.Context, e *env, oldest int, args []string) error 
 		if err := store.SetDAG(ctx, queue.DAGChange{Name: name, Oldest: &oldest}); err != nil {
 			return orNoDAG(ctx, store, name, err)
 		}
-		text := fmt.Sprintf("versions of %s before %d are %s\n", name, oldest, e.stdoutPaint().good("retired"))
+		text := fmt.Sprintf("versions of %s before %d are %s\n", name, oldest, e.stdoutPaint().Good("retired"))
 		if oldest == 1 {
 			text = fmt.Sprintf("all versions of %s may be started\n", name)
 		}

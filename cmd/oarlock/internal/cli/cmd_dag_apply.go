@@ -17,6 +17,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/dagrun/schedule"
@@ -198,9 +199,9 @@ func (e *env) applied(done []jsonApply) answer {
 		a.lines = append(a.lines, d)
 		a.ids = append(a.ids, d.DAG)
 		if d.Outcome == "applied" {
-			a.text += fmt.Sprintf("%s %s version %d\n", paint.good(d.Outcome), d.DAG, d.Version)
+			a.text += fmt.Sprintf("%s %s version %d\n", paint.Good(d.Outcome), d.DAG, d.Version)
 		} else {
-			a.text += paint.dim(fmt.Sprintf("%s %s version %d", d.Outcome, d.DAG, d.Version)) + "\n"
+			a.text += paint.Dim(fmt.Sprintf("%s %s version %d", d.Outcome, d.DAG, d.Version)) + "\n"
 		}
 		for _, s := range d.Schedules {
 			a.text += "  " + s.says + "\n"
@@ -394,12 +395,12 @@ func (p painter) problem(problem dagspec.Error, columns int) string {
 	if problem.Line > 0 {
 		place += fmt.Sprintf("%d:%d:", problem.Line, problem.Column)
 	}
-	text := p.bold(place) + " " + problem.Msg + "\n"
-	if quote := p.snippet(problem.Line, problem.Source, problem.Caret, columns); quote != "" {
+	text := p.Bold(place) + " " + problem.Msg + "\n"
+	if quote := p.Snippet(problem.Line, problem.Source, problem.Caret, columns); quote != "" {
 		text += quote + "\n"
 	}
 	if problem.Hint != "" {
-		text += "  " + p.note("hint:") + " " + problem.Hint + "\n"
+		text += "  " + p.Note("hint:") + " " + problem.Hint + "\n"
 	}
 	return text
 }
@@ -487,7 +488,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 		if f.spec != nil {
 			j.DAG, j.Steps = &f.spec.Name, len(f.spec.Steps)
 			a.ids = append(a.ids, f.spec.Name)
-			rows = append(rows, []string{paint.good("valid"), f.name, paint.dim(f.spec.Name + ", " + runview.Count(j.Steps, "step"))})
+			rows = append(rows, []string{paint.Good("valid"), f.name, paint.Dim(f.spec.Name + ", " + runview.Count(j.Steps, "step"))})
 		}
 		object.Files = append(object.Files, j)
 		for _, p := range f.problems {
@@ -497,11 +498,11 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	}
 	for _, w := range scheduleWarnings(files, time.Now()) {
 		object.Warnings = append(object.Warnings, problemJSON(w))
-		e.remark("%s %s: %s: %s", e.stderrPaint().warn("warning:"), w.Path, w.Msg, w.Hint)
+		e.remark("%s %s: %s: %s", e.stderrPaint().Warn("warning:"), w.Path, w.Msg, w.Hint)
 	}
 	a.object = object
 	if len(rows) > 0 {
-		a.text += alignRows(rows)
+		a.text += term.AlignRows(rows)
 	}
 	return a
 }

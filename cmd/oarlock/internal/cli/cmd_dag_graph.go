@@ -151,7 +151,7 @@ func (e *env) draw(view graphview.View, format string) error {
 		return e.sayAs(format, answer{object: graphJSON(view)})
 	}
 	return e.print(graphview.Text(view, graphview.TextOptions{
-		Width: e.Columns, Colour: bool(e.stdoutPaint()), ASCII: format == "ascii",
+		Width: e.Columns, Colour: bool(e.stdoutPaint().Painter), ASCII: format == "ascii",
 	}))
 }
 
@@ -261,7 +261,7 @@ func (e *env) sayTimes(of string, listed []jsonTimes) error {
 		if i > 0 {
 			a.text += "\n"
 		}
-		a.text += paint.bold(runview.InlineText(s.Name)) + "\n" + paint.comingTimes(s.Next, s.Timezone, now)
+		a.text += paint.Bold(runview.InlineText(s.Name)) + "\n" + paint.comingTimes(s.Next, s.Timezone, now)
 	}
 	return e.say(a)
 }

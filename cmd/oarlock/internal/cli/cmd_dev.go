@@ -323,9 +323,9 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	}
 	d.applied[name] = file.spec.Name
 	if paint := e.stderrPaint(); put.IsNew {
-		e.remark("%s %s version %d from %s", paint.good("applied"), file.spec.Name, put.Version, file.name)
+		e.remark("%s %s version %d from %s", paint.Good("applied"), file.spec.Name, put.Version, file.name)
 	} else {
-		e.remark("%s", paint.dim(fmt.Sprintf("unchanged %s version %d", file.spec.Name, put.Version)))
+		e.remark("%s", paint.Dim(fmt.Sprintf("unchanged %s version %d", file.spec.Name, put.Version)))
 	}
 	after, err := schedulesOfFile(ctx, d.store, file)
 	if err != nil {
@@ -376,7 +376,7 @@ type devWorker struct {
 func (d *dev) startWorkers(n, slots int) error {
 	e := d.env
 	prefix := func(name string) string {
-		return e.stderrPaint().paint(workerColors[len(d.workers)%len(workerColors)], name) + " | "
+		return e.stderrPaint().Paint(workerColors[len(d.workers)%len(workerColors)], name) + " | "
 	}
 	for range n {
 		w, err := e.startWorker("dev", prefix, []string{"--drain-timeout", devDrain, "--slots", decimal(int64(slots))})

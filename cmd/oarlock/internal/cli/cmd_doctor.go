@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -153,25 +154,25 @@ func (e *env) reportAnswer(report doctor.Report, database string) answer {
 		a.ids = append(a.ids, c.Name)
 		rows = append(rows, []string{paint.status(c.Status), strings.ReplaceAll(c.Name, "_", " "), oneLine(c.Detail)})
 		if c.Hint != "" {
-			rows = append(rows, []string{"", "", paint.dim("→ " + c.Hint)})
+			rows = append(rows, []string{"", "", paint.Dim("→ " + c.Hint)})
 		}
 	}
 	a.object = object
-	a.text = paint.bold(database) + "\n\n" + alignRows(rows) + "\n" + paint.summary(report) + "\n"
+	a.text = paint.Bold(database) + "\n\n" + term.AlignRows(rows) + "\n" + paint.summary(report) + "\n"
 	return a
 }
 
 func (p painter) status(s doctor.Status) string {
 	switch s {
 	case doctor.OK:
-		return p.good(string(s))
+		return p.Good(string(s))
 	case doctor.Warn:
-		return p.warn(string(s))
+		return p.Warn(string(s))
 	case doctor.Fail:
-		return p.bad(string(s))
+		return p.Bad(string(s))
 	case doctor.Skip:
 	}
-	return p.dim(string(s))
+	return p.Dim(string(s))
 }
 
 // summary counts the outcomes that occur.

@@ -193,12 +193,12 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 
 // enqueued describes the new run: its state, and why it is in that state.
 func (p painter) enqueued(run *queue.Run, why string) string {
-	text := fmt.Sprintf("run %s of %s version %d is %s", p.bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
+	text := fmt.Sprintf("run %s of %s version %d is %s", p.Bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
 	switch {
 	case run.State == "scheduled":
 		text += " for " + runview.LocalTime(run.RunAt)
 	case why != "":
-		text += p.dim(": " + runview.Printable(why))
+		text += p.Dim(": " + runview.Printable(why))
 	}
-	return text + "\n" + p.dim(fmt.Sprintf("oarlock status %d -w", run.ID)) + "\n"
+	return text + "\n" + p.Dim(fmt.Sprintf("oarlock status %d -w", run.ID)) + "\n"
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -102,9 +103,9 @@ func (e *env) storyAnswer(story []runview.StoryEvent) answer {
 		event := &story[i]
 		a.lines = append(a.lines, *event)
 		at := event.At.Local().Format("2006-01-02 15:04:05.000Z07:00")
-		rows = append(rows, []string{paint.dim(at), event.About(), paint.eventText(event)})
+		rows = append(rows, []string{paint.Dim(at), event.About(), paint.eventText(event)})
 	}
-	a.text = alignRows(rows)
+	a.text = term.AlignRows(rows)
 	return a
 }
 
@@ -112,11 +113,11 @@ func (p painter) eventText(e *runview.StoryEvent) string {
 	text := runview.InlineText(e.Message)
 	switch e.Kind {
 	case "lost", "refused", "queue_timeout":
-		return p.bad(text)
+		return p.Bad(text)
 	case "asked", "control", "canceled":
-		return p.warn(text)
+		return p.Warn(text)
 	case "run_started", "run_ended", "enqueued":
-		return p.bold(text)
+		return p.Bold(text)
 	}
 	return text
 }

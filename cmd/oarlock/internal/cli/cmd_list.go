@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -103,7 +104,7 @@ func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) err
 	last := runs[len(runs)-1].ID
 	more, err := s.more(ctx, store, last)
 	if more {
-		e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are older ones: add --before %d, or -n %d", last, 5*s.most)))
+		e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are older ones: add --before %d, or -n %d", last, 5*s.most)))
 	}
 	return err
 }
@@ -165,14 +166,14 @@ func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
 	paint := e.stdoutPaint()
 	object := make([]runview.RunJSON, len(runs))
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "REASON")}
+	t := term.Table{Head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "REASON")}
 	for i := range runs {
 		r := &runs[i]
 		object[i] = runview.NewRunJSON(r)
 		a.lines = append(a.lines, object[i])
 		a.ids = append(a.ids, decimal(int64(r.ID)))
-		t.rows = append(t.rows, []string{
-			decimal(int64(r.ID)), r.DAG, paint.runState(r.State), paint.dim(runview.LocalTime(r.CreatedAt)), runview.Took(r, now), runview.RunNote(r),
+		t.Rows = append(t.Rows, []string{
+			decimal(int64(r.ID)), r.DAG, paint.runState(r.State), paint.Dim(runview.LocalTime(r.CreatedAt)), runview.Took(r, now), runview.RunNote(r),
 		})
 	}
 	a.object = object

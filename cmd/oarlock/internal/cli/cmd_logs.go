@@ -192,7 +192,7 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 		return err
 	}
 	if text := tries.text(o.query.Run); text != "" && o.query.Latest && !o.raw {
-		e.remark("%s", e.stderrPaint().dim(text))
+		e.remark("%s", e.stderrPaint().Dim(text))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -72,10 +73,10 @@ func (e *env) moved(steps []migrations.Applied, verb, nothing string, version in
 		done[i] = jsonApplied{s.Version, s.Name, s.Duration.Milliseconds()}
 		a.lines = append(a.lines, done[i])
 		a.ids = append(a.ids, decimal(s.Version))
-		rows = append(rows, []string{e.stdoutPaint().good(verb), decimal(s.Version), s.Name, e.stdoutPaint().dim(s.Duration.Round(time.Millisecond).String())})
+		rows = append(rows, []string{e.stdoutPaint().Good(verb), decimal(s.Version), s.Name, e.stdoutPaint().Dim(s.Duration.Round(time.Millisecond).String())})
 	}
 	if len(rows) > 0 {
-		a.text = alignRows(rows)
+		a.text = term.AlignRows(rows)
 	}
 	a.object = map[string]any{"version": version, verb: done}
 	return a
@@ -360,7 +361,7 @@ func (e *env) statusAnswer(history []migrations.Entry) (answer, jsonMigrations) 
 	object := jsonMigrations{Min: migrations.MinVersion, Max: migrations.MaxVersion, Migrations: []jsonMigration{}}
 	a := answer{lines: []any{}, ids: []string{}}
 	var schema migrations.Schema
-	rows := table{head: []string{"VERSION", "NAME", "STATE", "APPLIED AT"}}
+	rows := term.Table{Head: []string{"VERSION", "NAME", "STATE", "APPLIED AT"}}
 	for _, m := range history {
 		j := migrationState(m)
 		if !m.Pending() {
@@ -369,7 +370,7 @@ func (e *env) statusAnswer(history []migrations.Entry) (answer, jsonMigrations) 
 		object.Migrations = append(object.Migrations, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, decimal(m.Version))
-		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), runview.LocalTime(m.AppliedAt)})
+		rows.Rows = append(rows.Rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), runview.LocalTime(m.AppliedAt)})
 	}
 	object.Version, object.Compatible = schema.Version, schema.Check() == nil
 	a.text = rows.String()
@@ -392,11 +393,11 @@ func migrationState(m migrations.Entry) jsonMigration {
 func (e *env) paintState(state string) string {
 	switch state {
 	case "applied":
-		return e.stdoutPaint().good(state)
+		return e.stdoutPaint().Good(state)
 	case "pending":
-		return e.stdoutPaint().warn(state)
+		return e.stdoutPaint().Warn(state)
 	}
-	return e.stdoutPaint().bad(state)
+	return e.stdoutPaint().Bad(state)
 }
 
 // statusSummary explains the list and what to do.
@@ -480,7 +481,7 @@ func runMigrateRoles(ctx context.Context, e *env, printOnly bool) error {
 	}
 	a := answer{object: map[string]any{"roles": groupRoles}, ids: groupRoles}
 	for _, name := range groupRoles {
-		a.text += e.stdoutPaint().good("ready") + "  " + name + "\n"
+		a.text += e.stdoutPaint().Good("ready") + "  " + name + "\n"
 	}
 	return e.say(a)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -110,11 +111,11 @@ func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	j := prunedJSON(p.Pruned)
 	j.DryRun, j.DAGs = true, []jsonPrunedDAG{}
 	sum := prunedCount{Pruned: p.Pruned}
-	t := table{head: paint.head("DAG", "RUNS", "OLDEST ENDED")}
+	t := term.Table{Head: paint.head("DAG", "RUNS", "OLDEST ENDED")}
 	for i := range p.DAGs {
 		d := &p.DAGs[i]
 		j.DAGs = append(j.DAGs, jsonPrunedDAG{d.DAG, d.Runs, runview.TimeOrNull(d.Oldest)})
-		t.rows = append(t.rows, []string{d.DAG, counted(d.Runs), runview.LocalTime(d.Oldest)})
+		t.Rows = append(t.Rows, []string{d.DAG, counted(d.Runs), runview.LocalTime(d.Oldest)})
 		sum.runsCapped = sum.runsCapped || d.Runs >= queue.MaxCounted
 	}
 	sum.keysCapped = p.Keys >= queue.MaxCounted
@@ -123,7 +124,7 @@ func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	if p.Pruned != (queue.Pruned{}) {
 		text = "would delete " + sum.String() + "\n"
 	}
-	if len(t.rows) > 0 {
+	if len(t.Rows) > 0 {
 		text = t.String() + "\n" + text
 	}
 	return answer{object: j, text: text}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -127,23 +128,23 @@ func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, al
 	if !fold {
 		shown = slices.Concat(shown, idle)
 	}
-	t := table{head: p.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
+	t := term.Table{Head: p.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
 	for i := range shown {
 		q := &shown[i]
-		state, oldest := cmp.Or(p.queueNote(q, workers), p.good("active")), p.dim("–")
+		state, oldest := cmp.Or(p.queueNote(q, workers), p.Good("active")), p.Dim("–")
 		if q.Queued > 0 {
 			oldest = runview.Span(q.Oldest)
 		}
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			q.Name, state, decimal(q.Queued), oldest, decimal(q.Running), p.limit(q.MaxRunning), p.limit(q.MaxQueued),
 		})
 	}
 	text := ""
-	if len(t.rows) > 0 || !fold {
+	if len(t.Rows) > 0 || !fold {
 		text = t.String()
 	}
 	if fold {
-		text += p.dim(idleLine(idle)) + "\n"
+		text += p.Dim(idleLine(idle)) + "\n"
 	}
 	return text
 }
@@ -151,10 +152,10 @@ func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, al
 // queueNote explains why no run of a queue starts; "": runs may start.
 func (p painter) queueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	if q.PausedBy != "" {
-		return p.warn("paused") + p.dim(" by "+runview.Printable(q.PausedBy))
+		return p.Warn("paused") + p.Dim(" by "+runview.Printable(q.PausedBy))
 	}
 	if note := runview.QueueNote(q, workers); note != "" {
-		return p.warn(note)
+		return p.Warn(note)
 	}
 	return ""
 }
@@ -215,9 +216,9 @@ func (e *env) sayQueues(ctx context.Context, store *queue.Store, done string, na
 	a := queuesData(queues)
 	for i := range queues {
 		q := &queues[i]
-		a.text += e.stdoutPaint().good(done) + " " + q.Name
+		a.text += e.stdoutPaint().Good(done) + " " + q.Name
 		if done == "set" {
-			a.text += e.stdoutPaint().dim(fmt.Sprintf("  max running %s, max queued %s", limitWord(q.MaxRunning), limitWord(q.MaxQueued)))
+			a.text += e.stdoutPaint().Dim(fmt.Sprintf("  max running %s, max queued %s", limitWord(q.MaxRunning), limitWord(q.MaxQueued)))
 		}
 		a.text += "\n"
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -82,7 +83,7 @@ func runSchedules(c *cli.Context, e *env) error {
 		case len(listed) == 0:
 			e.remark("%s", noSchedules(c, store))
 		case more:
-			e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are more: add --dag DAG, or -n %d", 10*limit)))
+			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more: add --dag DAG, or -n %d", 10*limit)))
 		}
 		return nil
 	})
@@ -204,14 +205,14 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 	paint, now := e.stdoutPaint(), time.Now()
 	object := []jsonSchedule{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("DAG", "NAME", "TIMING", "ZONE", "NEXT", "LAST", "STATE")}
+	t := term.Table{Head: paint.head("DAG", "NAME", "TIMING", "ZONE", "NEXT", "LAST", "STATE")}
 	for i := range schedules {
 		s := &schedules[i]
 		j := scheduleJSON(s)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, scheduleID(s))
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			s.DAG, runview.InlineText(s.Name), runview.TimingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
 		})
 	}
@@ -231,21 +232,21 @@ func scheduleID(s *queue.Schedule) string {
 func (p painter) next(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
-		return p.dim("–")
+		return p.Dim("–")
 	case !s.HeldFrom.IsZero():
-		return p.warn(runview.WaitsSince(s))
+		return p.Warn(runview.WaitsSince(s))
 	case s.NextAt.IsZero():
-		return p.dim("–")
+		return p.Dim("–")
 	}
-	return runview.WallTime(s.NextAt, s.Timezone) + p.dim(" "+runview.FromNow(s.NextAt, now))
+	return runview.WallTime(s.NextAt, s.Timezone) + p.Dim(" "+runview.FromNow(s.NextAt, now))
 }
 
 func (p painter) lastFire(f *queue.Fire) string {
 	switch {
 	case f.Outcome == "":
-		return p.dim("–")
+		return p.Dim("–")
 	case f.Run != 0:
-		return p.outcome(f.Outcome) + p.dim(fmt.Sprintf(" run %d", f.Run))
+		return p.outcome(f.Outcome) + p.Dim(fmt.Sprintf(" run %d", f.Run))
 	}
 	return p.outcome(f.Outcome)
 }
@@ -253,34 +254,34 @@ func (p painter) lastFire(f *queue.Fire) string {
 func (p painter) outcome(outcome string) string {
 	switch outcome {
 	case "fired":
-		return p.good(outcome)
+		return p.Good(outcome)
 	case "refused":
-		return p.bad(outcome)
+		return p.Bad(outcome)
 	}
-	return p.warn(outcome)
+	return p.Warn(outcome)
 }
 
 // scheduleState writes in a cell that a schedule is active, or why it does not fire. It adds the owner if the schedule is
 // not from a file.
 func (p painter) scheduleState(s *queue.Schedule) string {
-	state := p.good("active")
+	state := p.Good("active")
 	switch runview.ScheduleState(s) {
 	case "removed":
-		state = p.warn(runview.DAGRemoved)
+		state = p.Warn(runview.DAGRemoved)
 	case "paused":
-		state = p.warn("paused") + p.dim(" by "+runview.InlineText(s.PausedBy))
+		state = p.Warn("paused") + p.Dim(" by "+runview.InlineText(s.PausedBy))
 		if s.PauseNote != "" {
-			state += p.dim(": " + runview.InlineText(s.PauseNote))
+			state += p.Dim(": " + runview.InlineText(s.PauseNote))
 		}
 	case "failed":
-		state = p.bad(fmt.Sprintf("failed %s: ", runview.Count(s.Errors, "time"))) + runview.InlineText(s.Error)
+		state = p.Bad(fmt.Sprintf("failed %s: ", runview.Count(s.Errors, "time"))) + runview.InlineText(s.Error)
 	case "over":
-		state = p.dim("over")
+		state = p.Dim("over")
 	case "refused":
-		state = p.bad("refused: ") + runview.InlineText(s.Last.Reason)
+		state = p.Bad("refused: ") + runview.InlineText(s.Last.Reason)
 	}
 	if s.Owner != "" {
-		state += p.dim("  of " + runview.InlineText(s.Owner))
+		state += p.Dim("  of " + runview.InlineText(s.Owner))
 	}
 	return state
 }

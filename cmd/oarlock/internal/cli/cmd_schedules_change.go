@@ -251,7 +251,7 @@ func (e *env) dropSchedule(done string) func(context.Context, *queue.Store, *que
 		if err := store.DropSchedule(ctx, s.Key()); err != nil {
 			return orNotYours(s, err)
 		}
-		text := fmt.Sprintf("%s %s of %s\n", e.stdoutPaint().good(done), runview.InlineText(s.Name), s.DAG)
+		text := fmt.Sprintf("%s %s of %s\n", e.stdoutPaint().Good(done), runview.InlineText(s.Name), s.DAG)
 		return e.say(answer{object: scheduleJSON(s), ids: []string{scheduleID(s)}, text: text})
 	}
 }
@@ -332,6 +332,6 @@ func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Sch
 	if more == nil {
 		more = func(s *queue.Schedule) string { return ": it " + runview.FiresNext(s, time.Now()) }
 	}
-	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().good(done), runview.InlineText(now.Name), now.DAG, more(now))
+	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().Good(done), runview.InlineText(now.Name), now.DAG, more(now))
 	return e.say(answer{object: scheduleJSON(now), ids: []string{scheduleID(now)}, text: text})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -97,9 +98,9 @@ func (e *env) timesAnswer(times []time.Time, zone string) answer {
 		object = append(object, t.UTC())
 		a.lines = append(a.lines, t.UTC())
 		a.ids = append(a.ids, t.UTC().Format(time.RFC3339Nano))
-		rows = append(rows, []string{runview.WallTime(t, zone) + " " + zone, paint.dim(runview.FromNow(t, now))})
+		rows = append(rows, []string{runview.WallTime(t, zone) + " " + zone, paint.Dim(runview.FromNow(t, now))})
 	}
-	a.object, a.text = object, alignRows(rows)
+	a.object, a.text = object, term.AlignRows(rows)
 	return a
 }
 
@@ -189,7 +190,7 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 	paint := e.stdoutPaint()
 	object := []jsonFire{}
 	a := answer{lines: []any{}}
-	t := table{head: paint.head("TIME IN "+s.Timezone, "TIMES", "OUTCOME", "RUN", "DECIDED", "WHY")}
+	t := term.Table{Head: paint.head("TIME IN "+s.Timezone, "TIMES", "OUTCOME", "RUN", "DECIDED", "WHY")}
 	for i := range fires {
 		f := &fires[i]
 		j := jsonFire{
@@ -202,13 +203,13 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 		if !f.Until.IsZero() {
 			when += " to " + runview.WallTime(f.Until, s.Timezone)
 		}
-		run := paint.dim("–")
+		run := paint.Dim("–")
 		if f.Run != 0 {
-			run = fmt.Sprintf("%d %s", f.Run, cmp.Or(paint.runState(f.RunState), paint.dim("deleted")))
+			run = fmt.Sprintf("%d %s", f.Run, cmp.Or(paint.runState(f.RunState), paint.Dim("deleted")))
 		}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
-		t.rows = append(t.rows, []string{when, times, paint.outcome(f.Outcome), run, paint.dim(runview.LocalTime(f.DecidedAt)), paint.dim(runview.InlineText(f.Reason))})
+		t.Rows = append(t.Rows, []string{when, times, paint.outcome(f.Outcome), run, paint.Dim(runview.LocalTime(f.DecidedAt)), paint.Dim(runview.InlineText(f.Reason))})
 	}
 	a.object = object
 	if len(fires) > 0 {
@@ -223,7 +224,7 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	var rows [][]string
 	fact := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{p.dim(name), value})
+			rows = append(rows, []string{p.Dim(name), value})
 		}
 	}
 	fact("fires", runview.TimingText(&s.Schedule)+" "+s.Timezone)
@@ -246,14 +247,14 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 		if s.Backfill != nil {
 			resume = "backfill resume "
 		}
-		fact("paused", runview.LocalTime(s.PausedAt)+p.dim(": `"+program+" "+resume+scheduleID(s)+"` resumes it"))
+		fact("paused", runview.LocalTime(s.PausedAt)+p.Dim(": `"+program+" "+resume+scheduleID(s)+"` resumes it"))
 	}
 	last := p.lastFire(&s.Last)
 	if s.Last.Outcome != "" {
-		last += p.dim(" for " + runview.WallTime(s.Last.LogicalAt, s.Timezone))
+		last += p.Dim(" for " + runview.WallTime(s.Last.LogicalAt, s.Timezone))
 	}
 	if s.Last.Reason != "" {
-		last += p.dim(": " + runview.InlineText(s.Last.Reason))
+		last += p.Dim(": " + runview.InlineText(s.Last.Reason))
 	}
 	fact("last", last)
 	if !s.HeldFrom.IsZero() && !s.Removed {
@@ -262,8 +263,8 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	if s.Unfinished > 0 {
 		fact("unfinished", runview.Count(s.Unfinished, "run"))
 	}
-	text := fold(fmt.Sprintf("%s %s  %s", p.bold(runview.InlineText(s.Name)), p.dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + alignRows(rows)
-	return text + "\n" + p.dim("next") + "\n" + p.comingTimes(times, s.Timezone, now)
+	text := term.Fold(fmt.Sprintf("%s %s  %s", p.Bold(runview.InlineText(s.Name)), p.Dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + term.AlignRows(rows)
+	return text + "\n" + p.Dim("next") + "\n" + p.comingTimes(times, s.Timezone, now)
 }
 
 // comingTimes lists times, indented.
@@ -272,7 +273,7 @@ func (p painter) comingTimes(times []time.Time, zone string, now time.Time) (tex
 		return "  " + runview.NeverFires + "\n"
 	}
 	for _, t := range times {
-		text += fmt.Sprintf("  %s %s  %s\n", runview.WallTime(t, zone), zone, p.dim(runview.FromNow(t, now)))
+		text += fmt.Sprintf("  %s %s  %s\n", runview.WallTime(t, zone), zone, p.Dim(runview.FromNow(t, now)))
 	}
 	return text
 }

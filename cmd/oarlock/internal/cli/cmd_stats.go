@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -56,11 +57,11 @@ func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
 	object := runview.NewStatsJSON(stats, since)
 	a := answer{lines: []any{}, ids: []string{}}
 	paint := e.stdoutPaint()
-	t := table{head: paint.head("DAG", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "P50", "P95", "LONGEST")}
+	t := term.Table{Head: paint.head("DAG", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "P50", "P95", "LONGEST")}
 	for i := range stats {
 		a.lines = append(a.lines, object.DAGs[i])
 		a.ids = append(a.ids, object.DAGs[i].DAG)
-		t.rows = append(t.rows, paint.statsRow(&stats[i]))
+		t.Rows = append(t.Rows, paint.statsRow(&stats[i]))
 	}
 	a.object = object
 	if len(stats) > 0 {
@@ -75,20 +76,20 @@ func (p painter) statsRow(s *queue.DAGStats) []string {
 	if s.Ended() >= queue.MaxCounted {
 		more = "+"
 	}
-	times := []string{p.dim("–"), p.dim("–"), p.dim("–")}
+	times := []string{p.Dim("–"), p.Dim("–"), p.Dim("–")}
 	if s.Ended() > 0 {
 		times = []string{runview.Span(s.Median), runview.Span(s.P95), runview.Span(s.Longest)}
 	}
 	return append([]string{
-		s.DAG, p.someOf(s.Scheduled+s.Queued+s.Waiting+s.Paused, p.warn), p.someOf(s.Running, p.note), p.someOf(s.Succeeded, p.good) + more,
-		p.someOf(s.Failed, p.bad), p.someOf(s.Canceled, p.warn),
+		s.DAG, p.someOf(s.Scheduled+s.Queued+s.Waiting+s.Paused, p.Warn), p.someOf(s.Running, p.Note), p.someOf(s.Succeeded, p.Good) + more,
+		p.someOf(s.Failed, p.Bad), p.someOf(s.Canceled, p.Warn),
 	}, times...)
 }
 
 // someOf writes a number in a colour, and 0 dimmed.
 func (p painter) someOf(n int64, paint func(string) string) string {
 	if n == 0 {
-		return p.dim("0")
+		return p.Dim("0")
 	}
 	return paint(decimal(n))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 	"github.com/oarlock-dev/oarlock/internal/runview"
@@ -111,13 +112,13 @@ const maxItemsShown = 12 // items of one foreach step; a line below them counts 
 func (p painter) runState(state string) string {
 	switch state {
 	case "succeeded":
-		return p.good(state)
+		return p.Good(state)
 	case "failed":
-		return p.bad(state)
+		return p.Bad(state)
 	case "waiting", "paused", "canceled":
-		return p.warn(state)
+		return p.Warn(state)
 	case "running":
-		return p.note(state)
+		return p.Note(state)
 	}
 	return state
 }
@@ -136,7 +137,7 @@ func (p *runPage) String() string {
 		Obstacles: p.way, IsCopy: p.isCopy != "",
 	}
 	if next := runview.Next(p.run, p.tasks, around); len(next) > 0 {
-		b.WriteString("\n" + p.dim("next") + "\n")
+		b.WriteString("\n" + p.Dim("next") + "\n")
 		for _, command := range next {
 			b.WriteString("  " + command.Text + "\n") // printed unchanged, so that it can be copied
 		}
@@ -152,16 +153,16 @@ func (p *runPage) starting() bool {
 
 func (p *runPage) headline() string {
 	r := p.run
-	text := fmt.Sprintf("%s  %s %s  %s", p.bold(fmt.Sprintf("run %d", r.ID)), r.DAG, p.dim(fmt.Sprintf("version %d", r.Version)), p.runState(r.State))
+	text := fmt.Sprintf("%s  %s %s  %s", p.Bold(fmt.Sprintf("run %d", r.ID)), r.DAG, p.Dim(fmt.Sprintf("version %d", r.Version)), p.runState(r.State))
 	switch {
 	case r.StartedAt.IsZero():
 	case r.Over():
-		text += p.dim(" after " + runview.Span(r.FinishedAt.Sub(r.StartedAt)))
+		text += p.Dim(" after " + runview.Span(r.FinishedAt.Sub(r.StartedAt)))
 	default:
-		text += p.dim(" for " + runview.Span(p.now.Sub(r.StartedAt)))
+		text += p.Dim(" for " + runview.Span(p.now.Sub(r.StartedAt)))
 	}
 	if r.Tolerated > 0 {
-		text += p.warn(fmt.Sprintf("  %s tolerated", runview.Count(r.Tolerated, "failure")))
+		text += p.Warn(fmt.Sprintf("  %s tolerated", runview.Count(r.Tolerated, "failure")))
 	}
 	return text
 }
@@ -175,13 +176,13 @@ func (p *runPage) facts() (rows [][]string) {
 	for _, fact := range runview.Facts(detail) {
 		value := fact.Value.String()
 		if fact.Aside != "" {
-			value = strings.TrimPrefix(value+"  "+p.dim(fact.Aside), "  ")
+			value = strings.TrimPrefix(value+"  "+p.Dim(fact.Aside), "  ")
 		}
-		rows = append(rows, []string{p.dim(fact.Name), value})
+		rows = append(rows, []string{p.Dim(fact.Name), value})
 	}
 	unlisted := p.unlisted()
 	if total := len(p.tasks) + unlisted; total > maxItemsShown {
-		rows = append(rows, []string{p.dim("tasks"), fmt.Sprintf("%d: %s", total, runview.CountStates(p.tasks, unlisted))})
+		rows = append(rows, []string{p.Dim("tasks"), fmt.Sprintf("%d: %s", total, runview.CountStates(p.tasks, unlisted))})
 	}
 	return rows
 }
@@ -207,7 +208,7 @@ func (p *runPage) taskLines() string {
 			add(p.taskRow(&p.tasks[at]), append(p.asked(&p.tasks[at]), p.quoted(p.tails[at])...))
 		}
 		if hidden := p.hiddenItems(others, node, p.tasks[i:i+n]); hidden != "" {
-			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+hidden))
+			below[len(below)-1] = append(below[len(below)-1], p.Dim("    … "+hidden))
 		}
 		i += n
 	}
@@ -215,7 +216,7 @@ func (p *runPage) taskLines() string {
 	for i, line := range p.alignTasks(rows) {
 		b.WriteString(line + "\n")
 		for _, quoted := range below[i] {
-			b.WriteString(p.fold(quoted, width(tailMark)) + "\n")
+			b.WriteString(p.fold(quoted, term.Width(tailMark)) + "\n")
 		}
 	}
 	return b.String()
@@ -273,7 +274,7 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	case t.Kind == "replacement":
 		indent = "    "
 	}
-	row := []string{indent + p.paint(sgr, glyph) + " " + runview.InlineText(name), p.paint(sgr, t.State), p.dim(runview.TaskTime(t, p.now)), ""}
+	row := []string{indent + p.Paint(sgr, glyph) + " " + runview.InlineText(name), p.Paint(sgr, t.State), p.Dim(runview.TaskTime(t, p.now)), ""}
 	row[3] = p.taskNote(t)
 	return row
 }
@@ -285,10 +286,10 @@ func (p *runPage) taskNote(t *queue.Task) string {
 		text += " with " + given
 	}
 	if line := p.lastLine(t); line != "" {
-		text = strings.TrimPrefix(text+"  "+p.dim(line), "  ")
+		text = strings.TrimPrefix(text+"  "+p.Dim(line), "  ")
 	}
 	if state, err := dagrun.ParseState(t.State); err == nil && (state == dagrun.TaskSucceeded || state == dagrun.TaskPending) {
-		return p.dim(text)
+		return p.Dim(text)
 	}
 	return text
 }
@@ -297,7 +298,7 @@ func (p *runPage) taskNote(t *queue.Task) string {
 func (p *runPage) quoted(lines []string) []string {
 	var quoted []string
 	for _, l := range lines {
-		quoted = append(quoted, p.dim(tailMark+graphview.Isolate(l)))
+		quoted = append(quoted, p.Dim(tailMark+graphview.Isolate(l)))
 	}
 	return quoted
 }
@@ -309,7 +310,7 @@ func (p *runPage) asked(t *queue.Task) []string {
 	}
 	lines := runview.QuestionLines(t.Approval)
 	for i := range lines {
-		lines[i] = p.dim(tailMark) + lines[i]
+		lines[i] = p.Dim(tailMark) + lines[i]
 	}
 	return lines
 }
@@ -324,7 +325,7 @@ func (p *runPage) fewTasks() string {
 	urgent, others := runview.SplitUrgent(p.tasks, limit)
 	text := p.rowsOf(urgent)
 	if more := len(others) + unlisted; more > 0 {
-		text += p.dim(fmt.Sprintf("  … %d more: %s", more, runview.CountStates(others, unlisted))) + "\n"
+		text += p.Dim(fmt.Sprintf("  … %d more: %s", more, runview.CountStates(others, unlisted))) + "\n"
 	}
 	return text
 }
@@ -355,9 +356,9 @@ const (
 // keeps one line.
 func (p *runPage) fold(line string, under int) string {
 	if p.live && p.columns > 0 {
-		return cut(line, p.columns)
+		return term.Cut(line, p.columns)
 	}
-	return fold(line, p.columns, under)
+	return term.Fold(line, p.columns, under)
 }
 
 // factLines returns the facts as lines; a long value is folded.
@@ -365,9 +366,9 @@ func (p *runPage) factLines() string {
 	facts := p.facts()
 	under := 0
 	for _, fact := range facts {
-		under = max(under, width(fact[0])+columnGap)
+		under = max(under, term.Width(fact[0])+term.ColumnGap)
 	}
-	lines := splitLines(alignRows(facts))
+	lines := splitLines(term.AlignRows(facts))
 	for i := range lines {
 		lines[i] = p.fold(lines[i], under)
 	}
@@ -384,15 +385,15 @@ func (p *runPage) alignTasks(rows [][]string) []string {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			if w := width(cell); i > 0 || room == 0 || w <= room {
+			if w := term.Width(cell); i > 0 || room == 0 || w <= room {
 				widths[i] = max(widths[i], w)
 			}
 		}
 	}
-	note := widths[0] + widths[1] + widths[2] + 3*columnGap
+	note := widths[0] + widths[1] + widths[2] + 3*term.ColumnGap
 	lines := make([]string, len(rows))
 	for i, row := range rows {
-		lines[i] = p.fold(strings.TrimRight(alignRow(row, widths), " "), note)
+		lines[i] = p.fold(strings.TrimRight(term.AlignRow(row, widths), " "), note)
 	}
 	return lines
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -221,8 +222,8 @@ func (e *env) topFrame(v *topView) string {
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	lines := v.lines(rows - 2)
-	for _, line := range append(lines[:min(len(lines), max(0, rows-2))], v.dim(topLegend)) {
-		b.WriteString(cut(line, columns-1) + "\x1b[K\r\n") // on a full line, the code that clears the rest would clear the last character
+	for _, line := range append(lines[:min(len(lines), max(0, rows-2))], v.Dim(topLegend)) {
+		b.WriteString(term.Cut(line, columns-1) + "\x1b[K\r\n") // on a full line, the code that clears the rest would clear the last character
 	}
 	b.WriteString("\x1b[J")
 	return b.String()
@@ -246,7 +247,7 @@ func (v *topView) answer(columns int) answer {
 	lines := v.lines(len(v.seen.Queues) + len(v.seen.Workers) + len(v.runs) + topRows)
 	if columns > 0 {
 		for i := range lines {
-			lines[i] = cut(lines[i], columns)
+			lines[i] = term.Cut(lines[i], columns)
 		}
 	}
 	return answer{object: object, text: strings.Join(lines, "\n") + "\n"}
@@ -259,10 +260,10 @@ func (v *topView) lines(rows int) []string {
 		lines = append(lines, wanted)
 	}
 	if v.isCopy { // short, because the screen cuts it
-		lines = append(lines, v.warn("this may be a copy, so no worker claims here: `oarlock workers` says more"))
+		lines = append(lines, v.Warn("this may be a copy, so no worker claims here: `oarlock workers` says more"))
 	}
 	if v.lost != nil {
-		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
+		lines = append(lines, v.Bad("the database is away")+v.Dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
 	share := max(2, (rows-len(lines)-3)/4)
 	lines = append(append(lines, ""), v.queueLines(share)...)
@@ -276,8 +277,8 @@ func (v *topView) slotLine() string {
 	if slots.Waiting == 1 {
 		wait = " task waits for a slot"
 	}
-	return fmt.Sprintf("%s  %s   slots %s %d/%d  %s%s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
-		v.bar(slots.Busy, slots.All), slots.Busy, slots.All, v.someOf(int64(slots.Waiting), v.warn), wait)
+	return fmt.Sprintf("%s  %s   slots %s %d/%d  %s%s", v.Bold("oarlock"), v.Dim(v.at.Local().Format(time.TimeOnly)),
+		v.bar(slots.Busy, slots.All), slots.Busy, slots.All, v.someOf(int64(slots.Waiting), v.Warn), wait)
 }
 
 // runLine counts runs, and shows how they end.
@@ -288,22 +289,22 @@ func (v *topView) runLine() string {
 	}
 	failed := rate(v.seen.Failed) + " failed/s"
 	if v.seen.Failed > 0 {
-		failed = v.bad(failed)
+		failed = v.Bad(failed)
 	}
-	return fmt.Sprintf("runs %s running, %s queued   %s ended/s  %s", v.someOf(running, v.note), v.someOf(queued, v.warn), rate(v.seen.Ended), failed)
+	return fmt.Sprintf("runs %s running, %s queued   %s ended/s  %s", v.someOf(running, v.Note), v.someOf(queued, v.Warn), rate(v.seen.Ended), failed)
 }
 
 // wantedLine names what needs a person; "": nothing does.
 func (v *topView) wantedLine() string {
 	var parts []string
 	if quiet := runview.SlotsOf(v.seen.Workers).Quiet; quiet > 0 {
-		parts = append(parts, v.warn(runview.Count(quiet, "worker")+" quiet"))
+		parts = append(parts, v.Warn(runview.Count(quiet, "worker")+" quiet"))
 	}
 	switch {
 	case v.approvals == 1:
-		parts = append(parts, v.warn("1 approval waits"))
+		parts = append(parts, v.Warn("1 approval waits"))
 	case v.approvals > 0:
-		parts = append(parts, v.warn(countAtLeast(int64(v.approvals), v.approvals >= topApprovalsMax, "approval")+" wait"))
+		parts = append(parts, v.Warn(countAtLeast(int64(v.approvals), v.approvals >= topApprovalsMax, "approval")+" wait"))
 	}
 	var names []string
 	for _, f := range v.failing[:min(len(v.failing), failingShown)] {
@@ -313,7 +314,7 @@ func (v *topView) wantedLine() string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(names) > 0 {
-		parts = append(parts, v.bad("failing")+" "+strings.Join(names, ", "))
+		parts = append(parts, v.Bad("failing")+" "+strings.Join(names, ", "))
 	}
 	return strings.Join(parts, "   ")
 }
@@ -328,17 +329,17 @@ func rate(perSecond float64) string {
 // bar shows which part of something is taken. A part above zero shows at least a little.
 func (v *topView) bar(part, whole int) string {
 	if whole == 0 {
-		return v.dim(strings.Repeat("▯", barWidth))
+		return v.Dim(strings.Repeat("▯", barWidth))
 	}
 	full := min(barWidth, (part*barWidth+whole-1)/whole)
 	text := strings.Repeat("▮", full)
 	switch {
 	case part >= whole:
-		text = v.warn(text)
+		text = v.Warn(text)
 	default:
-		text = v.good(text)
+		text = v.Good(text)
 	}
-	return text + v.dim(strings.Repeat("▯", barWidth-full))
+	return text + v.Dim(strings.Repeat("▯", barWidth-full))
 }
 
 // workers returns the workers at work.
@@ -363,46 +364,46 @@ func (v *topView) queueLines(share int) []string {
 		lines = v.clip(v.queueTable(busy), share-min(len(idle), 1), "queue", false)
 	}
 	if len(idle) > 0 {
-		lines = append(lines, v.dim(idleLine(idle)))
+		lines = append(lines, v.Dim(idleLine(idle)))
 	}
 	return lines
 }
 
-func (v *topView) queueTable(queues []queue.Queue) table {
-	t := table{head: v.head("QUEUE", "QUEUED", "OLDEST", "RUNNING", "LIMIT", "")}
+func (v *topView) queueTable(queues []queue.Queue) term.Table {
+	t := term.Table{Head: v.head("QUEUE", "QUEUED", "OLDEST", "RUNNING", "LIMIT", "")}
 	for i := range queues {
 		q := &queues[i]
-		oldest := v.dim("–")
+		oldest := v.Dim("–")
 		if q.Queued > 0 {
 			oldest = runview.Span(q.Oldest)
 		}
-		t.rows = append(t.rows, []string{
-			q.Name, v.someOf(q.Queued, v.warn), oldest, v.someOf(q.Running, v.note), v.limit(q.MaxRunning), v.queueNote(q, v.seen.Workers),
+		t.Rows = append(t.Rows, []string{
+			q.Name, v.someOf(q.Queued, v.Warn), oldest, v.someOf(q.Running, v.Note), v.limit(q.MaxRunning), v.queueNote(q, v.seen.Workers),
 		})
 	}
 	return t
 }
 
-func (v *topView) workerTable() table {
-	t := table{head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "WAITING", "RUNS", "BEAT")}
+func (v *topView) workerTable() term.Table {
+	t := term.Table{Head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "WAITING", "RUNS", "BEAT")}
 	for _, w := range v.workers() {
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			runview.InlineText(w.Name), runview.InlineText(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
-			v.someOf(int64(w.Waiting), v.warn), decimal(int64(w.Runs)), v.beat(w),
+			v.someOf(int64(w.Waiting), v.Warn), decimal(int64(w.Runs)), v.beat(w),
 		})
 	}
 	return t
 }
 
-func (v *topView) runTable() table {
-	t := table{head: v.head("RUN", "DAG", "FOR", "TASKS", "WORKER")}
+func (v *topView) runTable() term.Table {
+	t := term.Table{Head: v.head("RUN", "DAG", "FOR", "TASKS", "WORKER")}
 	reasons := slices.ContainsFunc(v.runs, func(r queue.Run) bool { return r.Reason != "" })
 	if reasons {
-		t.head = append(t.head, v.dim("REASON"))
+		t.Head = append(t.Head, v.Dim("REASON"))
 	}
 	for i := range v.runs {
 		r := &v.runs[i]
-		done, lasts := v.dim("–"), v.dim("–")
+		done, lasts := v.Dim("–"), v.Dim("–")
 		if !r.StartedAt.IsZero() {
 			lasts = runview.Span(v.at.Sub(r.StartedAt))
 		}
@@ -411,30 +412,30 @@ func (v *topView) runTable() table {
 		}
 		row := []string{decimal(int64(r.ID)), r.DAG, lasts, done, runview.InlineText(r.Worker)}
 		if reasons {
-			row = append(row, v.dim(runview.InlineText(r.Reason)))
+			row = append(row, v.Dim(runview.InlineText(r.Reason)))
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
 // clip returns so many lines of a table, and a line that counts the missing rows. If more, the table itself is not
 // complete, and the count gets a plus.
-func (p painter) clip(t table, lines int, noun string, more bool) []string {
-	if len(t.rows) == 0 {
-		return []string{p.dim("no " + noun + "s")}
+func (p painter) clip(t term.Table, lines int, noun string, more bool) []string {
+	if len(t.Rows) == 0 {
+		return []string{p.Dim("no " + noun + "s")}
 	}
 	missing, plus := 0, ""
-	if room := max(1, lines-1); len(t.rows) > room || more {
-		kept := min(len(t.rows), max(1, room-1))
-		missing, t.rows = len(t.rows)-kept, t.rows[:kept]
+	if room := max(1, lines-1); len(t.Rows) > room || more {
+		kept := min(len(t.Rows), max(1, room-1))
+		missing, t.Rows = len(t.Rows)-kept, t.Rows[:kept]
 	}
 	if more {
 		plus = "+"
 	}
 	shown := strings.Split(strings.TrimSuffix(t.String(), "\n"), "\n")
 	if missing > 0 || more {
-		shown = append(shown, p.dim(fmt.Sprintf("… %d%s more", missing, plus)))
+		shown = append(shown, p.Dim(fmt.Sprintf("… %d%s more", missing, plus)))
 	}
 	return shown
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
@@ -86,7 +87,7 @@ func (v jsonVersion) text() string {
 	if v.Date != nil {
 		rows = append(rows, []string{"date", *v.Date})
 	}
-	return alignRows(append(rows,
+	return term.AlignRows(append(rows,
 		[]string{"go", fmt.Sprintf("%s %s", v.Go, v.Platform)},
 		[]string{"schema", versionRange()},
 	))

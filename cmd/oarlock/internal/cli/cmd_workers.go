@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -114,16 +115,16 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	paint := e.stdoutPaint()
 	object := []runview.WorkerJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("NAME", "HOST", "STATE", "SLOTS", "WAITING", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
+	t := term.Table{Head: paint.head("NAME", "HOST", "STATE", "SLOTS", "WAITING", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
 	for i := range workers {
 		w := &workers[i]
 		j := runview.NewWorkerJSON(w)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, j.ID)
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			runview.Printable(w.Name), runview.Printable(w.Host), paint.workerState(w), paint.ofLiving(w, w.Busy) + fmt.Sprintf("/%d", w.Slots), paint.ofLiving(w, w.Waiting),
-			paint.ofLiving(w, w.Runs), paint.beat(w), paint.dim(runview.LocalTime(w.StartedAt)), cmp.Or(runview.Printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
+			paint.ofLiving(w, w.Runs), paint.beat(w), paint.Dim(runview.LocalTime(w.StartedAt)), cmp.Or(runview.Printable(strings.Join(w.Queues, ", ")), paint.Dim("all")),
 			runview.LabelText(w.Labels),
 		})
 	}
@@ -137,7 +138,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 // ofLiving writes a number of a worker; a worker that has ended has none.
 func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 	if !w.EndedAt.IsZero() {
-		return p.dim("–")
+		return p.Dim("–")
 	}
 	return decimal(int64(n))
 }
@@ -146,22 +147,22 @@ func (p painter) workerState(w *queue.WorkerInfo) string {
 	word := runview.WorkerWord(w)
 	switch {
 	case w.Silent(), w.Quiet == nil && w.Unfit != "", w.State == queue.WorkerLost:
-		return p.bad(word)
+		return p.Bad(word)
 	case w.State == queue.WorkerGone:
-		return p.dim(word)
+		return p.Dim(word)
 	case word == string(queue.WorkerLive):
-		return p.good(word)
+		return p.Good(word)
 	}
-	return p.warn(word)
+	return p.Warn(word)
 }
 
 // beat writes the age of the last sign of life, and marks it if it is late.
 func (p painter) beat(w *queue.WorkerInfo) string {
 	if !w.EndedAt.IsZero() {
-		return p.dim("–")
+		return p.Dim("–")
 	}
 	if w.Quiet != nil {
-		return p.bad(runview.Span(w.BeatAge))
+		return p.Bad(runview.Span(w.BeatAge))
 	}
 	return runview.Span(w.BeatAge)
 }
@@ -186,7 +187,7 @@ func runWorkersDrain(ctx context.Context, e *env, names []string) error {
 			object = append(object, jsonDrained{name, asked})
 			a.lines = append(a.lines, jsonDrained{name, asked})
 			a.ids = append(a.ids, name)
-			a.text += fmt.Sprintf("%s %s to drain", e.stdoutPaint().good("asked"), runview.Printable(name))
+			a.text += fmt.Sprintf("%s %s to drain", e.stdoutPaint().Good("asked"), runview.Printable(name))
 			if asked > 1 {
 				a.text += fmt.Sprintf(" (%d workers)", asked)
 			}

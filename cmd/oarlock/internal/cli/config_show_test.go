@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 )
 
 func TestConfigShow_FoldsLongValuesOnATerminal(t *testing.T) {
@@ -13,7 +15,7 @@ func TestConfigShow_FoldsLongValuesOnATerminal(t *testing.T) {
 	e.StdoutTTY, e.Columns = true, 80
 	got := invoke(t, e, "config", "show", "--origin")
 	for line := range strings.Lines(got.stdout) {
-		if w := width(strings.TrimSuffix(line, "\n")); w > 80 {
+		if w := term.Width(strings.TrimSuffix(line, "\n")); w > 80 {
 			t.Errorf("a line of %d columns: %s", w, line)
 		}
 	}

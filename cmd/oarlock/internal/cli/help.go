@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
@@ -120,7 +121,7 @@ func writeCommands(b *strings.Builder, commands []*cli.Command) {
 	for _, c := range commands {
 		rows = append(rows, []string{"  " + c.Name, c.Usage})
 	}
-	b.WriteString("COMMANDS\n" + alignRows(rows) + "\n")
+	b.WriteString("COMMANDS\n" + term.AlignRows(rows) + "\n")
 }
 
 func writeFlags(b *strings.Builder, title string, flags []cli.Flag) {
@@ -131,7 +132,7 @@ func writeFlags(b *strings.Builder, title string, flags []cli.Flag) {
 	for _, f := range flags {
 		rows = append(rows, flagRow(f))
 	}
-	b.WriteString(title + "\n" + alignRows(rows))
+	b.WriteString(title + "\n" + term.AlignRows(rows))
 }
 
 func flagRow(f cli.Flag) []string {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -273,7 +274,7 @@ func (s *lineSink) begin(c *queue.Chunk) {
 	s.named = s.named || s.reader.Tasks() > 1
 	last, known := s.attempts[c.Task]
 	if !known {
-		s.column = max(s.column, min(width(runview.InlineText(runview.TaskName(c.Step, c.Task.Item))), maxNameColumn))
+		s.column = max(s.column, min(term.Width(runview.InlineText(runview.TaskName(c.Step, c.Task.Item))), maxNameColumn))
 	}
 	s.attempts[c.Task] = c.Attempt
 	if known && last != c.Attempt {
@@ -285,11 +286,11 @@ func (s *lineSink) begin(c *queue.Chunk) {
 func (s *lineSink) firstColumn() (column int) {
 	if s.options.query.Step == "" {
 		for _, step := range s.reader.Steps() {
-			column = max(column, min(width(step), maxNameColumn))
+			column = max(column, min(term.Width(step), maxNameColumn))
 		}
 	}
 	for step, item := range s.reader.Known() {
-		column = max(column, min(width(runview.InlineText(runview.TaskName(step, item))), maxNameColumn))
+		column = max(column, min(term.Width(runview.InlineText(runview.TaskName(step, item))), maxNameColumn))
 	}
 	return column
 }
@@ -353,13 +354,13 @@ func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
 func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
 	text := string(p.text)
 	if s.env.StdoutTTY {
-		text = stripControl(text, bool(s.env.stdoutPaint()))
+		text = term.StripControl(text, bool(s.env.stdoutPaint().Painter))
 	}
 	if p.shown {
 		return text
 	}
 	if s.options.timestamps {
-		text = s.env.stdoutPaint().dim(p.at.UTC().Format("2006-01-02T15:04:05.000Z")) + " " + text
+		text = s.env.stdoutPaint().Dim(p.at.UTC().Format("2006-01-02T15:04:05.000Z")) + " " + text
 	}
 	if s.named {
 		text = s.prefix(s.env.stdoutPaint(), c) + text
@@ -373,10 +374,10 @@ var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
 // prefix returns the name of a task as a column. A step has the same colour in every run.
 func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	name := runview.InlineText(runview.TaskName(c.Step, c.Task.Item))
-	gap := strings.Repeat(" ", max(0, s.column-width(name)))
+	gap := strings.Repeat(" ", max(0, s.column-term.Width(name)))
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(runview.StepOf(c.Step)))
-	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
+	return paint.Paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.Dim(" | ")
 }
 
 // note prints a remark that is not part of the log, between the lines of the log.
@@ -389,7 +390,7 @@ func (s *lineSink) note(c *queue.Chunk, text string) {
 	if s.kept == nil {
 		_ = s.write() // keeps the order of the output; add returns the error if writing fails
 	}
-	fmt.Fprintln(s.env.Stderr, paint.dim(fmt.Sprintf("[%s: %s]", name, text)))
+	fmt.Fprintln(s.env.Stderr, paint.Dim(fmt.Sprintf("[%s: %s]", name, text)))
 }
 
 func (s *lineSink) write() error {

@@ -170,26 +170,6 @@ func TestLogs_OnATerminalAreHarmless(t *testing.T) {
 	}
 }
 
-func TestHarmless_LeavesWhatIsToBeSeen(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"plain übel\t1":                               "plain übel\t1",
-		"10%\r50%\r100%\r":                            "100%",
-		"\x1b[1;31mred\x1b[0m ok":                     "\x1b[1;31mred\x1b[0m ok\x1b[0m",
-		"\x1b[2J\x1b[Hx\x1b(By":                       "xBy",
-		"a\x00\x07\x7fb":                              "ab",
-		"\x1b]52;c;ZXZpbA==\x1b\\x\u009bm\u202ey\xff": "\\x\ufffdm\ufffdy\ufffd",
-		"\x1b": "", "\x1b[31": "", "\x1b]0;": "",
-	} {
-		if got := stripControl(line, true); got != want {
-			t.Errorf("%q is shown as %q, want %q", line, got, want)
-		}
-	}
-	if got := stripControl("\x1b[31mred", false); got != "red" {
-		t.Errorf("without colours: %q", got)
-	}
-}
-
 func TestTailSink_CutsBytesAtALine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -253,7 +253,7 @@ func newLogger(e *env) *slog.Logger {
 	format := e.settings.Text("log_format")
 	if format == "text" || format == "auto" && e.StderrTTY {
 		return slog.New(tint.NewTextHandler(e.Stderr, &tint.Options{
-			Level: level, TimeFormat: time.TimeOnly, NoColor: !bool(e.stderrPaint()),
+			Level: level, TimeFormat: time.TimeOnly, NoColor: !bool(e.stderrPaint().Painter),
 		}))
 	}
 	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))

@@ -4,28 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/queue"
 )
-
-func TestCut_LeavesColumnsAndEndsColours(t *testing.T) {
-	t.Parallel()
-	red := painter(true)
-	for _, c := range []struct {
-		line, want string
-		columns    int
-	}{
-		{"abc", "abc", 3},
-		{"abcd", "ab…", 3},
-		{"übel!", "üb…", 3},
-		{red.warn("abcd"), "\x1b[33mab\x1b[0m…", 3},
-		{red.warn("abc"), red.warn("abc"), 3},
-		{red.warn("a") + red.dim("bcd"), "\x1b[33ma\x1b[0m\x1b[2mb\x1b[0m…", 3},
-	} {
-		if got := cut(c.line, c.columns); got != c.want {
-			t.Errorf("%q in %d columns is %q, want %q", c.line, c.columns, got, c.want)
-		}
-	}
-}
 
 // A terminal shows one line for a run, however long its reason is; a pipe gets the whole reason.
 func TestList_IsALineForEachRun(t *testing.T) {
@@ -42,7 +23,7 @@ func TestList_IsALineForEachRun(t *testing.T) {
 			t.Errorf("%d columns:\n%s", columns, strings.Join(lines, "\n"))
 		}
 		for _, line := range lines {
-			if w := width(line); w > columns {
+			if w := term.Width(line); w > columns {
 				t.Errorf("%d columns in %d: %q", w, columns, line)
 			}
 		}

@@ -197,12 +197,12 @@ func (e *env) report(p problem, args []string) {
 	}
 	paint := e.stderrPaint()
 	for _, at := range p.lines(paint, e.StderrColumns) {
-		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), runview.Printable(at.message))
+		fmt.Fprintf(e.Stderr, "%s %s\n", paint.Bad(program+":"), runview.Printable(at.message))
 		if at.snippet != "" {
 			fmt.Fprintln(e.Stderr, at.snippet)
 		}
 		if at.hint != "" {
-			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), runview.Printable(at.hint))
+			fmt.Fprintf(e.Stderr, "%s %s\n", paint.Note("hint:"), runview.Printable(at.hint))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (p *problem) lines(paint painter, columns int) []reportLine {
 	}
 	var lines []reportLine
 	for _, at := range p.places {
-		lines = append(lines, reportLine{at.Error(), paint.snippet(at.Line, at.Source, at.Column-1, columns), at.Hint})
+		lines = append(lines, reportLine{at.Error(), paint.Snippet(at.Line, at.Source, at.Column-1, columns), at.Hint})
 	}
 	return lines
 }

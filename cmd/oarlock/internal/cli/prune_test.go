@@ -22,7 +22,7 @@ func TestPrune_DryRunSaysThatASumIsALowerBound(t *testing.T) {
 		{queue.Prunable{Pruned: queue.Pruned{Runs: most}, DAGs: []queue.PrunableDAG{{DAG: "a", Runs: most / 2}, {DAG: "b", Runs: most / 2}}}, "would delete 100000 runs, ", false},
 		{queue.Prunable{Pruned: queue.Pruned{Runs: 1, Keys: most}, DAGs: []queue.PrunableDAG{{DAG: "a", Runs: 1}}}, "would delete 1 run, 0 days of logs, 100000+ keys, 0 workers", true},
 	} {
-		got := prunableAnswer(&c.found, false)
+		got := prunableAnswer(&c.found, newPainter(false))
 		lines := strings.Split(strings.TrimSuffix(got.text, "\n"), "\n")
 		if last := lines[len(lines)-1]; !strings.HasPrefix(last, c.want) {
 			t.Errorf("%+v: got %q, want %q", c.found, last, c.want)

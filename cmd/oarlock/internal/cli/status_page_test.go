@@ -129,7 +129,7 @@ func TestStatus_IsAPageToRead(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]*runPage{"failed": failedPage(), "waiting": waitingPage(t), "fan": fanPage(), "growing": growingPage()} {
 		golden.Equal(t, filepath.Join("testdata", "status", name+".txt"), page.String())
-		page.painter = true
+		page.painter = newPainter(true)
 		golden.Equal(t, filepath.Join("testdata", "status", name+".ansi"), page.String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -206,7 +207,7 @@ const (
 // tell writes to standard error what changed since the last call, one line for each change.
 func (w *watcher) tell(page *runPage) error {
 	plain := *page
-	plain.painter = false
+	plain.painter = painter{}
 	t := progressPrinter{watcher: w, page: &plain}
 	run := page.run
 	if !run.Over() {
@@ -321,16 +322,16 @@ func (w *watcher) redraw(page *runPage) error {
 		lines = splitLines(page.String())
 	}
 	if hidden := len(lines) - (rows - 1); hidden > 0 {
-		lines = append(lines[:max(rows-2, 1)], page.dim(fmt.Sprintf("… %s more, shown at the end", runview.Count(hidden+1, "line"))))
+		lines = append(lines[:max(rows-2, 1)], page.Dim(fmt.Sprintf("… %s more, shown at the end", runview.Count(hidden+1, "line"))))
 	}
 	if columns > 0 {
 		for i := range lines {
-			lines[i] = cut(lines[i], columns-1)
+			lines[i] = term.Cut(lines[i], columns-1)
 		}
 	}
 	text := w.over(w.lines.take() + strings.Join(lines, "\n") + "\n")
 	for _, line := range lines {
-		w.drawn = append(w.drawn, width(line))
+		w.drawn = append(w.drawn, term.Width(line))
 	}
 	return w.env.print(text)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/integration/kit/screen"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -30,41 +31,41 @@ func (t *terminal) Write(p []byte) (int, error) {
 
 func TestWatch_DrawsOverWhatItDrew(t *testing.T) {
 	t.Parallel()
-	term := &terminal{screen.New(80, 12), 80, 12}
-	e := &env{Env: Env{Stdout: term, StdoutTTY: true, Size: func() (int, int) { return term.columns, term.rows }}}
+	tty := &terminal{screen.New(80, 12), 80, 12}
+	e := &env{Env: Env{Stdout: tty, StdoutTTY: true, Size: func() (int, int) { return tty.columns, tty.rows }}}
 	mustPrint(t, e, "$ oarlock\n")
 	w := &watcher{env: e, seen: map[string]string{}}
 	pages := []*runPage{fanPage(), waitingPage(t), failedPage(), namedPage()}
 	for i, size := range [][2]int{{80, 12}, {40, 24}, {41, 24}, {120, 30}, {60, 50}, {200, 50}, {33, 60}, {80, 60}} {
-		term.resize(size[0], size[1])
+		tty.resize(size[0], size[1])
 		for k := range pages {
 			page := pages[(i+k)%len(pages)]
 			if err := w.redraw(page); err != nil {
 				t.Fatal(err)
 			}
-			lines := strings.Split(strings.TrimSuffix(term.Screen.String(), "\n"), "\n")
-			headline := strings.TrimSuffix(cut(page.headline(), size[0]-1), "…")
+			lines := strings.Split(strings.TrimSuffix(tty.Screen.String(), "\n"), "\n")
+			headline := strings.TrimSuffix(term.Cut(page.headline(), size[0]-1), "…")
 			if at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, headline) }); at < 0 || len(lines)-at != len(w.drawn) || len(w.drawn) >= size[1] {
-				t.Fatalf("at %d x %d: %d lines drawn, the screen shows\n%s", size[0], size[1], len(w.drawn), term.Screen)
+				t.Fatalf("at %d x %d: %d lines drawn, the screen shows\n%s", size[0], size[1], len(w.drawn), tty.Screen)
 			}
 		}
-		if heads := strings.Count("\n"+term.Screen.String(), "\nrun "); heads != 1 {
-			t.Fatalf("at %d x %d: %d headlines on\n%s", size[0], size[1], heads, term.Screen)
+		if heads := strings.Count("\n"+tty.Screen.String(), "\nrun "); heads != 1 {
+			t.Fatalf("at %d x %d: %d headlines on\n%s", size[0], size[1], heads, tty.Screen)
 		}
 	}
-	if first := term.Lines()[0]; first != "$ oarlock" {
+	if first := tty.Lines()[0]; first != "$ oarlock" {
 		t.Errorf("what stood above is now %q", first)
 	}
 }
 
 func TestWatch_SumsUpWhatATerminalIsTooLowFor(t *testing.T) {
 	t.Parallel()
-	term := &terminal{screen.New(60, 12), 60, 12}
-	w := &watcher{env: &env{Env: Env{Stdout: term, StdoutTTY: true, Columns: 60, Rows: 12}}, seen: map[string]string{}}
+	tty := &terminal{screen.New(60, 12), 60, 12}
+	w := &watcher{env: &env{Env: Env{Stdout: tty, StdoutTTY: true, Columns: 60, Rows: 12}}, seen: map[string]string{}}
 	if err := w.redraw(fanPage()); err != nil {
 		t.Fatal(err)
 	}
-	if shown := term.Screen.String(); !strings.Contains(shown, " more: ") {
+	if shown := tty.Screen.String(); !strings.Contains(shown, " more: ") {
 		t.Errorf("nothing is summed up:\n%s", shown)
 	}
 }

@@ -39,40 +39,13 @@ func TestStatus_FitsTheTerminal(t *testing.T) {
 	for name, page := range map[string]*runPage{"failed": failedPage(), "named": namedPage()} {
 		for _, columns := range []int{40, 80, 120} {
 			page.columns = columns - 1
-			for _, page.painter = range []painter{true, false} { // the text is the same with and without colours
-				term := &terminal{Screen: screen.New(columns, 60)}
-				if _, err := fmt.Fprint(term, page); err != nil {
+			for _, page.painter = range []painter{newPainter(true), newPainter(false)} { // the text is the same with and without colours
+				tty := &terminal{Screen: screen.New(columns, 60)}
+				if _, err := fmt.Fprint(tty, page); err != nil {
 					t.Fatal(err)
 				}
-				golden.Equal(t, filepath.Join("testdata", "status", fmt.Sprintf("%s.%d.txt", name, columns)), term.Screen.String())
+				golden.Equal(t, filepath.Join("testdata", "status", fmt.Sprintf("%s.%d.txt", name, columns)), tty.Screen.String())
 			}
-		}
-	}
-}
-
-func TestFold_BreaksBetweenWords(t *testing.T) {
-	t.Parallel()
-	red := painter(true)
-	for _, c := range []struct {
-		line    string
-		columns int
-		under   int
-		want    string
-	}{
-		{"one two", 7, 2, "one two"},
-		{"one two", 0, 2, "one two"},
-		{"one two three", 9, 2, "one two\n  three"},
-		{"a    two three", 9, 5, "a    two\n    three"},
-		{"a very long list", 9, 8, "a very\n    long\n    list"}, // no column of one character
-		{"0123456789ab", 10, 2, "0123456789\n  ab"},
-		{"  0123456789ab", 10, 2, "  01234567\n  89ab"},
-		{"日本語 日本語", 7, 2, "日本語\n  日本\n  語"},
-		{"👩‍🚀👩‍🚀👩‍🚀👩‍🚀", 5, 1, "👩‍🚀👩‍🚀\n 👩‍🚀👩‍🚀"},
-		{"ab " + red.warn("cd ef") + " gh", 7, 2, "ab \x1b[33mcd\n  ef\x1b[0m gh"},
-		{red.warn("ab") + "  " + red.warn("cdef"), 6, 2, "\x1b[33mab\x1b[0m\n  \x1b[33mcdef\x1b[0m"},
-	} {
-		if got := fold(c.line, c.columns, c.under); got != c.want {
-			t.Errorf("%q in %d columns is %q, want %q", c.line, c.columns, got, c.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -96,14 +97,14 @@ func TestTop_FitsTheScreen(t *testing.T) {
 		e := &env{Env: testEnv()}
 		e.Columns, e.Rows = 70, rows
 		v := busyView()
-		v.painter = true
+		v.painter = newPainter(true)
 		frame := e.topFrame(v)
 		lines := strings.Split(frame, "\r\n")
 		if len(lines) > rows {
 			t.Errorf("%d lines on a screen of %d", len(lines), rows)
 		}
 		for _, line := range lines {
-			if w := width(strings.NewReplacer("\x1b[K", "", "\x1b[H", "", "\x1b[J", "").Replace(line)); w > 70 {
+			if w := term.Width(strings.NewReplacer("\x1b[K", "", "\x1b[H", "", "\x1b[J", "").Replace(line)); w > 70 {
 				t.Errorf("a line of %d columns: %q", w, line)
 			}
 		}
@@ -198,13 +199,13 @@ func TestQueues_ListWhatIsBusyFirst(t *testing.T) {
 		queues = append(queues, queue.Queue{Name: fmt.Sprintf("q%02d", i)})
 	}
 	queues[5].Queued = 3
-	if got := painter(false).queuesText(queues, nil, false); !strings.Contains(got, "\nq05 ") || strings.Contains(got, "q00") || !strings.HasSuffix(got, "\n… 11 idle queues (all: oarlock queues --all)\n") {
+	if got := newPainter(false).queuesText(queues, nil, false); !strings.Contains(got, "\nq05 ") || strings.Contains(got, "q00") || !strings.HasSuffix(got, "\n… 11 idle queues (all: oarlock queues --all)\n") {
 		t.Errorf("got\n%s", got)
 	}
-	if got := painter(false).queuesText(queues, nil, true); strings.Count(got, "\n") != 1+len(queues) || strings.Index(got, "q05") > strings.Index(got, "q00") {
+	if got := newPainter(false).queuesText(queues, nil, true); strings.Count(got, "\n") != 1+len(queues) || strings.Index(got, "q05") > strings.Index(got, "q00") {
 		t.Errorf("with --all got\n%s", got)
 	}
-	if got := painter(false).queuesText(queues[:5], nil, false); !strings.Contains(got, "\nq04 ") || strings.Contains(got, "…") {
+	if got := newPainter(false).queuesText(queues[:5], nil, false); !strings.Contains(got, "\nq04 ") || strings.Contains(got, "…") {
 		t.Errorf("few were folded:\n%s", got)
 	}
 }

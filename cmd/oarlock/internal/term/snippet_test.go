@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestSnippet_PutsTheCaretBelowItsCharacter(t *testing.T) {
 		prefix, _, _ := strings.Cut(line, "!")
 		caret := len([]rune(prefix))
 		for _, columns := range []int{0, 40, 41, 80, 200} {
-			got := strings.Split(painter(false).snippet(7, line, caret, columns), "\n")
+			got := strings.Split(Painter(false).Snippet(7, line, caret, columns), "\n")
 			if len(got) != 2 || !strings.HasPrefix(got[0], "  7 | ") || !strings.HasPrefix(got[1], "    | ") || !strings.HasSuffix(got[1], "^") {
 				t.Fatalf("%s, %d columns: %q", name, columns, got)
 			}
@@ -47,14 +47,14 @@ func TestSnippet_PutsTheCaretBelowItsCharacter(t *testing.T) {
 
 func TestSnippet_BehindTheEndAndOfNothing(t *testing.T) {
 	t.Parallel()
-	if got, want := painter(false).snippet(3, "abc", 9, 40), "  3 | abc\n    |    ^"; got != want {
+	if got, want := Painter(false).Snippet(3, "abc", 9, 40), "  3 | abc\n    |    ^"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	end := strings.Split(painter(false).snippet(3, strings.Repeat("x", 99), 99, 40), "\n")
+	end := strings.Split(Painter(false).Snippet(3, strings.Repeat("x", 99), 99, 40), "\n")
 	if graphview.Columns(end[0]) >= 40 || graphview.Columns(end[1]) != graphview.Columns(end[0])+1 {
 		t.Errorf("a caret behind a long line:\n%s", strings.Join(end, "\n"))
 	}
-	for _, got := range []string{painter(false).snippet(0, "abc", 1, 40), painter(false).snippet(3, " ", 1, 40)} {
+	for _, got := range []string{Painter(false).Snippet(0, "abc", 1, 40), Painter(false).Snippet(3, " ", 1, 40)} {
 		if got != "" {
 			t.Errorf("nothing to show is shown as %q", got)
 		}
