@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/internal/procfs"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -195,6 +197,53 @@ func TestOutage_LongerThanTheLeaseEndsTasksAndResumesRuns(t *testing.T) {
 			}
 			b.once(t, run, "start b#1", "start b#2", "start c")
 			b.checkEpochs(t)
+		})
+	}
+}
+
+// send sends a file of testdata to the database, and returns the first value that it answers, as text.
+func (b *testBundle) send(t *testing.T, name string) (answer string, err error) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), b.db.URL)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(t.Context())
+	results, err := conn.PgConn().Exec(t.Context(), read(t, "testdata/"+name+".sql")).ReadAll()
+	if err != nil || len(results[0].Rows) == 0 {
+		return "", err
+	}
+	return string(results[0].Rows[0][0]), nil
+}
+
+func TestOutage_SQLBeginsAgain(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, node := setupOn(t, nil)
+			b.put(t, read(t, "testdata/inside.yaml"))
+			b.worker(t, "w1")
+			if _, err := b.send(t, "inside"); err != nil {
+				t.Fatal(err)
+			}
+			run := b.enqueue(t, "inside", nil)
+			until(t, "a is inside its transaction", func() bool {
+				answer, err := b.send(t, "inside_busy")
+				return err == nil && answer == "t"
+			})
+			outage(t, b, node)
+			until(t, "a may go on", func() bool {
+				_, err := b.send(t, "inside_go")
+				return err == nil
+			})
+			b.untilOver(t, run)
+			if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if got := b.attempts(t, run, "a"); len(got) == 0 || slices.ContainsFunc(got, func(a string) bool { return !strings.HasSuffix(a, ":lost") }) {
+				t.Errorf("attempts of a: %s", strings.Join(got, " "))
+			}
 		})
 	}
 }

@@ -110,6 +110,8 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone && !res.Unstarted {
 		event = dagrun.Event{Kind: dagrun.EvLost, At: ended, Task: b.task, Attempt: b.attempt, Text: *why}
 		res.Kind = dagrun.KindLost
+	} else if res.Kind == dagrun.KindLost && !res.Unstarted && !b.publish {
+		event = dagrun.Event{Kind: dagrun.EvLost, At: ended, Task: b.task, Attempt: b.attempt, Text: res.Reason}
 	}
 	d.meter(ctx, task, &res, took)
 	if b.publish || task.Body.Publish != nil && res.Kind == dagrun.KindNone {

@@ -28,6 +28,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}), Traceparent: traceparent(d.claim.Traceparent),
 		LogicalAt: d.claim.LogicalAt, Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt,
 		claim: d.claim, id: a.Task, clock: d.clock, taken: d.run.OutputBytes(a.Task),
+		mayLose: !a.Publish && d.losses[a.Task]+1 < d.def.Spec.MaxDrives,
 	}
 	if d.life.config.LocalFiles {
 		t.Source = folderOf(d.sourcePath())

@@ -30,6 +30,7 @@ type driver struct {
 	hasControls bool  // there are controls to read
 	slots       runSlots
 	bodies      bodies
+	losses      map[dagrun.TaskID]int          // by task: lost attempts of this drive since one that did not fail; none: 0
 	kept        map[dagrun.TaskID]Log          // open logs of bodies that succeeded and have a publish, which writes to the same log
 	left        map[dagrun.TaskID]queue.LogEnd // ends of such logs that an earlier drive left open
 	line        []inLine                       // tasks that wait for slots and have no recorded reason yet, the oldest ask first
@@ -81,7 +82,7 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	return &driver{
 		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), events: newEventQueue(), seen: c.Inbox, timer: timer,
 		slots:  runSlots{queue: l.slotQueue, byTask: map[dagrun.TaskID]*SlotRequest{}, isExpected: expected},
-		bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
+		bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, losses: map[dagrun.TaskID]int{}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
 

@@ -54,6 +54,11 @@ func (d *driver) ended(h *driverEvent) {
 		d.kept[b.task] = b.log
 	}
 	d.keepLog(b.task, b.chunks, b.lastLine)
+	if h.event.Kind == dagrun.EvLost {
+		d.losses[b.task]++
+	} else if res := h.event.Result; res != nil && res.Kind == dagrun.KindNone {
+		delete(d.losses, b.task)
+	}
 	if res := h.event.Result; res != nil && res.Unstarted && b.publish {
 		d.ending.unfit = true
 		_ = d.step(dagrun.Event{Kind: dagrun.EvDrain}) // before the end: a publish needs no slot, and would begin again at once

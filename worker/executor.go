@@ -61,6 +61,7 @@ type Task struct {
 	id       dagrun.TaskID
 	clock    *runClock
 	taken    int  // bytes of the outputs of other tasks of the run, at the start
+	mayLose  bool // the worker takes one more lost attempt of this task
 	settling bool // Settlement was called: if the task succeeds, its outputs are stored already
 }
 
@@ -69,6 +70,18 @@ type Task struct {
 func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
 	t.settling = true
 	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
+}
+
+// Lost returns the result of an attempt that came to nothing because the run's own database went away under it. An executor may call it
+// only if no effect of the attempt is left. failed is the result of such an attempt without Lost.
+//
+// The attempt is then recorded as lost, and on_lost of the step decides what follows. Lost returns failed itself for a publish, which
+// would begin again without a record between, and once this drive has lost max_drives attempts of the task: the body may be the cause.
+func (t *Task) Lost(failed dagrun.Result) dagrun.Result {
+	if !t.mayLose {
+		return failed
+	}
+	return dagrun.Result{Kind: dagrun.KindLost, Reason: failed.Reason}
 }
 
 // Outputs holds the outputs of a Go function by name.

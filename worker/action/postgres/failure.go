@@ -55,6 +55,25 @@ type unbegunError struct{ error }
 
 func (e *unbegunError) Unwrap() error { return e.error }
 
+// lostError means that the run's own database went away under an attempt of which nothing was committed.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// wentAway reports whether an error means that the server went away: it was stopped, it crashed, or the network broke. It returns
+// false for a session that the server ended by one of its limits, because the next one would end in the same way.
+func wentAway(err error) bool {
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	class := pglink.Classify(err)
+	switch {
+	case class != pglink.SessionLost && class != pglink.NotExecuted && class != pglink.WrongNode:
+		return false
+	case !answered: // the end of a context counts only for a connect, which has a time limit of its own
+		return class != pglink.SessionLost || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
+	return pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03" || strings.HasPrefix(pg.Code, "08")
+}
+
 // statementError is the error of one of the statements.
 type statementError struct {
 	place     string
@@ -81,6 +100,9 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 		r.Reason = cause.Error() + ": " + r.Reason
 	}
 	r.Reason = task.Masked(r.Reason)
+	if _, lost := errors.AsType[*lostError](err); lost {
+		return task.Lost(r)
+	}
 	return r
 }
 

@@ -66,12 +66,84 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 			id := y.run(insert)
 			got := y.await(id)
 			cut.MustFire(t)
-			if want := map[bool]string{true: "succeeded", false: "failed step a failed: the connection was lost before COMMIT: rolled back"}[c.done]; got != want {
-				t.Errorf("the run is %s, want %s: %s", got, want, y.log.String())
+			if got != "succeeded" {
+				t.Errorf("the run is %s: %s", got, y.log.String())
 			}
-			y.wantRows(map[bool]int{true: 1, false: 0}[c.done])
-			if n.Load() != 1 {
-				t.Errorf("executed %d times", n.Load())
+			y.wantRows(1)
+			if want := map[bool]int32{true: 1, false: 2}[c.done]; n.Load() != want {
+				t.Errorf("executed %d times, want %d", n.Load(), want)
+			}
+		})
+	}
+}
+
+// ends is how the attempts of a step that fails or waits ended, in order: kind and reason.
+func (y *testBundle) ends() string {
+	return get[string](y, "SELECT coalesce(string_agg(failure_kind || ' ' || reason, '; ' ORDER BY attempt), '') FROM oarlock.attempts")
+}
+
+func TestOwn_ABrokenAttemptIsLost(t *testing.T) {
+	t.Parallel()
+	const broken = "terminating connection due to administrator command (57P01)"
+	for name, c := range map[string]struct {
+		step string
+		runs string // how it ends
+		ends string
+		rows int
+	}{
+		"and begins again": {"on_lost: retry", "succeeded", "lost lost: statement 2: " + broken, 1},
+		"and fails":        {"on_lost: fail, retry_policy: {limit: 1, interval: 1ms}", "failed step a failed: lost: statement 2: " + broken, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := setup(t)
+			a := y.action()
+			y.work(a, a)
+			y.exec("SELECT pg_advisory_lock(1)")
+			id := y.run("{id: a, " + c.step + ", action: postgres.query, with: {sql: [INSERT INTO ledger (key) VALUES ('a'), SELECT pg_advisory_xact_lock(1)]}}")
+			y.eventually("it waits", func() bool { return y.waiting() == 1 })
+			y.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'")
+			y.exec("SELECT pg_advisory_unlock(1)")
+			if got := y.await(id); got != c.runs {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			if got := y.ends(); got != c.ends {
+				t.Errorf("attempts: %s", got)
+			}
+			y.wantRows(c.rows)
+		})
+	}
+}
+
+// killsItself is SQL that ends its own session, in any database.
+const killsItself = "SELECT pg_terminate_backend(pg_backend_pid())"
+
+func TestOwn_AttemptsThatBreakItFail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step string
+		runs int32
+	}{
+		"as often as runs lose drives": {"with: {sql: " + killsItself + "}", 3},
+		"read only":                    {"with: {read_only: true, sql: " + killsItself + "}", 3},
+		"in a row, retries among them": {"retry_policy: {limit: 1, interval: 1ms}, with: {sql: " + killsItself + "}", 4},
+		"elsewhere at once":            {"with: {connection: other, sql: " + killsItself + "}", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y, other := setup(t), pgtest.Empty(t)
+			a := y.action(func(c *postgres.Config) { c.Connections["other"] = postgres.Connection{URL: other.URL} })
+			var n atomic.Int32
+			y.work(a, counted(a, &n))
+			id := y.run("{id: a, action: postgres.query, "+c.step+"}", "max_drives: 3")
+			if got := y.await(id); !strings.HasPrefix(got, "failed step a failed: ") || !strings.HasSuffix(got, "(57P01)") || strings.Contains(got, "lost") {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			if n.Load() != c.runs {
+				t.Errorf("executed %d times, want %d", n.Load(), c.runs)
+			}
+			if kind := get[string](y, "SELECT failure_kind FROM oarlock.tasks"); kind != "sql" {
+				t.Errorf("it failed as %s", kind)
 			}
 		})
 	}
@@ -85,6 +157,9 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 	hangs, results := make(chan *netfault.Injected, 1), make(chan dagrun.Result, 1)
 	var backend int // of the transaction that hangs
 	y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+		if task.Attempt > 1 {
+			return a.Execute(ctx, task)
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
@@ -96,6 +171,9 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 		return res
 	}), func(h *hand, _ *worker.Config) {
 		h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
+			if r.Attempt > 1 {
+				return s.SettleTx(ctx, tx, r)
+			}
 			if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
 				return err
 			}
@@ -105,14 +183,16 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 		}
 	})
 	id := y.run(insert)
-	if res := <-results; !strings.Contains(res.Reason, "before COMMIT: rolled back") || res.Permanent {
+	if res := <-results; !strings.Contains(res.Reason, "before COMMIT: rolled back") || res.Kind != dagrun.KindLost {
 		t.Errorf("%+v", res)
 	}
 	if n := get[int](y, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", backend)); n > 0 {
 		t.Errorf("transaction of backend %d still hangs", backend)
 	}
-	y.await(id)
-	y.wantRows(0)
+	if got := y.await(id); got != "succeeded" {
+		t.Errorf("the run is %s: %s", got, y.log.String())
+	}
+	y.wantRows(1)
 }
 
 func TestOwn_WhatWasSettledIsNotRunAgainByTheNextDriver(t *testing.T) {

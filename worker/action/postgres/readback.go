@@ -44,7 +44,7 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	case err != nil:
 		return &failure{kind: dagrun.KindSQL, reason: "the connection broke during COMMIT: look whether the changes are there before you retry the step", permanent: true}
 	case !done:
-		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost before COMMIT: rolled back"}
+		return &lostError{&failure{kind: dagrun.KindSQL, reason: "the connection was lost before COMMIT: rolled back"}}
 	}
 	return nil
 }

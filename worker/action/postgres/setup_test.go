@@ -233,10 +233,10 @@ func (attemptLog) Mask([]string)       {}
 
 func (attemptLog) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 
-// run enters a run of a DAG with this step.
-func (y *testBundle) run(step string) queue.RunID {
+// run enters a run of a DAG with this step, and with these lines.
+func (y *testBundle) run(step string, lines ...string) queue.RunID {
 	y.tb.Helper()
-	source := "name: d\nsteps: [" + step + "]\n"
+	source := "name: d\nsteps: [" + step + "]\n" + strings.Join(lines, "\n")
 	spec, err := dagspec.Parse("d.yaml", []byte(source))
 	y.must(err)
 	_, err = y.owner.PutDAG(y.tb.Context(), spec, source, "")

@@ -46,19 +46,31 @@ type backend struct {
 }
 
 // transact runs do in a transaction on a database, and commits. On the run's own database it first stores the outcome of the
-// task, with the outputs that do returns. It rolls back on any error and on a panic.
+// task, with the outputs that do returns. It rolls back on any error and on a panic. If that database went away before anything was
+// committed, transact returns a lostError.
 func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o options, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	s, err := a.budget.take(ctx, d)
 	if err != nil {
-		return &unbegunError{err}
+		if err = (&unbegunError{err}); d.name == Own && wentAway(err) {
+			return &lostError{err}
+		}
+		return err
 	}
 	defer a.budget.give(s)
 	s.listen(task.Stderr)
 	t := &transaction{task: task, session: s, options: o.complete(d, task.Body)}
-	if err := t.settles(ctx, a.life.Load()); err != nil {
-		return err
+	if err = t.settles(ctx, a.life.Load()); err == nil {
+		err = t.perform(ctx, do)
 	}
-	task.Started()
+	if own := d.name == Own || t.life != nil; own && s.conn.IsClosed() && wentAway(err) {
+		return &lostError{err}
+	}
+	return err
+}
+
+// perform begins the transaction, calls do in it, and commits.
+func (t *transaction) perform(ctx context.Context, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
+	t.task.Started()
 	defer t.rollback()
 	if err := t.begin(ctx); err != nil {
 		return err
@@ -137,6 +149,8 @@ func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	switch {
 	case err == nil || pglink.Classify(err) != pglink.SessionLost:
 		return err
+	case t.options.tx.AccessMode == pgx.ReadOnly:
+		return err // nothing was to be committed
 	case t.life == nil:
 		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost during COMMIT, which may have been done or not: " + plain(err)}
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,8 @@ import (
 
 // TxFunc is an action as a Go function that gets a transaction on the run's own database. Its changes there become durable
 // together with the outcome of the task, exactly once. An error, a snooze and a panic mean the same as in a worker.Func, and roll
-// the transaction back. The function must not commit or roll back itself; it may use savepoints.
+// the transaction back. The attempt is lost if the function returns the error of a connection that broke: it should wrap errors of the
+// transaction, not replace them. The function must not commit or roll back itself; it may use savepoints.
 type TxFunc func(ctx context.Context, tx pgx.Tx, task *worker.Task) (worker.Outputs, error)
 
 // Func returns the executor of a function. It uses the connection Own, with a role that must be able to settle.
@@ -39,9 +41,9 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 	quiet.Started = func() {} // transact calls Started once it has a connection
 	res := worker.Func(func(ctx context.Context, _ *worker.Task) (_ worker.Outputs, err error) {
 		outputs, err, ours = x.inTx(ctx, task, d)
-		return nil, errors.Join(err, ours)
+		return nil, cmp.Or(err, ours)
 	}).Execute(ctx, &quiet)
-	if ours != nil {
+	if ours != nil && !res.Permanent && res.SnoozeUntil == 0 {
 		explain(task, ours)
 		return result(ctx, task, ours)
 	}
@@ -51,7 +53,8 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 	return res
 }
 
-// inTx calls the function in a transaction. It returns the function's own error apart from other errors.
+// inTx calls the function in a transaction. It returns the function's own error apart from other errors. Both are set if the
+// function returned an error because the database went away.
 func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (outputs dagrun.JSON, theirs, ours error) {
 	ours = x.action.transact(ctx, task, d, options{}, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
 		if t.life == nil {
@@ -65,10 +68,10 @@ func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (ou
 		outputs, err = marshal(out)
 		return outputs, err
 	})
-	if theirs != nil {
+	if _, lost := errors.AsType[*lostError](ours); theirs != nil && !lost {
 		return "", theirs, nil
 	}
-	return outputs, nil, ours
+	return outputs, theirs, ours
 }
 
 func marshal(out worker.Outputs) (dagrun.JSON, error) {

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,40 @@ func TestFunc_CommitsWithItsOutcome(t *testing.T) {
 	}
 	if !strings.Contains(y.log.String(), "msg=hello step=a") {
 		t.Errorf("logged %q", y.log.String())
+	}
+}
+
+func TestFunc_ABrokenTransactionIsLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		returns func(error) error
+		want    string
+		calls   int32
+	}{
+		"its error":       {func(err error) error { return fmt.Errorf("add: %w", err) }, "succeeded", 2},
+		"another error":   {func(error) error { return errors.New("oh") }, "failed step a failed: oh", 1},
+		"a permanent one": {worker.Permanent, "failed step a failed: FATAL: terminating connection", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := setup(t)
+			a := y.action()
+			var calls atomic.Int32
+			y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (worker.Outputs, error) {
+				if err := add(ctx, tx, "a"); err != nil || calls.Add(1) > 1 {
+					return nil, err
+				}
+				_, err := tx.Exec(ctx, killsItself)
+				return nil, c.returns(err)
+			}))
+			id := y.run("{id: a, action: my.func}")
+			if got := y.await(id); !strings.HasPrefix(got, c.want) {
+				t.Errorf("the run is %s", got)
+			}
+			if calls.Load() != c.calls {
+				t.Errorf("%d calls, want %d", calls.Load(), c.calls)
+			}
+		})
 	}
 }
 

@@ -4,16 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/worker"
 )
+
+func TestWentAway_NotByALimit(t *testing.T) {
+	t.Parallel()
+	ended := func(code string) error {
+		return &pgconn.PgError{Code: code, Severity: "FATAL", SeverityUnlocalized: "FATAL"}
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"shut down", ended("57P01"), true},
+		{"crash of another backend", ended("57P02"), true},
+		{"starting up", ended("57P03"), true},
+		{"refused", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, true},
+		{"a pooler lost its server", ended("08P01"), true},
+		{"no answer", fmt.Errorf("commit: %w", io.ErrUnexpectedEOF), true},
+		{"idle in transaction", ended("25P03"), false},
+		{"too long a transaction", ended("25P04"), false},
+		{"too many connections", ended("53300"), false},
+		{"a wrong statement", &pgconn.PgError{Code: "42P01", Severity: "ERROR"}, false},
+		{"a context of the function", context.DeadlineExceeded, false},
+		{"none", nil, false},
+	} {
+		if got := wentAway(tt.err); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
 
 // Only a task that got no connection may begin on another worker: after COMMIT, a missing connection does not tell what happened.
 func TestResult_WithoutADescriptorIsUnstarted(t *testing.T) {

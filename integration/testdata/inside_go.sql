@@ -1,0 +1,2 @@
+-- Lets step a of inside.yaml go on.
+INSERT INTO go VALUES (1);
