@@ -183,7 +183,8 @@ func plant(t *testing.T, folder string, m *Mutant, suites []Suite) {
 	by := "SURVIVED"
 	switch {
 	case err != nil:
-		t.Fatalf("%s: %v", m.Name, err)
+		t.Errorf("%s: %v", m.Name, err)
+		return
 	case o.Caught:
 		by = fmt.Sprintf("run %d %s %s", o.Runs, strings.TrimPrefix(o.Suite, "./"), o.Test)
 		if o.Seed != "" {
