@@ -302,7 +302,9 @@ func (s *scenario) enqueue(t *testing.T, args string) {
 	}
 	r := queue.Request{DAG: s.named(file)}
 	if request != "" {
-		if err := json.Unmarshal([]byte(request), &r); err != nil {
+		d := json.NewDecoder(strings.NewReader(request))
+		d.UseNumber()
+		if err := d.Decode(&r); err != nil {
 			t.Fatalf("%s: %v", request, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,8 +191,9 @@ func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 	var every, window, jitter zeronull.Int8
 	var at, start, end zeronull.Timestamptz
 	var b BackfillState
+	var params []byte
 	err = row.Scan(&s.ID, &s.DAG, &s.Name, (*zeronull.Text)(&s.Owner), (*zeronull.Text)(&s.Cron), &every, &at, &s.Timezone, &start, &end,
-		&s.Except, &s.Params, &s.Labels, &s.OverlapPolicy, &s.AtOnce, &s.Catchup, &window,
+		&s.Except, &params, &s.Labels, &s.OverlapPolicy, &s.AtOnce, &s.Catchup, &window,
 		&s.CatchupMax, &jitter, &s.PauseOnFailure, (*zeronull.Text)(&s.PausedBy), (*zeronull.Timestamptz)(&s.PausedAt),
 		(*zeronull.Text)(&s.PauseNote), (*zeronull.Timestamptz)(&s.NextAt), (*zeronull.Timestamptz)(&s.Last.LogicalAt),
 		(*zeronull.Text)(&s.Last.Outcome), (*zeronull.Int8)(&s.Last.Run), (*zeronull.Text)(&s.Last.Reason), &s.Unfinished, &s.Failures, &s.Errors, &s.Error,
@@ -203,6 +205,11 @@ func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 	s.Every, s.CatchupWindow, s.Jitter = dagspec.Duration(every), dagspec.Duration(window), dagspec.Duration(jitter)
 	s.At, s.Start, s.End = momentText(time.Time(at)), momentText(time.Time(start)), momentText(time.Time(end))
 	s.Enabled = true
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(params))
+		d.UseNumber() // a param may hold a number that no float64 does
+		err = d.Decode(&s.Params)
+	}
 	return s, err
 }
 

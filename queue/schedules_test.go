@@ -1,6 +1,8 @@
 package queue_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 const scheduledDAG = `
 name: etl
 allow: {schedules: true}
-params: [{name: n, type: integer, default: 1}]
+params: [{name: n, type: integer, default: 1}, {name: any, type: json}]
 schedule: {name: nightly, cron: 30 3 * * *, timezone: Europe/Paris, params: {n: 2}}
 steps: [{id: load, run: "true"}]
 `
@@ -40,7 +42,7 @@ func TestPutSchedule_IsReadAsItWasPut(t *testing.T) {
 	d := newScheduledDesk(t)
 	put := dagspec.Schedule{
 		Name: "often", Every: 90 * 60_000, Start: "2026-11-01T00:00:00Z", End: "2126-11-01T00:00:00Z", Except: []string{"2026-12-25"}, Timezone: "Europe/Oslo",
-		Jitter: 300_000, Params: map[string]any{"n": 3.0}, Labels: map[string]string{"kind": "x"}, OverlapPolicy: "latest", AtOnce: 2,
+		Jitter: 300_000, Params: map[string]any{"n": json.Number("3"), "any": []any{json.Number("1" + strings.Repeat("0", 400))}}, Labels: map[string]string{"kind": "x"}, OverlapPolicy: "latest", AtOnce: 2,
 		PauseOnFailure: 4, Catchup: true, CatchupWindow: 86_400_000, CatchupMax: 7,
 	}
 	id, next, err := d.store.PutSchedule(t.Context(), "etl", put)

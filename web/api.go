@@ -152,9 +152,13 @@ func apiRunID(r *http.Request) (queue.RunID, error) {
 }
 
 func answerJSON(w http.ResponseWriter, status int, v any) error {
+	text, err := runview.EncodeJSON(v)
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, runview.CompactJSON(v)+"\n") //nolint:gosec // the content type is JSON, so a browser does not take it for markup
+	_, _ = io.WriteString(w, text+"\n") //nolint:gosec // the content type is JSON, so a browser does not take it for markup
 	return nil
 }
 

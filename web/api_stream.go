@@ -22,8 +22,12 @@ func (s *server) apiStream(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
+		text, err := runview.EncodeJSON(runview.NewRunJSON(run))
+		if err != nil {
+			return nil, err
+		}
 		return &liveView{
-			event: "run", regions: map[string]string{"run": runview.CompactJSON(runview.NewRunJSON(run))}, order: []string{"run"}, over: run.Over(),
+			event: "run", regions: map[string]string{"run": text}, order: []string{"run"}, over: run.Over(),
 		}, nil
 	}})
 }

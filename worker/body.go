@@ -252,7 +252,11 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 		return fmt.Errorf("the outputs of the run have more than %d bytes: %s", dagrun.MaxRunOutputs, elsewhere)
 	case holdsNUL(string(outputs)):
 		return errors.New("an output holds a NUL byte, which no text in Postgres can: encode it, with base64 for one")
-	case len(outputs) <= MaxTextBytes:
+	}
+	if err := dagspec.CheckDepth(outputs); err != nil {
+		return fmt.Errorf("outputs: %w", err)
+	}
+	if len(outputs) <= MaxTextBytes {
 		return nil // no value can be too large: this saves most outputs the decoding
 	}
 	var values map[string]json.RawMessage

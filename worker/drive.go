@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -377,7 +378,9 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 		Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt, Env: d.life.config.Env,
 	}
 	var given map[string]any
-	if err := json.Unmarshal(d.claim.Params, &given); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(d.claim.Params))
+	decoder.UseNumber() // Params says of a number that is too large in which param it is
+	if err := decoder.Decode(&given); err != nil {
 		invalid = fmt.Errorf("params: %w", err)
 	} else if scope.Params, err = d.def.Spec.Params(given); err != nil {
 		invalid = err

@@ -354,6 +354,9 @@ func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecor
 // this drive's run clock.
 const namedTime = "2006-01-02T15:04:05.000Z07:00"
 
+// lastYear is the last year of moments that schedules and the database accept. RFC 3339, in which waits are shown, ends with 9999.
+const lastYear = 9899
+
 // waitUntil returns when a wait for a duration or until a time is over, by the run's clock; 0: it is a wait that probes. If the row
 // stores an earlier end than the duration gives, that end counts.
 func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.Time, error) {
@@ -369,6 +372,9 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			return 0, fmt.Errorf("with.until: %q is no time such as 2026-11-20T03:00:00Z", text)
+		}
+		if t.UTC().Year() > lastYear {
+			return 0, fmt.Errorf("with.until: %q is after the year %d", text, lastYear)
 		}
 		return d.clock.own(max(dagrun.Time(t.UnixMilli()), 1)), nil
 	}

@@ -15,6 +15,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
+func nested(lists int) json.RawMessage {
+	return json.RawMessage(strings.Repeat("[", lists) + strings.Repeat("]", lists))
+}
+
 func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
 	t.Parallel()
 	task := &worker.Task{Body: &dagspec.Step{Outputs: []dagspec.Output{{Name: "j", Type: "json"}, {Name: "s"}}}}
@@ -35,6 +39,9 @@ func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
 		},
 		"NUL":             {map[string]any{"s": "a\x00b"}, "NUL"},
 		"the name of NUL": {map[string]any{"s": `a\u0000b`}, ""},
+		"nested":          {map[string]any{"j": nested(dagspec.MaxValueDepth - 1)}, ""},
+		"nested deeper":   {map[string]any{"j": nested(dagspec.MaxValueDepth)}, "nested more than 500 deep"},
+		"brackets":        {map[string]any{"j": strings.Repeat(`\"[{`, 600)}, ""},
 	} {
 		raw, err := json.Marshal(tt.outputs)
 		if err != nil {

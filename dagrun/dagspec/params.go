@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (p *Param) accept(v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseNUL(typed); err != nil {
+	if err := refuseUnstorable(typed); err != nil {
 		return nil, err
 	}
 	return typed, p.bounds(typed)
@@ -183,23 +184,27 @@ func number(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// refuseNUL refuses texts with NUL, at any depth: Postgres cannot store them.
-func refuseNUL(v any) error {
+// refuseUnstorable refuses, at any depth, texts with NUL, which Postgres cannot store, and numbers that no float64 holds.
+func refuseUnstorable(v any) error {
 	switch x := v.(type) {
+	case float64:
+		if math.IsInf(x, 0) || math.IsNaN(x) {
+			return errors.New("a number is too large: write it as a text")
+		}
 	case string:
 		if strings.ContainsRune(x, 0) || !utf8.ValidString(x) {
 			return errors.New("must be UTF-8 without NUL")
 		}
 	case []any:
 		for _, item := range x {
-			if err := refuseNUL(item); err != nil {
+			if err := refuseUnstorable(item); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for k, item := range x {
-			if err := errors.Join(refuseNUL(k), refuseNUL(item)); err != nil {
-				return errors.New("must be UTF-8 without NUL")
+			if err := cmp.Or(refuseUnstorable(k), refuseUnstorable(item)); err != nil {
+				return err
 			}
 		}
 	}

@@ -60,6 +60,17 @@ param "dya": unknown (did you mean day?)`
 	}
 }
 
+func TestParams_NameTheParamOfANumberThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	huge := json.Number("-1" + strings.Repeat("0", 400))
+	for _, given := range []any{huge, []any{huge}, map[string]any{"a": []any{"x", huge}}} {
+		_, err := mustParse(t, paramsDAG).Params(map[string]any{"day": "2026-11-20", "obj": given})
+		if want := `param "obj": a number is too large: write it as a text`; err == nil || err.Error() != want {
+			t.Errorf("%.20v: got %v, want %s", given, err, want)
+		}
+	}
+}
+
 func TestParams_RefuseOtherTypes(t *testing.T) {
 	t.Parallel()
 	spec := mustParse(t, paramsDAG)

@@ -255,6 +255,31 @@ func output(s dagrun.StepView, name string) (any, error) {
 	return outputs[name], nil
 }
 
+// MaxValueDepth limits how deep lists and maps of a value may be nested, as the database limits it for values that users hand
+// in. Programs give up far later: encoding/json at 10,000 levels.
+const MaxValueDepth = 500
+
+// CheckDepth returns an error if a valid JSON value is nested deeper than MaxValueDepth.
+func CheckDepth(text dagrun.JSON) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(text) && len(text) > 2*MaxValueDepth; i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxValueDepth {
+				return fmt.Errorf("lists and objects are nested more than %d deep: flatten them, or pass a text", MaxValueDepth)
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return nil
+}
+
 // decodeJSON decodes JSON. Integers stay exact: they become int64.
 func decodeJSON(text dagrun.JSON) (any, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))

@@ -68,6 +68,9 @@ func arguments(a *queue.Ask) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDepth("outputs", outputs); err != nil {
+		return nil, err
+	}
 	switch a.Verb {
 	case dagrun.VerbCancel:
 		return map[string]any{"now": a.Now}, nil

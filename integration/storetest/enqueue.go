@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -112,12 +113,16 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	if err != nil {
 		return nil, err
 	}
-	var given map[string]any
-	if err := json.Unmarshal(params, &given); err != nil {
+	if err := checkParams(v, params); err != nil {
 		return nil, err
 	}
-	if _, err := v.spec.Params(given); err != nil {
-		return nil, refusal(nil, "OA003", "the DAG says which params it takes", "%v", err)
+	for _, at := range []time.Time{r.RunAt, r.LogicalAt} {
+		if year := at.UTC().Year(); !at.IsZero() && (year < 20 || year > 9899) {
+			return nil, refusal(nil, "OA013", "leave it out to start at once", "run_at and logical_at must be moments of the years 20 to 9899")
+		}
+	}
+	if err := checkDepth("precomputed", r.Precomputed); err != nil {
+		return nil, err
 	}
 	l, err := m.laneFor(v, r)
 	if err != nil {
@@ -138,6 +143,33 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	m.expireAfter(made, made.runAt)
 	m.runs = append(m.runs, made)
 	return made, nil
+}
+
+func checkParams(v *version, params json.RawMessage) error {
+	var given map[string]any
+	if err := json.Unmarshal(params, &given); err != nil {
+		return err
+	}
+	if _, err := v.spec.Params(given); err != nil {
+		return refusal(nil, "OA003", "the DAG says which params it takes", "%v", err)
+	}
+	var texts map[string]json.RawMessage
+	if err := json.Unmarshal(params, &texts); err != nil {
+		return err
+	}
+	for name, text := range texts {
+		if err := checkDepth(fmt.Sprintf("param %q", name), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDepth(what string, text json.RawMessage) error {
+	if err := dagspec.CheckDepth(dagrun.JSON(text)); err != nil {
+		return refusal(nil, "OA012", "pass it as a text", "%s: %v", what, err)
+	}
+	return nil
 }
 
 // expireAfter sets the deadline by which a run must have started, counted from the given moment.

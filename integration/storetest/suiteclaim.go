@@ -1,14 +1,17 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -383,6 +386,8 @@ func keyIsIdempotent(s *setup) {
 
 func enqueueChecks(s *setup) {
 	s.put("name: strict\nparams: [{name: n, type: integer, required: true}]\nsteps: [{id: a, action: noop}]\n")
+	s.put("name: free\nparams: [{name: v, type: json}]\nsteps: [{id: a, action: noop, precomputable: true}]\n")
+	deep := json.RawMessage(strings.Repeat("[", dagspec.MaxValueDepth+1) + strings.Repeat("]", dagspec.MaxValueDepth+1))
 	for name, c := range map[string]struct {
 		ask  queue.Request
 		code string
@@ -393,6 +398,10 @@ func enqueueChecks(s *setup) {
 		"wrong type":      {queue.Request{DAG: "strict", Params: map[string]any{"n": "x"}}, "OA003"},
 		"unknown param":   {queue.Request{DAG: "strict", Params: map[string]any{"n": 1, "m": 1}}, "OA003"},
 		"no such queue":   {queue.Request{DAG: "strict", Params: map[string]any{"n": 1}, Queue: "none"}, "OA013"},
+		"deep param":      {queue.Request{DAG: "free", Params: map[string]any{"v": deep}}, "OA012"},
+		"deep result":     {queue.Request{DAG: "free", Precomputed: json.RawMessage(`{"a": {"outputs": {"x": ` + string(deep) + `}}}`)}, "OA012"},
+		"late run_at":     {queue.Request{DAG: "free", RunAt: time.Date(9900, 1, 1, 0, 0, 0, 0, time.UTC)}, "OA013"},
+		"old logical_at":  {queue.Request{DAG: "free", LogicalAt: time.Date(19, 12, 31, 0, 0, 0, 0, time.UTC)}, "OA013"},
 	} {
 		_, err := s.Client.Enqueue(s.Context(), c.ask)
 		if err == nil {

@@ -2,9 +2,12 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -166,6 +169,9 @@ func unknownControls(s *setup) {
 		_, err := s.Client.Control(s.Context(), ask)
 		s.wantCode(err, "OA013")
 	}
+	deep := json.RawMessage(`{"x": ` + strings.Repeat("[", dagspec.MaxValueDepth) + strings.Repeat("]", dagspec.MaxValueDepth) + `}`)
+	_, err := s.Client.Control(s.Context(), queue.Ask{Run: id, Verb: dagrun.VerbMark, Step: "a", As: dagrun.TaskSucceeded, Outputs: deep})
+	s.wantCode(err, "OA012")
 	if _, err := s.Client.Control(s.Context(), queue.Ask{Run: id, Verb: dagrun.VerbChildEnded, Step: "a"}); err == nil {
 		s.Error("somebody says that a child ended")
 	}

@@ -189,13 +189,22 @@ func RunOrNull(id queue.RunID) *int64 {
 }
 
 // CompactJSON returns the JSON of a value on one line. It escapes characters like InertJSON. It leaves <, > and & unescaped,
-// so that a hint in the JSON can be typed. It panics for a value without a JSON form; this program makes none.
+// so that a hint in the JSON can be typed. It panics for a value without a JSON form. Rows of the database go through EncodeJSON.
 func CompactJSON(v any) string {
-	text, err := plainjson.Compact(v)
+	text, err := EncodeJSON(v)
 	if err != nil {
 		panic(fmt.Sprintf("runview: %T has no JSON form: %v", v, err))
 	}
-	return InertJSON(string(text))
+	return text
+}
+
+// EncodeJSON is CompactJSON for values that may have no JSON form, such as a time beyond the year 9999.
+func EncodeJSON(v any) (string, error) {
+	text, err := plainjson.Compact(v)
+	if err != nil {
+		return "", fmt.Errorf("write JSON: %w", err)
+	}
+	return InertJSON(string(text)), nil
 }
 
 // InertJSON returns the same JSON without characters that would control a terminal or change the order of its text. A

@@ -49,6 +49,13 @@ func TestStatusJSON_HasObjectsForNothing(t *testing.T) {
 	}
 }
 
+func TestEncodeJSON_FailsForATimeWithoutAForm(t *testing.T) {
+	t.Parallel()
+	if text, err := EncodeJSON(NewRunJSON(&queue.Run{RunAt: time.Date(294276, 1, 1, 0, 0, 0, 0, time.UTC)})); err == nil || text != "" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 func TestCompactJSON_CanBeTyped(t *testing.T) {
 	t.Parallel()
 	if got, want := CompactJSON([]string{"a < b && c", "x\u202ey"}), `["a < b && c","x\u202ey"]`; got != want {

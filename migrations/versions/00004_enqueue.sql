@@ -14,7 +14,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
     ('OA010', 'finished', 'The request would change a run or task that has finished.', 'Retry the run, which opens a new generation: `oarlock.retry(run)`.'),
     ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
-    ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
+    ('OA012', 'too large', 'Params, labels, a key, an array or the nesting of JSON are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
     ('OA013', 'invalid argument', 'An argument has an invalid value.', 'The message says which values are valid.'),
     ('OA014', 'not finished', 'You asked for a new run in place of a run that has not ended.', 'Wait until the run has ended, or cancel it: `oarlock.cancel(run)`.'),
     ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 100, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already.'),
@@ -97,6 +97,25 @@ LANGUAGE sql STABLE
 RETURN submitted_by = session_user OR oarlock.sees_all();
 
 -- Checks ----------------------------------------------------------------------------------------------------------
+
+-- Raises OA012 for JSON that is nested deeper than programs read it: encoding/json of Go gives up at 10,000 levels. One such
+-- value would keep all readers of a list of runs or schedules from the whole list. Argument `what` begins the message.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_depth(what text, given jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF given @? 'strict $.**{500} ? (@.type() == "array" || @.type() == "object")' THEN
+        RAISE EXCEPTION '%: lists and objects are nested more than 500 deep', what
+            USING ERRCODE = 'OA012', HINT = 'flatten it, or pass it as a text';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Returns whether a moment is one of the years that schedules know. A later one has no form in RFC 3339, in which programs
+-- read and write times, nor has one before the year 1. The planner inlines it.
+CREATE FUNCTION oarlock.is_in_known_years(at timestamptz) RETURNS bool
+LANGUAGE sql IMMUTABLE
+RETURN at >= timestamptz '0020-01-01 00:00+00' AND at < timestamptz '9900-01-01 00:00+00';
 
 -- Returns the reason why the value of a param breaks its definition in the DAG file, or null. Patterns are left to the driver,
 -- which has other regular expressions than Postgres. Texts count as numbers and booleans if they read as such.
@@ -182,6 +201,9 @@ BEGIN
             problem := CASE WHEN def -> 'required' = 'true' AND coalesce(def -> 'default', 'null') = 'null' THEN 'is required' END;
         ELSE
             problem := oarlock.param_problem(def, value);
+            IF def ->> 'type' = 'json' THEN
+                PERFORM oarlock.check_depth(format('%sparam "%s"', what, name), value);
+            END IF;
         END IF;
         IF problem IS NOT NULL THEN
             RAISE EXCEPTION '%param "%": %', what, name, problem
@@ -208,7 +230,8 @@ RETURN (
            LATERAL (SELECT '$.' || (d -> 'name')::text AS path) x,
            LATERAL (SELECT CASE WHEN d -> 'required' = 'true' AND coalesce(d -> 'default', 'null') = 'null' THEN NULL
                                 ELSE format('!exists(%s) || %s == null', x.path, x.path) END AS absent,
-                           CASE WHEN d ->> 'type' = 'json' AND NOT d ? 'enum' THEN format('exists(%s) && !(%s == null)', x.path, x.path)
+                           CASE WHEN d ->> 'type' = 'json' AND NOT d ? 'enum' THEN
+                                     format('exists(%1$s) && !(%1$s == null) && !exists(%1$s.**{500})', x.path)
                                 WHEN d ->> 'type' = 'boolean' AND NOT d ? 'enum' THEN format('%s.type() == "boolean"', x.path)
                                 WHEN d ->> 'type' = 'string' AND NOT d ?| '{min_length,max_length}' THEN
                                      format('%s.type() == "string"', x.path)
@@ -423,8 +446,8 @@ BEGIN
     IF asked.version IS NOT NULL THEN
         PERFORM oarlock.check_version(dag.dag_id, dag.version);
     END IF;
-    IF NOT coalesce(isfinite(asked.run_at) AND isfinite(asked.logical_at), isfinite(asked.run_at), isfinite(asked.logical_at), true) THEN
-        RAISE EXCEPTION 'run_at and logical_at must be moments, not infinity' USING ERRCODE = 'OA013', HINT = 'leave it out to start at once';
+    IF NOT (coalesce(oarlock.is_in_known_years(asked.run_at), true) AND coalesce(oarlock.is_in_known_years(asked.logical_at), true)) THEN
+        RAISE EXCEPTION 'run_at and logical_at must be moments of the years 20 to 9899' USING ERRCODE = 'OA013', HINT = 'leave it out to start at once';
     END IF;
     IF octet_length(asked.traceparent) > 256 THEN
         RAISE EXCEPTION 'traceparent has at most 256 bytes' USING ERRCODE = 'OA012', HINT = 'pass the W3C header as it is';
@@ -451,6 +474,7 @@ BEGIN
         RAISE EXCEPTION 'the result of step % may not be handed in', left(denied, 100)
             USING ERRCODE = 'OA005', HINT = 'leave it out, or have the step say precomputable: true';
     END IF;
+    PERFORM oarlock.check_depth('precomputed', given);
     IF octet_length(given::text) > 1048576 THEN
         RAISE EXCEPTION 'precomputed results are % bytes, at most 1048576', octet_length(given::text)
             USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and hand in a reference';
@@ -595,7 +619,7 @@ DECLARE
     logical timestamptz := coalesce(logical_at, run_at, started);
     lane    int;
 BEGIN
-    IF (priority, queue, selector, precomputed, version) IS NULL AND isfinite(due) AND isfinite(logical)
+    IF (priority, queue, selector, precomputed, version) IS NULL AND oarlock.is_in_known_years(coalesce(run_at, started)) AND oarlock.is_in_known_years(logical)
        AND (traceparent IS NULL OR octet_length(traceparent) <= 256) AND (labels = '{}' OR octet_length(labels::text) <= 100 AND labels @@ 'strict $.type() == "object" && !exists($.* ? (@.type() != "string"))') THEN
         INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                                        submitted_by, run_key, traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
@@ -954,6 +978,8 @@ DROP FUNCTION oarlock.check_labels(text, jsonb);
 DROP FUNCTION oarlock.params_path(jsonb);
 DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
+DROP FUNCTION oarlock.is_in_known_years(timestamptz);
+DROP FUNCTION oarlock.check_depth(text, jsonb);
 DROP FUNCTION oarlock.sees_run_of(text);
 DROP FUNCTION oarlock.sees_all();
 DROP FUNCTION oarlock.operates();

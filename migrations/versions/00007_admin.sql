@@ -16,6 +16,7 @@ BEGIN
         RAISE EXCEPTION 'dag % uses what this version of Oarlock cannot execute: %', spec ->> 'name', array_to_string(unsupported, ', ')
             USING ERRCODE = 'OA009', HINT = 'leave it out of the DAG, or upgrade Oarlock';
     END IF;
+    PERFORM oarlock.check_depth('the spec', spec);
     IF octet_length(spec::text) > 33554432 THEN
         RAISE EXCEPTION 'the spec has % bytes, at most 33554432', octet_length(spec::text) USING ERRCODE = 'OA012', HINT = 'use foreach, or child runs';
     END IF;

@@ -5,9 +5,9 @@
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
 
-- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here. A `pattern` is checked by the worker, since Postgres has other regular expressions: a run that breaks it fails as soon as a worker takes it. `oarlock enqueue` refuses it at once.
+- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here. A `pattern` is checked by the worker, since Postgres has other regular expressions: a run that breaks it fails as soon as a worker takes it. `oarlock enqueue` refuses it at once. A `json` param nests lists and objects 500 deep at most.
 - `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
-- `run_at`: not before then; a moment in the past is now. Runs of one future moment begin within the tenth of a second after it, in the order of their numbers; the order starts anew at each multiple of 100,000. `logical_at`: the moment the run is about, by default `run_at` or now.
+- `run_at`: not before then; a moment in the past is now. Runs of one future moment begin within the tenth of a second after it, in the order of their numbers; the order starts anew at each multiple of 100,000. `logical_at`: the moment the run is about, by default `run_at` or now. Both are of the years 20 to 9899.
 - `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
 - `labels`: added to the DAG's. `traceparent`: passed on to tasks.
 - `precomputed`: results of steps that say `precomputable: true`, by step.

@@ -230,7 +230,7 @@ BEGIN
         PERFORM oarlock.check_zone(t.timezone);
     END IF;
     FOR m IN SELECT x.name, x.moment FROM (VALUES ('at', at), ('start', start_at), ('end', end_at)) x (name, moment) LOOP
-        IF m.moment < timestamptz '0020-01-01 00:00+00' OR m.moment >= timestamptz '9900-01-01 00:00+00' THEN
+        IF NOT oarlock.is_in_known_years(m.moment) THEN
             RAISE EXCEPTION '% is no moment of the years 20 to 9899', m.name USING ERRCODE = 'OA013', HINT = 'write 2026-11-20T03:00:00Z, or with an offset such as +01:00';
         END IF;
     END LOOP;

@@ -978,7 +978,7 @@ DECLARE
     d    oarlock.dags;
     made record;
 BEGIN
-    IF at NOT BETWEEN '0020-01-01T00:00:00Z' AND '9899-12-31T23:59:59Z' THEN
+    IF NOT oarlock.is_in_known_years(at) THEN
         RAISE EXCEPTION 'logical_at must be a moment of the years 20 to 9899' USING ERRCODE = 'OA013', HINT = 'leave it out for now';
     ELSIF had IS NOT NULL THEN
         RETURN had;

@@ -86,7 +86,7 @@ DECLARE
     bound numeric;
     wrong text[] := CASE
         WHEN of.backfill_of IS NOT NULL THEN ARRAY[format('%s is a backfill itself', of.name), 'name the schedule']
-        WHEN (from_at >= timestamptz '0020-01-01 00:00+00' AND until_at < timestamptz '9900-01-01 00:00+00') IS NOT TRUE THEN
+        WHEN (oarlock.is_in_known_years(from_at) AND oarlock.is_in_known_years(until_at)) IS NOT TRUE THEN
              ARRAY['from_at and until_at must be moments of the years 20 to 9899, not null', 'until_at is the first moment that may not fire']
         WHEN from_at >= until_at THEN ARRAY['until_at is not after from_at', 'from_at is the first moment that may fire, until_at the first that may not']
         WHEN coalesce(reprocess, 'missing') NOT IN ('missing', 'failed', 'all') THEN ARRAY[format('reprocess is %s', left(reprocess, 100)), 'it is missing, failed or all']

@@ -19,11 +19,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Limits of outputs besides those of package worker.
-const (
-	maxFileBytes = 2 << 20 // the file, names and delimiters included
-	maxJSONDepth = 500
-)
+// Limit of outputs besides those of package worker.
+const maxFileBytes = 2 << 20 // the file, names and delimiters included
 
 // readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's fault: the task then ends as `failed:
 // output`.
@@ -251,17 +248,17 @@ func encodeJSON(text string) ([]byte, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not JSON: something follows the value")
 	}
-	if err := storable(value, maxJSONDepth); err != nil {
+	if err := dagspec.CheckDepth(dagrun.JSON(text)); err != nil {
+		return nil, err
+	}
+	if err := storable(value); err != nil {
 		return nil, err
 	}
 	return plainjson.Compact(value)
 }
 
 // storable returns an error for values that JSON allows and Postgres refuses.
-func storable(value any, depth int) error {
-	if depth == 0 {
-		return fmt.Errorf("lists and objects are nested more than %d deep", maxJSONDepth)
-	}
+func storable(value any) error {
 	switch x := value.(type) {
 	case string:
 		if strings.IndexByte(x, 0) >= 0 {
@@ -272,13 +269,13 @@ func storable(value any, depth int) error {
 		return err
 	case []any:
 		for _, item := range x {
-			if err := storable(item, depth-1); err != nil {
+			if err := storable(item); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for key, item := range x {
-			if err := errors.Join(storable(key, depth), storable(item, depth-1)); err != nil {
+			if err := errors.Join(storable(key), storable(item)); err != nil {
 				return err
 			}
 		}

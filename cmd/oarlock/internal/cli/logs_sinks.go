@@ -65,7 +65,11 @@ func (s *jsonSink) add(c *queue.Chunk) error {
 		return nil
 	}
 	if !s.array {
-		return s.env.print(runview.CompactJSON(runview.NewChunkJSON(c)) + "\n")
+		line, err := runview.EncodeJSON(runview.NewChunkJSON(c))
+		if err != nil {
+			return err
+		}
+		return s.env.print(line + "\n")
 	}
 	text, err := json.MarshalIndent(runview.NewChunkJSON(c), "  ", "  ")
 	if err != nil {

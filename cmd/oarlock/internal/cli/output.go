@@ -34,12 +34,16 @@ func (e *env) sayAs(format string, a answer) error {
 		}
 		return e.print(runview.InertJSON(string(text)) + "\n")
 	case "jsonl":
-		if a.lines == nil {
-			return e.print(runview.CompactJSON(a.object) + "\n")
+		objects := a.lines
+		if objects == nil {
+			objects = []any{a.object}
 		}
-		lines := make([]string, len(a.lines))
-		for i, v := range a.lines {
-			lines[i] = runview.CompactJSON(v)
+		lines := make([]string, len(objects))
+		for i, v := range objects {
+			var err error
+			if lines[i], err = runview.EncodeJSON(v); err != nil {
+				return err
+			}
 		}
 		return e.printLines(lines)
 	case "id":

@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -30,6 +31,18 @@ func TestList_IsALineForEachRun(t *testing.T) {
 		e.StdoutTTY = false
 		if text := e.runsAnswer(runs, at(9)).text; !strings.Contains(text, runs[0].Reason[:len(runs[0].Reason)-1]) {
 			t.Errorf("a pipe gets %q", text)
+		}
+	}
+}
+
+func TestSay_ATimeWithoutAFormIsAnError(t *testing.T) {
+	t.Parallel()
+	at := time.Date(294276, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, format := range []string{"json", "jsonl"} {
+		var printed strings.Builder
+		e := &env{Env: Env{Stdout: &printed}}
+		if err := e.sayAs(format, answer{object: []time.Time{at}, lines: []any{at}}); err == nil || printed.Len() > 0 {
+			t.Errorf("%s: printed %q, error %v", format, printed.String(), err)
 		}
 	}
 }

@@ -190,7 +190,10 @@ func (w *watcher) finish(page *runPage) error {
 
 // tellJSON prints the run if its JSON has changed.
 func (w *watcher) tellJSON(page *runPage) error {
-	line := runview.CompactJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
+	line, err := runview.EncodeJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
+	if err != nil {
+		return err
+	}
 	if w.seen[""] == line {
 		return nil
 	}
