@@ -26,6 +26,7 @@ func newStatusCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers.
 With -w, -o json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
+After an outage of the database, -w says for 10 s of no worker that it gives no sign of life.
 ` + progressAbout,
 			examples: []string{
 				"oarlock status 41",
