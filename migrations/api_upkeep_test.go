@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // finish ends a run some days ago, with a row in every table that refers to runs.
@@ -367,4 +370,35 @@ func TestPrune_LeavesTheLanesOfDAGs(t *testing.T) {
 	must(t, b.conn, "SELECT oarlock.set_dag('ranked', paused => false)")
 	must(t, b.conn, "SELECT oarlock.prune()")
 	b.wantCount(t, 2, "SELECT count(*) FROM oarlock.lanes WHERE priority = 7 AND closed IS NULL", "the lane of the DAG, and the lane while it was paused")
+}
+
+// Whatever the order in which statements of enqueues and of a prune come, each run that is not over has an open lane.
+func TestPrune_GoesBesideEnqueues(t *testing.T) {
+	t.Parallel()
+	b, app, other := lanes(t)
+	apps, ended := []*pgx.Conn{app, other, b.user(t, "third", "oarlock_submit")}, make(chan error, 3)
+	for _, conn := range apps {
+		go func() {
+			var failed error
+			for n := range 300 {
+				_, err := conn.Exec(t.Context(), askRanked, n%3+1)
+				failed = errors.Join(failed, err)
+			}
+			ended <- failed
+		}()
+	}
+	for left := len(apps); left > 0; {
+		b.endRanked(t)
+		must(t, b.conn, "SELECT oarlock.prune()")
+		if broken := b.list(t, "SELECT x::text FROM ("+sql.Named("invariants/s13_closed_lane")+") x"); len(broken) > 0 {
+			t.Fatalf("runs without an open lane: %v", broken)
+		}
+		select {
+		case err := <-ended:
+			if left--; err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
 }
