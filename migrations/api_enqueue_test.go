@@ -292,17 +292,17 @@ func TestEnqueue_SubmittersOfADAGMakeABoundedNumberOfLanes(t *testing.T) {
 	b.put(t, fmt.Sprintf(open, "other"))
 	app, worker := b.user(t, "app", "oarlock_submit"), b.user(t, "worker", "oarlock_worker")
 	const ask = "SELECT oarlock.enqueue($1, selector => jsonb_build_object('n', $2::int::text))"
-	for n := range 100 {
+	for n := range 250 {
 		must(t, app, ask, "open", n)
 	}
-	wantCode(t, app, "OA015", ask, "open", 100)
-	wantCode(t, app, "OA015", "SELECT oarlock.enqueue_many('open', ARRAY['{}', '{}']::jsonb[], selector => '{\"n\": \"100\"}')")
+	wantCode(t, app, "OA015", ask, "open", 250)
+	wantCode(t, app, "OA015", "SELECT oarlock.enqueue_many('open', ARRAY['{}', '{}']::jsonb[], selector => '{\"n\": \"250\"}')")
 	wantCode(t, app, "OA015", "INSERT INTO oarlock.inbox (dag, priority) VALUES ('open', -7)")
 	wantCode(t, app, "", ask, "open", 99)
 	wantCode(t, app, "", "SELECT oarlock.enqueue('open')")
-	wantCode(t, app, "", ask, "other", 100)
-	wantCode(t, app, "OA015", ask, "open", 101) // lanes of the other DAG do not count, and do not serve this one
-	wantCode(t, worker, "", ask, "open", 102)
+	wantCode(t, app, "", ask, "other", 250)
+	wantCode(t, app, "OA015", ask, "open", 251) // lanes of the other DAG do not count, and do not serve this one
+	wantCode(t, worker, "", ask, "open", 252)
 	wantCode(t, b.conn, "", "SELECT oarlock.set_dag('open', paused => true)")
 	wantCode(t, app, "", ask, "open", 98)
 	wantCode(t, b.conn, "", "SELECT oarlock.set_aside(ARRAY(SELECT lane_id FROM oarlock.lanes), 100)")

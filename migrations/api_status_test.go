@@ -123,6 +123,9 @@ func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
 	look := func(when, wantHeld, wantQueued string) {
 		t.Helper()
 		const query = "SELECT reason FROM oarlock.run_status($1)"
+		if quiet := get[bool](t, b.conn, "SELECT quiet FROM oarlock.run_status($1)", run); quiet != strings.HasPrefix(wantHeld, "driven by ") {
+			t.Errorf("%s: quiet is %v", when, quiet)
+		}
 		if held, queued := get[string](t, b.conn, query, run), get[string](t, b.conn, query, waiting); held != wantHeld || queued != wantQueued {
 			t.Errorf("%s:\nheld   %q\nwant   %q\nqueued %q\nwant   %q", when, held, wantHeld, queued, wantQueued)
 		}

@@ -1,11 +1,16 @@
 package migrations_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // finish ends a run some days ago, with a row in every table that refers to runs.
@@ -238,5 +243,162 @@ func TestKeep_WaitsForNobody(t *testing.T) {
 	must(t, b.conn, keep, "k", int64(0))
 	if got := get[int](t, b.conn, "SELECT count(*) FROM oarlock.cache WHERE expires_at = 'infinity'"); got != 1 {
 		t.Errorf("kept %d results", got)
+	}
+}
+
+// lanes is a DAG that lets its submitters choose any priority, with a connection of each of two submitters.
+func lanes(t *testing.T) (b bundle, app, other *pgx.Conn) {
+	t.Helper()
+	b = apiWithRoles(t)
+	b.put(t, `{"name": "ranked", "allow": {"priority": true}, "steps": [{"id": "a", "run": "true"}]}`)
+	return b, b.user(t, "app", "oarlock_submit"), b.user(t, "other", "oarlock_submit")
+}
+
+const (
+	askRanked   = "SELECT oarlock.enqueue('ranked', priority => $1::int)"
+	rankedLanes = "SELECT count(*) FROM oarlock.lanes WHERE made_for > 0"
+	openLanes   = rankedLanes + " AND closed IS NULL"
+)
+
+// endRanked ends all runs of the DAG, as workers do.
+func (b bundle) endRanked(t *testing.T) {
+	t.Helper()
+	must(t, b.conn, `UPDATE oarlock.runs r SET state = 'failed', claim_id = NULL, worker_id = NULL, queue_deadline = NULL, started_at = now(), finished_at = now()
+		FROM oarlock.dags d WHERE d.dag_id = r.dag_id AND d.name = 'ranked' AND r.finished_at IS NULL`)
+}
+
+func (b bundle) wantCount(t *testing.T, want int, of, why string) {
+	t.Helper()
+	if n := get[int](t, b.conn, of); n != want {
+		t.Errorf("%s: %d, want %d", why, n, want)
+	}
+}
+
+// Submitters may use each priority. A lane goes once all runs in it are over: first workers look there no more, and once no run
+// names it, its row goes too.
+func TestPrune_ClosesLanesInWhichAllRunsAreOver(t *testing.T) {
+	t.Parallel()
+	b, app, _ := lanes(t)
+	for priority := -100; priority <= 100; priority++ {
+		must(t, app, askRanked, priority)
+	}
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 200, openLanes, "lanes in use") // 0 is the priority of the DAG
+	b.claim(t, get[int64](t, b.conn, "SELECT max(run_id) - 1 FROM oarlock.runs"))
+	b.leave(t, get[int64](t, b.conn, "SELECT max(run_id) - 1 FROM oarlock.runs"), "waiting")
+	b.claim(t, get[int64](t, b.conn, "SELECT max(run_id) - 2 FROM oarlock.runs"))
+	must(t, b.conn, `UPDATE oarlock.runs SET state = 'failed', queue_deadline = NULL, started_at = now(), finished_at = now() WHERE state = 'queued'`)
+	must(t, b.conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, b.conn, "COMMIT")
+	b.wantCount(t, 200, openLanes, "a prune that does not see what others commit")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 2, openLanes, "lanes of the run that waits and of the one that runs")
+	b.wantCount(t, 200, rankedLanes, "lanes that runs name")
+	before := get[int](t, b.conn, "SELECT lane_id FROM oarlock.lanes WHERE priority = 7")
+	must(t, app, askRanked, 7)
+	b.wantCount(t, before, "SELECT r.lane_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL", "the lane of a new run")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 3, openLanes, "a lane that was opened again")
+
+	b.endRanked(t)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 200, rankedLanes, "lanes that runs name")
+	must(t, b.conn, "DELETE FROM oarlock.runs")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 0, rankedLanes, "lanes that no run names")
+	must(t, app, "SELECT oarlock.enqueue('ranked')")
+	b.wantCount(t, 1, "SELECT count(*) FROM oarlock.runs JOIN oarlock.lanes l USING (lane_id) WHERE l.closed IS NULL", "runs that override nothing")
+}
+
+// A run that is retried goes to its lane, which may be closed or be another by then.
+func TestRetry_OpensTheLaneAgain(t *testing.T) {
+	t.Parallel()
+	b, app, _ := lanes(t)
+	must(t, app, askRanked, 7)
+	b.endRanked(t)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 0, openLanes, "lanes")
+	must(t, app, "SELECT oarlock.retry(1)")
+	b.wantCount(t, 7, "SELECT l.priority FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL", "the priority of the run")
+	b.endRanked(t)
+	must(t, app, "BEGIN")
+	must(t, app, "SELECT oarlock.retry(1)")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, app, "COMMIT")
+	b.wantCount(t, 1, openLanes, "lanes of a run that is being retried")
+}
+
+// An application may use a lane in a transaction that it keeps open, while other sessions prune and use the lane as well, and so may an administrator that prunes.
+func TestPrune_LeavesLanesThatATransactionUses(t *testing.T) {
+	t.Parallel()
+	b, app, other := lanes(t)
+	must(t, app, askRanked, 7)
+	b.endRanked(t)
+
+	must(t, app, "BEGIN")
+	must(t, app, askRanked, 7)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, app, "COMMIT")
+	b.wantCount(t, 1, openLanes, "a lane that got a run meanwhile")
+
+	b.endRanked(t)
+	must(t, b.conn, "BEGIN")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, other, "SET statement_timeout = '10s'")
+	must(t, other, askRanked, 7) // does not wait for the end of a prune either
+	must(t, b.conn, "COMMIT")
+	b.wantCount(t, 1, "SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL", "runs in an open lane")
+
+	b.endRanked(t)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, app, "BEGIN")
+	must(t, app, askRanked, 7)
+	must(t, other, askRanked, 7) // does not wait for the other application, which opens the lane
+	must(t, app, "ROLLBACK")
+	b.wantCount(t, 1, "SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL", "runs in an open lane")
+}
+
+// Enqueue reads the lane of a DAG in its row and does not lock it. So a lane that a submitter chose first stays once it is that of a DAG.
+func TestPrune_LeavesTheLanesOfDAGs(t *testing.T) {
+	t.Parallel()
+	b, app, _ := lanes(t)
+	must(t, app, askRanked, 7)
+	b.endRanked(t)
+	b.put(t, `{"name": "ranked", "priority": 7, "allow": {"priority": true}, "steps": [{"id": "a", "run": "true"}]}`)
+	must(t, b.conn, "SELECT oarlock.set_dag('ranked', paused => true)")
+	must(t, b.conn, "SELECT oarlock.set_dag('ranked', paused => false)")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	b.wantCount(t, 2, "SELECT count(*) FROM oarlock.lanes WHERE priority = 7 AND closed IS NULL", "the lane of the DAG, and the lane while it was paused")
+}
+
+// Whatever the order in which statements of enqueues and of a prune come, each run that is not over has an open lane.
+func TestPrune_GoesBesideEnqueues(t *testing.T) {
+	t.Parallel()
+	b, app, other := lanes(t)
+	apps, ended := []*pgx.Conn{app, other, b.user(t, "third", "oarlock_submit")}, make(chan error, 3)
+	for _, conn := range apps {
+		go func() {
+			var failed error
+			for n := range 300 {
+				_, err := conn.Exec(t.Context(), askRanked, n%3+1)
+				failed = errors.Join(failed, err)
+			}
+			ended <- failed
+		}()
+	}
+	for left := len(apps); left > 0; {
+		b.endRanked(t)
+		must(t, b.conn, "SELECT oarlock.prune()")
+		if broken := b.list(t, "SELECT x::text FROM ("+sql.Named("invariants/s13_closed_lane")+") x"); len(broken) > 0 {
+			t.Fatalf("runs without an open lane: %v", broken)
+		}
+		select {
+		case err := <-ended:
+			if left--; err != nil {
+				t.Error(err)
+			}
+		default:
+		}
 	}
 }

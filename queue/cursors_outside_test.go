@@ -147,3 +147,30 @@ func TestCursors_BeginAnewBehindANewConnection(t *testing.T) {
 		t.Errorf("claimed %v, want %v", runsOf(p.Claims), ids)
 	}
 }
+
+// A worker may have swept, and set its cursors, before a prune closes a lane, while the lane is closed, and after it is open again.
+func TestPrune_WorkersClaimFromALaneThatOpensAgain(t *testing.T) {
+	t.Parallel()
+	const ask = "SELECT oarlock.enqueue('plain', priority => 5)"
+	for name, between := range map[string]bool{"sweep between": true, "no sweep between": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newSessionBundle(t)
+			f.exec(t, ask)
+			s := calm(t, f.register(t))
+			f.exec(t, "SELECT oarlock.cancel(1)")
+			f.exec(t, "SELECT oarlock.prune()")
+			if open := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.lanes WHERE priority = 5 AND closed IS NULL"); open != 0 {
+				t.Fatalf("%d lanes are open", open)
+			}
+			if between {
+				calm(t, s)
+			}
+			f.exec(t, ask)
+			look(t, s)
+			if claims := poll(t, s, 1).Claims; len(claims) != 1 {
+				t.Errorf("%d runs are claimed, want the one in the lane that is open again", len(claims))
+			}
+		})
+	}
+}

@@ -44,6 +44,8 @@ type Run struct {
 	Schedule          string    // name of the schedule that made the run; "": no schedule did
 	PreviousLogicalAt time.Time // fire time of that schedule before LogicalAt
 
+	Quiet bool // its worker gives no sign of life, or the database was away until a moment ago; set by Get and Watch alone
+
 	Actor string // the person for whom SubmittedBy made the request, if that login signs people in; "": the login itself
 }
 

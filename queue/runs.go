@@ -24,10 +24,12 @@ var (
 
 // Get reads one run. It returns ErrNotFound if there is none, or if the user may not see it.
 func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
-	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, scanRun)
+	var quiet bool
+	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, func(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row, &quiet) })
 	if err != nil {
 		return nil, wrapError("get a run", noSuchRun(run, err))
 	}
+	r.Quiet = quiet
 	return &r, nil
 }
 

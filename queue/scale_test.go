@@ -327,7 +327,7 @@ func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	}
 }
 
-// A login can make more than a thousand lanes, and lanes are never deleted. Each lane costs a look, a sweep and a claim one index
+// A login can make more than a thousand lanes, and they stay until their runs are over. Each lane costs a look, a sweep and a claim one index
 // probe per shelf, and nothing else: its row, its queue and its DAG are not looked up one by one.
 func TestScale_AnEmptyLaneCostsItsProbes(t *testing.T) {
 	t.Parallel()

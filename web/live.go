@@ -22,7 +22,8 @@ const (
 	streamTimeout  = 5 * time.Second  // of one write
 	heartbeat      = 15 * time.Second // sent on a stream without events
 	liveInterval   = 250 * time.Millisecond
-	liveShare      = 10              // after a read, the reader pauses at least this many times the read's own duration
+	liveShare      = 10              // after a read, the reader pauses at least this many times the duration of a read
+	awayInterval   = time.Second     // after a read that failed because the database is away
 	lookAnyway     = 5 * time.Second // the reason why a run waits may change without news of the run
 	listInterval   = 2 * time.Second
 	liveTimeout    = 5 * time.Second
@@ -71,7 +72,7 @@ type topic struct {
 	source  liveSource
 	end     context.CancelFunc
 	viewers map[*viewer]bool
-	last    *liveView // nil: the page has not been read yet
+	last    *liveView // nil: the page has not been read yet, or not since the database was away
 	news    chan struct{}
 }
 
@@ -174,19 +175,27 @@ func (h *hub) tell(f *feed) {
 }
 
 // keep reads a page whenever there is news, and sends the changed regions. It returns when the last viewer has gone, or the page
-// will not change any more.
+// will not change any more. A read that took long may have waited for the end of an outage, so the pause goes by the shorter of the
+// last two reads, and a failed one counts as none.
 func (h *hub) keep(ctx context.Context, t *topic) {
 	pause := listInterval
 	if t.source.run != 0 {
 		pause = lookAnyway
 	}
-	for {
+	for last := time.Duration(0); ; {
 		began := time.Now()
-		over := h.look(ctx, t)
-		if over || ctx.Err() != nil {
+		over, away := h.look(ctx, t)
+		took := time.Since(began)
+		switch {
+		case over || ctx.Err() != nil:
 			return
+		case away:
+			last = 0
+			wait(ctx, awayInterval, nil)
+			continue
 		}
-		wait(ctx, max(liveInterval, liveShare*time.Since(began)), nil)
+		wait(ctx, max(liveInterval, liveShare*min(last, took)), nil)
+		last = took
 		wait(ctx, pause, t.news)
 	}
 }
@@ -201,13 +210,13 @@ func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	}
 }
 
-// look reads the page once and sends its changes. over reports that keep should end.
-func (h *hub) look(ctx context.Context, t *topic) (over bool) {
+// look reads the page once and sends its changes. over reports that keep should end, away that the database did not answer.
+func (h *hub) look(ctx context.Context, t *topic) (over, away bool) {
 	within, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	next, err := t.source.read(within)
 	if ctx.Err() != nil {
-		return true
+		return true, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,10 +224,11 @@ func (h *hub) look(ctx context.Context, t *topic) (over bool) {
 		if p := problemOf(err); p.status != http.StatusServiceUnavailable {
 			h.send(t, event("gone", p.message))
 			h.endAll(t)
-			return true
+			return true, false
 		}
+		t.last = nil // the next read sends all, so that viewers see that the database is back
 		h.send(t, event("away", ""))
-		return false
+		return false, true
 	}
 	if text := next.since(t.last); text != "" {
 		h.send(t, text)
@@ -228,7 +238,7 @@ func (h *hub) look(ctx context.Context, t *topic) (over bool) {
 		h.send(t, event("over", ""))
 		h.endAll(t)
 	}
-	return next.over
+	return next.over, false
 }
 
 // send gives an event to all viewers. It drops a viewer with a full backlog, which then starts anew.

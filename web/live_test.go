@@ -28,6 +28,13 @@ func (f *fakePage) change(view *liveView) {
 	f.view, f.err = view, nil
 }
 
+// fail makes the next reads fail.
+func (f *fakePage) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
 func (f *fakePage) timesRead() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,6 +128,77 @@ func TestHub_TellsOfADatabaseThatIsAway(t *testing.T) {
 		page.change(show("a", "1"))
 		untilNextLook()
 		wantReceived(t, v, event("region", "1"), false)
+	})
+}
+
+// A read goes on for as long as the store tries again, which says nothing of the work that it is for the database.
+func TestHub_ReadsAgainSoonAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, outage := range map[string]time.Duration{"a read survives": 4 * time.Second, "reads fail": 32 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				page := &fakePage{view: show("a", "0")}
+				source, back := page.source("k"), time.Time{}
+				read := source.read
+				source.read = func(ctx context.Context) (*liveView, error) {
+					select {
+					case <-time.After(time.Until(back)):
+						return read(ctx)
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}
+				v, leave := newHub().join(nil, source)
+				defer leave()
+				untilNextLook()
+				back = time.Now().Add(outage)
+				page.change(show("a", "1"))
+				<-time.After(outage + 2*time.Second)
+				synctest.Wait()
+				if got, _ := received(v); !strings.HasSuffix(got, event("region", "1")) {
+					t.Errorf("2 s after the outage the page shows %q", got)
+				}
+				page.change(show("a", "2"))
+				untilNextLook()
+				wantReceived(t, v, event("region", "2"), false)
+			})
+		})
+	}
+}
+
+// A viewer that was told that the database is away learns that it is back, even if nothing has changed.
+func TestHub_TellsThatTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, page := newHub(), &fakePage{view: show("a", "1")}
+		v, leave := h.join(nil, page.source("k"))
+		defer leave()
+		synctest.Wait()
+		page.fail(context.DeadlineExceeded)
+		untilNextLook()
+		page.change(show("a", "1"))
+		untilNextLook()
+		wantReceived(t, v, event("region", "1")+event("away", "")+event("region", "1"), false)
+	})
+}
+
+func TestHub_PausesAfterSlowReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		page := &fakePage{view: show("a", "0")}
+		source := page.source("k")
+		read := source.read
+		source.read = func(ctx context.Context) (*liveView, error) {
+			wait(ctx, time.Second, nil)
+			return read(ctx)
+		}
+		_, leave := newHub().join(nil, source)
+		defer leave()
+		<-time.After(2 * time.Minute)
+		if n := page.timesRead(); n > 11 {
+			t.Errorf("a page that takes a second to read was read %d times in two minutes", n)
+		}
 	})
 }
 

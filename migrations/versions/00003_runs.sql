@@ -13,7 +13,8 @@ CREATE TABLE oarlock.queues (
 INSERT INTO oarlock.queues (name) VALUES ('default');
 
 -- A lane is a queue, a priority and a set of demands. A worker decides by lane, never by run, whether it may serve its runs.
--- A lane is never deleted: runs have no foreign key to it, because that would lock its row once per enqueue.
+-- Runs have no foreign key to it, because that would lock its row once per enqueue. Lanes of runs that override nothing stay. A
+-- transaction that uses any other lane locks its row FOR KEY SHARE, so that prune closes no lane that gets a run.
 CREATE TABLE oarlock.lanes (
     lane_id  int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue    text   NOT NULL REFERENCES oarlock.queues,
@@ -24,6 +25,8 @@ CREATE TABLE oarlock.lanes (
     dag_id   bigint NOT NULL DEFAULT 0, -- a DAG that has this lane to itself, because it limits its runs or was paused once; else 0
     made_for bigint, -- above 0: a submitter of a run of this DAG asked for it; 0: a version of a DAG, or an operator; null: made for runs that wait while their DAG is paused or limited
     twin     int    NOT NULL DEFAULT 0, -- above 0: made while another transaction made the same lane, and stayed open
+    stays    bool   NOT NULL DEFAULT false, -- runs of a DAG that override nothing go here, or went here once: enqueue has the number from the DAG
+    closed   bigint, -- the last run_id when no run in it was left to be over: workers do not look here; null: it is open
     UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
 );
 

@@ -17,7 +17,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA012', 'too large', 'Params, labels, a key, an array or the nesting of JSON are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
     ('OA013', 'invalid argument', 'An argument has an invalid value.', 'The message says which values are valid.'),
     ('OA014', 'not finished', 'You asked for a new run in place of a run that has not ended.', 'Wait until the run has ended, or cancel it: `oarlock.cancel(run)`.'),
-    ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 100, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already.'),
+    ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 250, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already. `oarlock prune` frees those in which all runs are over.'),
     ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up: `SELECT * FROM oarlock.schedule_list()`.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
@@ -297,8 +297,9 @@ LANGUAGE sql STABLE
 RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
--- Finds a lane, or makes it. Each lane costs every claim something, and lanes are never deleted, so find_lane bounds how many are
--- made for one DAG or queue. The bound is soft, since lanes that other transactions make at the same time are not seen.
+-- Finds a lane, or makes it, and locks it FOR KEY SHARE until the transaction ends, so that prune does not close it meanwhile. Each
+-- open lane costs every claim something, so find_lane bounds how many are made for one DAG or queue. A DAG may have more than there
+-- are priorities. The bound is soft, since lanes that other transactions make at the same time are not seen.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -308,22 +309,25 @@ DECLARE
 BEGIN
     SELECT l.lane_id INTO found_id FROM oarlock.lanes l
      WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
-       AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id
+       AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id AND l.closed IS NULL
      ORDER BY l.twin LIMIT 1;
     IF FOUND THEN
-        RETURN found_id;
-    ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id AND l.twin = 0) >= 100 THEN
-        RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
-            USING ERRCODE = 'OA015', HINT = 'use fewer combinations, combinations that exist already, or another dag';
-    ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue AND l.twin = 0) >= 1000 THEN
+        PERFORM FROM oarlock.lanes l WHERE l.lane_id = found_id AND l.closed IS NULL FOR KEY SHARE SKIP LOCKED;
+        IF FOUND THEN
+            RETURN found_id;
+        END IF; -- else prune is closing it
+    ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id AND l.twin = 0 AND l.closed IS NULL) >= 250 THEN
+        RAISE EXCEPTION 'runs of this dag go to 250 other queues, priorities and selectors already: no more'
+            USING ERRCODE = 'OA015', HINT = 'use fewer combinations, combinations that exist already, or another dag; oarlock prune frees those in which all runs are over';
+    ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue AND l.twin = 0 AND l.closed IS NULL) >= 1000 THEN
         RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
-            USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
+            USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue; oarlock prune frees those in which all runs are over';
     END IF;
     RETURN oarlock.make_lane(queue, priority, selector, needs, slots, dag_id, made_for);
 END $$;
 -- +goose StatementEnd
 
--- Makes a lane. If another transaction is making the same lane, it waits 100 ms for that transaction to end. If that transaction
+-- Makes a lane, or opens it again. If another transaction is making the same lane, it waits 100 ms for that transaction to end. If that transaction
 -- stays open, it makes a twin of the lane, which serves as well: no session waits until an application ends its transaction.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.make_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
@@ -337,17 +341,39 @@ BEGIN
             INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for, twin)
             VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.made_for, nth)
             ON CONFLICT DO NOTHING RETURNING lane_id INTO id;
-            IF NOT FOUND THEN -- another transaction has made it meanwhile
-                SELECT l.lane_id INTO id FROM oarlock.lanes l
-                 WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector
-                   AND l.needs = make_lane.needs AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth;
+            IF NOT FOUND THEN
+                UPDATE oarlock.lanes l SET closed = NULL, made_for = make_lane.made_for
+                 WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector AND l.needs = make_lane.needs
+                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth AND l.closed IS NOT NULL
+                RETURNING l.lane_id INTO id;
             END IF;
-            RETURN id;
+            IF NOT FOUND THEN -- another transaction has made it or opened it meanwhile
+                SELECT l.lane_id INTO id FROM oarlock.lanes l
+                 WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector AND l.needs = make_lane.needs
+                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth AND l.closed IS NULL
+                   FOR KEY SHARE;
+            END IF;
+            IF FOUND THEN -- else prune has deleted it between two of these statements
+                RETURN id;
+            END IF;
         EXCEPTION WHEN lock_not_available THEN
             PERFORM set_config('lock_timeout', '2ms', true); -- the next ones get hardly any time
         END;
     END LOOP;
     RAISE EXCEPTION 'too many open transactions make the lane of this run' USING ERRCODE = '55P03', HINT = 'end them, then try again';
+END $$;
+-- +goose StatementEnd
+
+-- Returns the lane for a run that was over and is to be queued again: its own, or the same if prune has closed its own.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.hold_lane(lane int) RETURNS int
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM oarlock.lanes l WHERE l.lane_id = lane AND l.closed IS NULL FOR KEY SHARE;
+    IF FOUND THEN
+        RETURN lane;
+    END IF;
+    RETURN (SELECT oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id, l.made_for) FROM oarlock.lanes l WHERE l.lane_id = lane);
 END $$;
 -- +goose StatementEnd
 
@@ -399,7 +425,7 @@ BEGIN
       FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
      WHERE l.lane_id = lane AND q.max_queued > 0 AND rows > q.max_queued -
            (SELECT count(*) FROM (SELECT FROM oarlock.lanes o JOIN oarlock.runs r ON r.lane_id = o.lane_id AND r.state = 'queued'
-                                   WHERE o.queue = q.name LIMIT q.max_queued) counted);
+                                   WHERE o.queue = q.name AND o.closed IS NULL LIMIT q.max_queued) counted);
     IF FOUND THEN
         RAISE EXCEPTION 'queue % is full', full_queue
             USING ERRCODE = 'OA006', HINT = 'try again later, start workers, or raise its limit: SELECT oarlock.set_queue(…)';
@@ -968,6 +994,7 @@ DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
+DROP FUNCTION oarlock.hold_lane(int);
 DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
 DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint, bigint);
 DROP FUNCTION oarlock.make_lane(text, int, jsonb, text[], int, bigint, bigint);

@@ -436,13 +436,15 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.reopen(r oarlock.runs) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    lane int := oarlock.hold_lane(r.lane_id);
 BEGIN
     UPDATE oarlock.runs
-       SET generation = generation + 1, state = 'queued', reason = '', losses = 0, inbox = inbox + 1, wake_at = NULL,
+       SET lane_id = lane, generation = generation + 1, state = 'queued', reason = '', losses = 0, inbox = inbox + 1, wake_at = NULL,
            ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
            stage = 2, ready_at = oarlock.place_of(run_id, run_at, clock_timestamp()), started_at = NULL, finished_at = NULL
      WHERE run_id = r.run_id;
-    PERFORM oarlock.wake(r.lane_id, 1, at => r.run_at);
+    PERFORM oarlock.wake(lane, 1, at => r.run_at);
 END $$;
 -- +goose StatementEnd
 

@@ -267,7 +267,7 @@ CREATE FUNCTION oarlock.run_status(run bigint) RETURNS TABLE (
     id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz,
-    schedule text, previous_logical_at timestamptz, actor text)
+    schedule text, previous_logical_at timestamptz, actor text, quiet bool)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
     SELECT r.run_id, r.uid, d.name, r.version, r.generation,
@@ -276,7 +276,7 @@ BEGIN ATOMIC
            r.tolerated, l.queue, l.priority, CASE WHEN whole.sees THEN r.params ELSE '{}' END, CASE WHEN whole.sees THEN r.labels ELSE '{}' END,
            CASE WHEN whole.sees THEN r.run_key END, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at, r.schedule,
-           r.previous_at, r.actor
+           r.previous_at, r.actor, whole.sees AND oarlock.quiet_since(w) IS NOT NULL
       FROM oarlock.shown_run(run) r
      CROSS JOIN LATERAL (SELECT oarlock.sees_run_of(r.submitted_by) AS sees OFFSET 0) whole
       JOIN oarlock.dags d USING (dag_id)
@@ -285,7 +285,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. If an approval in a run of another user waits for you, or waited, it shows all of that run but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. If an approval in a run of another user waits for you, or waited, it shows all of that run but `params`, `labels`, `run_key`, `reason` and `quiet`. `reason` says what it waits for, or why it ended so. `quiet` says that its worker gives no sign of life, or that the database was away until a moment ago, and the worker could give none. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);

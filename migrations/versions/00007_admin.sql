@@ -23,7 +23,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Sets the lane of new runs of a DAG that override nothing. While the DAG is paused, that is a lane of its own.
+-- Sets the lane of new runs of a DAG that override nothing. While the DAG is paused, that is a lane of its own. The lane stays, since
+-- enqueue reads its number from the DAG and does not lock it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_dag(dag bigint) RETURNS void
 LANGUAGE sql
@@ -33,6 +34,7 @@ BEGIN ATOMIC
                                ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id, NULL) END
       FROM oarlock.dag_versions v JOIN oarlock.lanes l USING (lane_id)
      WHERE d.dag_id = dag AND v.dag_id = d.dag_id AND v.version = d.current_version;
+    UPDATE oarlock.lanes l SET stays = true FROM oarlock.dags d WHERE d.dag_id = dag AND l.lane_id = d.current_lane AND NOT l.stays;
 END;
 -- +goose StatementEnd
 
@@ -79,6 +81,7 @@ BEGIN
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END, 0);
+    UPDATE oarlock.lanes l SET stays = true WHERE l.lane_id = lane AND NOT l.stays;
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
         retention_days, retention_runs, logs_days, put_by)
@@ -301,6 +304,39 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 -- +goose StatementEnd
 
+-- Returns the open lanes in which all runs are over. Lanes that stay are left out.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.idle_lanes() RETURNS SETOF int
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT l.lane_id FROM oarlock.lanes l
+     WHERE l.closed IS NULL AND NOT l.stays
+       AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued')
+       AND l.lane_id <> ALL (ARRAY(SELECT r.lane_id FROM oarlock.runs r WHERE r.state IN ('running', 'waiting', 'paused')));
+END;
+-- +goose StatementEnd
+
+-- Closes lanes in which all runs are over, so that workers do not look there and find_lane does not count them, and deletes closed
+-- ones that no run names any more: no run is left that was there when the lane was closed. A transaction that uses a lane holds it
+-- FOR KEY SHARE, so a lane is locked first, and looked at again by a statement that sees what was committed until then.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune_lanes() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    idle int[];
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN; -- the second look would see no more than the first
+    END IF;
+    idle := ARRAY(SELECT l.lane_id FROM oarlock.lanes l WHERE l.lane_id = ANY (ARRAY(SELECT oarlock.idle_lanes())) FOR UPDATE SKIP LOCKED);
+    UPDATE oarlock.lanes l SET closed = coalesce(pg_sequence_last_value('oarlock.runs_run_id_seq'), 0)
+     WHERE l.lane_id = ANY (idle) AND l.lane_id = ANY (ARRAY(SELECT oarlock.idle_lanes()));
+    DELETE FROM oarlock.lanes l
+     WHERE l.lane_id = ANY (ARRAY(SELECT x.lane_id FROM oarlock.lanes x
+                                   WHERE x.closed < coalesce((SELECT min(r.run_id) FROM oarlock.runs r), 9223372036854775807) FOR UPDATE SKIP LOCKED));
+END $$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune(batch int DEFAULT 1000, OUT runs bigint, OUT keys bigint, OUT log_days bigint, OUT workers bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -323,10 +359,11 @@ BEGIN
      WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));
     PERFORM oarlock.prune_fires(batch);
     log_days := oarlock.prune_logs(batch);
+    PERFORM oarlock.prune_lanes(); -- last, since enqueues that use these lanes wait a moment for the end of the transaction
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, what became of fire times and schedules that are gone after as many `days`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, what became of fire times and schedules that are gone after as many `days`, keys after their run and 7 days, worker rows after a week. Lanes that submitters chose go once all of their runs are over. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);
@@ -357,6 +394,8 @@ DROP FUNCTION oarlock.prune(int);
 DROP FUNCTION oarlock.prune_logs(int);
 DROP FUNCTION oarlock.thin_logs(regclass, date, int);
 DROP FUNCTION oarlock.prune_runs(int);
+DROP FUNCTION oarlock.prune_lanes();
+DROP FUNCTION oarlock.idle_lanes();
 DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool, int);

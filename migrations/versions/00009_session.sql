@@ -18,10 +18,10 @@ BEGIN ATOMIC
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
       LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
-     WHERE w.worker_id = lanes_of.worker;
+     WHERE w.worker_id = lanes_of.worker AND l.closed IS NULL;
 END;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.lanes_of(uuid) IS 'Internal: the lanes that a worker serves. Of a paused one only what has begun goes on.';
+COMMENT ON FUNCTION oarlock.lanes_of(uuid) IS 'Internal: the open lanes that a worker serves. Of a paused one only what has begun goes on.';
 
 -- The columns of a run that a claim writes and returns. They are listed only here: statements that claim update this view, and
 -- return all of it.

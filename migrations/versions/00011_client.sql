@@ -51,7 +51,7 @@ CREATE TYPE oarlock.run_info AS (
     id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz,
-    schedule text, previous_logical_at timestamptz, actor text
+    schedule text, previous_logical_at timestamptz, actor text, quiet bool
 );
 COMMENT ON TYPE oarlock.run_info IS 'A run in a list: the columns of run_status.';
 

@@ -92,6 +92,7 @@ var planted = map[string][]string{
 		`INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id) VALUES (1, now(), 'fired', 2)`,
 	},
 	"s12_stage":         {`UPDATE oarlock.runs SET stage = 1 WHERE run_id = 4`},
+	"s13_closed_lane":   {`UPDATE oarlock.lanes SET closed = 9`, `UPDATE oarlock.runs SET lane_id = 99 WHERE run_id = 4`},
 	"s8_two_running":    {`UPDATE oarlock.attempts SET state = 'running', finished_at = NULL WHERE run_id = 2`},
 	"g1_log_gap":        {`DELETE FROM oarlock.log_chunks WHERE seq = 1`, `DELETE FROM oarlock.log_chunks WHERE seq = 0`},
 	"g2_after_the_last": {`UPDATE oarlock.log_chunks SET final = true WHERE seq = 1`},

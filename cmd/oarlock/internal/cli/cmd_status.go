@@ -27,6 +27,7 @@ func newStatusCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `RUN is a number or @latest. Steps stand in the order of the graph, with items, replacements and handlers. With -w, -o
 json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
+After an outage of the database, -w does not report for 10 s that a worker gives no sign of life.
 ` + progressAbout,
 			examples: []string{
 				"oarlock status 41",

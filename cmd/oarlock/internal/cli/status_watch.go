@@ -18,6 +18,9 @@ const (
 	lookShare = 10
 
 	frameEvery = 250 * time.Millisecond // pause between two drawings of a page on which only durations changed
+
+	slowLook   = time.Second      // a look that takes longer may have waited for the end of an outage
+	signsAfter = 10 * time.Second // a worker that is there gives a sign of life within this time after the database is back
 )
 
 // awaitRun follows a run to its end, shows it, and returns an error unless it succeeded.
@@ -66,7 +69,9 @@ type watcher struct {
 	brief    bool                   // nothing is shown about tasks
 	show     []func(*runPage) error // called for each look; empty: only the end counts
 
-	last  *runPage          // the page that was read last
+	last  *runPage          // the page that was shown last
+	away  time.Time         // the last moment at which the database may have been away; zero: it was not
+	slow  bool              // the last look took longer than slowLook
 	lines *liveLines        // output of tasks; nil: not collected
 	drawn []int             // widths of the lines on the terminal
 	seen  map[string]string // the last state that was printed of the run and of each task
@@ -148,18 +153,42 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	}
 }
 
-// look reads the run and shows its current state. While the database is away it shows nothing and returns no error.
+// look reads the run and shows its current state. While the database is away it shows nothing and returns no error. The last signs of
+// life of all workers are old right after that, so it shows nothing of a quiet worker for a moment.
 func (w *watcher) look(ctx context.Context) error {
 	if len(w.show) == 0 {
 		return nil
 	}
+	began := time.Now()
 	page, err := w.env.readPage(ctx, w.store, w.id, w.last)
-	if err != nil {
-		if diagnose(ctx, err).kind == unreachable && ctx.Err() == nil {
-			return nil
-		}
+	unread := err != nil && diagnose(ctx, err).kind == unreachable && ctx.Err() == nil
+	w.looked(time.Now(), time.Since(began), unread)
+	switch {
+	case unread:
+		return nil
+	case err != nil:
 		return err
+	case !w.mayBlame(page.run, time.Now()):
+		return nil
 	}
+	return w.showPage(page)
+}
+
+// looked notes whether the database may have been away during a look. Where all looks are slow, only the first one says so.
+func (w *watcher) looked(now time.Time, took time.Duration, unread bool) {
+	slow := took > slowLook
+	if unread || slow && !w.slow {
+		w.away = now
+	}
+	w.slow = slow
+}
+
+// mayBlame reports whether the worker of a run has had the time for a sign of life since the database is back.
+func (w *watcher) mayBlame(run *queue.Run, now time.Time) bool {
+	return !run.Quiet || now.Sub(w.away) > signsAfter
+}
+
+func (w *watcher) showPage(page *runPage) error {
 	w.last = page
 	if page.run.Over() {
 		return nil // finish shows the end
