@@ -95,7 +95,7 @@ func (r *Run) retryRun(c *Control) Decision {
 	if problem != "" {
 		return r.refused(problem)
 	}
-	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() {
+	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() && r.open == 0 {
 		return r.refused("nothing to reset: no task failed or was canceled")
 	}
 	r.resetSteps(picked, c)

@@ -80,6 +80,28 @@ func TestRetryPolicy_PicksFailures(t *testing.T) {
 	}
 }
 
+// A run that was canceled, or gave up, before it started has no rows. All its steps are to do.
+func TestRetryRun_StartsWhatNeverStarted(t *testing.T) {
+	t.Parallel()
+	g := must(Compile(spec("a", "b")))
+	ended := TaskRecord{State: TaskSucceeded, Generation: 1, Attempt: 1}
+	second := ended
+	second.ID.Step = 1
+	for _, c := range []struct {
+		rows []TaskRecord
+		want Outcome
+	}{{nil, Applied}, {[]TaskRecord{ended}, Applied}, {[]TaskRecord{ended, second}, Refused}} {
+		r := must(Restore(g, Options{Generation: 2}, Saved{Run: RunRecord{Generation: 2}, Tasks: c.rows}))
+		if err := r.Step(Event{Kind: EvControl, Control: &Control{ID: 1, Verb: VerbRetry, Generation: 2, Mode: RetryFailed}}); err != nil {
+			t.Fatal(err)
+		}
+		ready, _ := r.Ready()
+		if got := ready.Records.Controls[0].Outcome; got != c.want {
+			t.Errorf("with %d rows: %s, want %s", len(c.rows), got, c.want)
+		}
+	}
+}
+
 func TestDuration_PrintsForPeople(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[Duration]string{0: "0s", 500: "500ms", 600_000: "10m", 3_600_000: "1h", 5_400_000: "1h30m", 129_600_000: "1d12h", 1500: "1s500ms"} {

@@ -60,6 +60,62 @@ func TestControls_OfRunsInEveryState(t *testing.T) {
 	}
 }
 
+// The core decides the same of a run that a driver holds (dagrun/retry.go), but a driver comes once the run is open again.
+func TestRetry_ThatResetsNothingLeavesTheRun(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "wide", "steps": [{"id": "each", "run": "x", "foreach": {"items": ["x", "y"]}},
+		{"id": "swap", "run": "x", "on_error": [{"do": "replace", "with": [{"run": "y"}, {"run": "z"}]}]}], "handler_on": {"exit": {"run": "x"}}}`)
+	must(t, b.conn, "CREATE TEMP TABLE draft (LIKE oarlock.tasks INCLUDING DEFAULTS)")
+	const nothing, done = "refused failed nothing to reset: no task failed or was canceled", "open queued"
+	for name, c := range map[string]struct{ change, call, answer string }{
+		"all is well":                    {"", "retry($1)", nothing},
+		"the rest is history":            {"UPDATE draft SET state = 'failed', generation = 1 WHERE item <> '' OR alt > 0; UPDATE draft SET state = 'succeeded', grown = NULL WHERE step < 2 AND item = '' AND alt = 0", "retry($1)", nothing},
+		"a tolerated failure":            {"UPDATE draft SET state = 'failed', tolerated = true WHERE item = 'x'", "retry($1)", nothing},
+		"a handler that was left out":    {"UPDATE draft SET state = 'skipped' WHERE step = 2", "retry($1)", nothing},
+		"an item failed":                 {"UPDATE draft SET state = 'failed' WHERE item = 'x'", "retry($1)", done},
+		"a replacement was canceled":     {"UPDATE draft SET state = 'canceled' WHERE alt = 2", "retry($1)", done},
+		"a replacement that never began": {"UPDATE draft SET alt = 7, generation = 1 WHERE alt = 2", "retry($1)", done},
+		"a parent failed":                {"UPDATE draft SET state = 'upstream_failed', grown = NULL WHERE step = 0 AND item = ''", "retry($1)", done},
+		"only a handler failed":          {"UPDATE draft SET state = 'failed' WHERE step = 2", "retry($1)", done},
+		"a step never began":             {"DELETE FROM draft WHERE step = 1", "retry($1)", done},
+		"everything":                     {"", "retry($1, 'all')", done},
+		"one step":                       {"", "retry($1, 'step', 'swap')", done},
+		"a replaced step":                {"", "retry($1, 'from', 'swap~1')", done},
+		"one item":                       {"", "retry($1, 'from', 'each', 'y')", done},
+		"no such item":                   {"", "retry($1, 'from', 'each', 'z')", "refused failed the step has no such item"},
+		"an item of no list":             {"", "retry($1, 'step', 'swap', 'x')", "refused failed the step has no such item"},
+		"a handler":                      {"", "retry($1, 'step', '@exit')", "refused failed say which step to retry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := get[int64](t, b.conn, "SELECT oarlock.enqueue('wide')")
+			b.claim(t, run)
+			must(t, b.conn, "TRUNCATE draft")
+			must(t, b.conn, `INSERT INTO draft (run_id, step, item, alt, state, attempt, generation, epoch, seq, grown) VALUES
+				($1, 0, '', 0, 'succeeded', 0, 2, 1, 1, '{"generation": 2, "items": [{"key": "x", "value": "x"}, {"key": "y", "value": "y"}]}'),
+				($1, 0, 'x', 0, 'succeeded', 1, 2, 1, 2, NULL), ($1, 0, 'y', 0, 'skipped', 1, 2, 1, 3, NULL),
+				($1, 1, '', 0, 'replaced', 1, 2, 1, 4, '{"generation": 2, "rule": 0, "first_alt": 1, "count": 2}'),
+				($1, 1, '', 1, 'succeeded', 1, 2, 1, 5, NULL), ($1, 1, '', 2, 'succeeded', 1, 2, 1, 6, NULL), ($1, 2, '', 0, 'succeeded', 1, 2, 1, 7, NULL)`, run)
+			must(t, b.conn, "UPDATE oarlock.runs SET generation = 2 WHERE run_id = $1", run)
+			if c.change != "" {
+				must(t, b.conn, c.change)
+			}
+			must(t, b.conn, "INSERT INTO oarlock.tasks TABLE draft")
+			b.leave(t, run, "failed")
+			row := func() string {
+				return get[string](t, b.conn, "SELECT r::text FROM oarlock.runs r WHERE run_id = $1", run)
+			}
+			before := row()
+			if got := answer(t, b.conn, c.call, run); got != c.answer {
+				t.Errorf("answer %q, want %q", got, c.answer)
+			}
+			if kept := row() == before; kept == (c.answer == done) {
+				t.Errorf("run %q", b.state(t, run))
+			}
+		})
+	}
+}
+
 func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -66,6 +66,9 @@ type panel struct {
 	Items      *taskList // of a foreach step, in place of a log
 }
 
+// Handler reports whether the task is a handler. A retry names steps only.
+func (n *panel) Handler() bool { return isHandler(n.Task.Step) }
+
 const maxNumbers = 12 // the panel has buttons for this many attempts, the newest
 
 // readPanel reads the task that the address names, or that the page chose; nil if there is none.

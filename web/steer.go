@@ -464,7 +464,7 @@ func (d *steerData) fillRetry(p *runPage) {
 	}
 	if d.Ask.Mode == dagrun.RetryFrom || d.Ask.Mode == dagrun.RetryStep {
 		for i := range p.steps {
-			if step := p.steps[i].Step; !strings.HasPrefix(step, "@") {
+			if step := p.steps[i].Step; !isHandler(step) {
 				d.Steps = append(d.Steps, retryChoice{step, link(d.Ask.Mode, step, ""), step == d.Ask.Step})
 			}
 		}
@@ -473,11 +473,26 @@ func (d *steerData) fillRetry(p *runPage) {
 		d.Effects, d.May = []string{"The run has not ended, so it refuses. Wait for its end, or cancel it first."}, false
 		return
 	}
-	if again := p.runsAgain(d.Ask); len(again) > 0 {
+	switch again := p.runsAgain(d.Ask); {
+	case d.Ask.Mode == dagrun.RetryFailed && !p.Unfinished():
+		d.Effects, d.May = []string{"Nothing failed or was canceled, so nothing would run again."}, false
+	case isHandler(d.Ask.Step):
+		d.Effects, d.May = []string{"A handler runs again with the steps: choose one of them."}, false
+	case len(again) > 0:
 		d.Effects = []string{"These run again: " + named(again), "All else is kept as it is. The run keeps its number, version and params."}
-	} else if d.Ask.Mode == dagrun.RetryFailed {
-		d.Effects = []string{"Nothing failed, so nothing runs again."}
 	}
+}
+
+func isHandler(step string) bool { return strings.HasPrefix(step, "@") }
+
+// Unfinished reports whether a retry of what failed would reset a task of an ended run.
+func (p *runPage) Unfinished() bool {
+	return slices.ContainsFunc(p.steps, func(t queue.StepSummary) bool { return p.unfinished(&t) })
+}
+
+// unfinished reports whether a step failed or was canceled, or an item of it. The failures of a run that succeeded are tolerated ones.
+func (p *runPage) unfinished(t *queue.StepSummary) bool {
+	return p.Run.State != "succeeded" && (t.Failed != "" || slices.Contains([]string{"failed", "upstream_failed", "canceled"}, t.State))
 }
 
 // runsAgain returns the steps that a retry resets. They include what depends on them, unless the mode is RetryStep.
@@ -502,10 +517,9 @@ func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
 	for i := range p.steps {
 		t := &p.steps[i]
 		at, ok := g.StepIndex(runview.StepOf(t.Step))
-		failed := t.Failed != "" || slices.Contains([]string{"failed", "upstream_failed", "canceled"}, t.State)
 		switch {
-		case !ok || strings.HasPrefix(t.Step, "@"):
-		case ask.Mode == dagrun.RetryAll, ask.Mode == dagrun.RetryFailed && failed, ask.Mode == dagrun.RetryFrom && t.Step == ask.Step:
+		case !ok || isHandler(t.Step):
+		case ask.Mode == dagrun.RetryAll, ask.Mode == dagrun.RetryFailed && p.unfinished(t), ask.Mode == dagrun.RetryFrom && t.Step == ask.Step:
 			add(at, true)
 		case ask.Mode == dagrun.RetryStep && t.Step == ask.Step:
 			add(at, false)

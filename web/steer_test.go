@@ -43,6 +43,7 @@ func TestSteer_AsksARun(t *testing.T) {
 	for range 2 {
 		b.wantAsked(t, run+"/cancel", "run 1: cancel applied (canceled)", onceField, "a")
 	}
+	wantTexts(t, b.page(t, run, http.StatusOK), "Retry…")
 	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "oarlock retry 1", "These run again: load, confirm.")
 	from := b.page(t, run+"/retry?mode=from&step=confirm", http.StatusOK)
 	wantTexts(t, from, "oarlock retry 1 --from confirm", "These run again: confirm.")
@@ -53,6 +54,36 @@ func TestSteer_AsksARun(t *testing.T) {
 	if diff := cmp.Diff(want, b.controls(t)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestSteer_OffersARetryThatDoesSomething(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.putReport(t, "name: handled\nhandler_on: {exit: {run: \"true\"}}\nsteps: [{id: a, run: \"true\"}]\n")
+	run := runPath(b.enqueue(t, queue.Request{DAG: "handled"}))
+	b.exec(t, "UPDATE oarlock.runs SET started_at = now(), epoch = 1")
+	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, finished_at)
+		VALUES (1, 0, 'succeeded', 1, 1, 1, 1, now(), now()), (1, 1, 'succeeded', 1, 1, 1, 2, now(), now())`)
+	b.exec(t, "UPDATE oarlock.runs SET state = 'succeeded', finished_at = now()")
+	offers := func(path, link string) bool { return strings.Contains(b.page(t, path, http.StatusOK), link) }
+	if offers(run, ">Retry…") || !offers(run, "Run again…") {
+		t.Error("the page of a run that succeeded offers to retry what failed")
+	}
+	if !offers(run+"?step=a", "Retry from here…") || offers(run+"?step=@exit", "Retry from here…") {
+		t.Error("a retry begins at a step, and at no handler")
+	}
+	for path, says := range map[string]string{
+		"/retry": "Nothing failed or was canceled, so nothing would run again.", "/retry?mode=from&step=@exit": "A handler runs again with the steps",
+	} {
+		page := b.page(t, run+path, http.StatusOK)
+		wantTexts(t, page, says)
+		if strings.Contains(page, `method="post"`) {
+			t.Errorf("%s offers a retry", path)
+		}
+	}
+	b.wantAsked(t, run+"/retry", "run 1: retry refused, nothing to reset: no task failed or was canceled")
+	wantTexts(t, b.page(t, run+"/retry?mode=all", http.StatusOK), "These run again: a.")
+	b.wantAsked(t, run+"/retry", "run 1: retry asked for", "mode", "all")
 }
 
 // The page of a run that a pause holds back shows the command that resumes, if the login may use it. Without a worker, the page

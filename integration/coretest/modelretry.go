@@ -17,7 +17,7 @@ func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
 		return dagrun.Refused
 	}
 	m.widen(tasks, steps, ct.Mode)
-	if len(tasks)+len(steps) == 0 && !m.handlersFailed() {
+	if len(tasks)+len(steps) == 0 && !m.handlersFailed() && !m.unstarted() {
 		return dagrun.Refused
 	}
 	for i := range m.steps {
@@ -39,6 +39,11 @@ func (m *Model) handlersFailed() bool {
 	return slices.ContainsFunc(m.sorted(), func(c *cell) bool {
 		return m.isHandler(c) && (c.class() == F || c.class() == C || m.already(c))
 	})
+}
+
+// unstarted reports whether the run ended before a step of it began.
+func (m *Model) unstarted() bool {
+	return slices.ContainsFunc(m.sorted(), func(c *cell) bool { return !m.isHandler(c) && c.State < dagrun.TaskSucceeded })
 }
 
 // targets returns the tasks and the whole steps to reset, without their dependants.

@@ -32,7 +32,7 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 		shown = "queued"
 	}
 	c := &queue.Control{Run: r.id, Verb: a.Verb, Step: a.Step, Item: a.Item, By: m.user, At: m.now()}
-	m.decide(r, c, a.Now)
+	m.decide(r, c, &a)
 	if a.Verb == dagrun.VerbRetry {
 		args["generation"] = r.rec.Generation
 	}
@@ -103,7 +103,7 @@ func (m *Memory) file(r *run, c *queue.Control) {
 }
 
 // decide answers a control at once if it can. Otherwise the run's driver answers it.
-func (m *Memory) decide(r *run, c *queue.Control, now bool) {
+func (m *Memory) decide(r *run, c *queue.Control, a *queue.Ask) {
 	retry, cancel := c.Verb == dagrun.VerbRetry, c.Verb == dagrun.VerbCancel && c.Step == ""
 	switch {
 	case retry && !r.over():
@@ -119,12 +119,47 @@ func (m *Memory) decide(r *run, c *queue.Control, now bool) {
 		c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
 		m.cancelQueued(r)
 	case cancel && r.claim == nil:
-		m.cancelUnheld(r, c, now)
+		m.cancelUnheld(r, c, a.Now)
 	case retry:
+		if why := r.whyNoRetry(a); why != "" {
+			c.Outcome, c.State, c.Message = dagrun.Refused, r.rec.State.String(), why
+			return
+		}
 		m.reopen(r)
 	default:
 		m.rouse(r)
 	}
+}
+
+// whyNoRetry returns the reason why a retry of an ended run would reset nothing, "" if it resets something. It asks the core,
+// where the database has a copy of the rule in SQL.
+func (r *run) whyNoRetry(a *queue.Ask) string {
+	generation := r.rec.Generation + 1
+	saved := dagrun.Saved{Run: dagrun.RunRecord{State: dagrun.RunQueued, Generation: generation}}
+	for _, row := range r.sortedTasks() {
+		saved.Tasks = append(saved.Tasks, row.TaskRecord)
+	}
+	core, err := dagrun.Restore(r.version.graph, dagrun.Options{Generation: generation}, saved)
+	if err != nil {
+		return "" // the next driver finds the same
+	}
+	c := &dagrun.Control{Verb: a.Verb, Mode: a.Mode, Generation: generation, Decides: r.version.graph.Guards()}
+	if a.Step != "" {
+		id, err := r.version.graph.ParseTask(a.Step)
+		if err != nil {
+			return err.Error()
+		}
+		id.Item = a.Item
+		c.Task = &id
+	}
+	if err := core.Step(dagrun.Event{Kind: dagrun.EvControl, Control: c}); err != nil {
+		return err.Error()
+	}
+	ready, _ := core.Ready()
+	if d := ready.Records.Controls[0]; d.Outcome == dagrun.Refused {
+		return d.Message
+	}
+	return ""
 }
 
 // cancelQueued cancels a run that has not started in its current generation.

@@ -209,6 +209,24 @@ func TestMark_BehindARetryThatAsksForTheApprovalAgainIsRefusedByTheDriver(t *tes
 	}
 }
 
+// A step may be replaced by an approval, which is given once it succeeded. A run that it keeps from a retry is not opened again.
+func TestRetry_BehindAReplacementNeedsItsApproval(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.failing = "check"
+	o.put("name: checked\nsteps:\n  - {id: check, run: x, on_error: [{do: replace, with: {action: approval, with: {approvers: [" + o.role("boss") + "]}}}]}\n" +
+		"  - {id: ship, run: x, depends: [check]}\n")
+	for decision, want := range map[string]struct{ code, state string }{"approve": {"", "queued"}, "reject": {"OA008", "failed"}} {
+		run := o.enqueue("owner", "checked")
+		o.drive()
+		o.must("boss", decision+"($1, 'check~1')", run)
+		o.drive()
+		if got := o.says("owner", "retry($1, 'step', 'ship')", run); got != want.code || o.state(run) != want.state {
+			t.Errorf("%s: %q, and the run is %s", decision, got, o.state(run))
+		}
+	}
+}
+
 func TestVersions_ASubmitterStartsNoneThatGuardsLess(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -218,7 +218,7 @@ func (s *scheduleRow) attend(m *Memory) (made []queue.Decision) {
 		case !room:
 			if s.spec.OverlapPolicy == "cancel" && busy[0].firstCancel() == "" {
 				c := &queue.Control{Run: busy[0].id, Verb: dagrun.VerbCancel, By: "schedule " + s.spec.Name, At: now, Args: json.RawMessage("{}")}
-				m.decide(busy[0], c, false)
+				m.decide(busy[0], c, &queue.Ask{})
 				m.file(busy[0], c)
 			}
 			s.putOff(now, blockedFor)

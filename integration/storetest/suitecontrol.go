@@ -15,6 +15,8 @@ var controlPromises = []promise{
 	{"a cancel of what never started is applied at once", cancelQueued},
 	{"a cancel waits for no pause to end", cancelPaused},
 	{"a retry opens a generation, of a finished run only", retryOpens},
+	{"a retry that resets nothing changes nothing", retryResetsNothing},
+	{"a retry starts what never started", retryStarts},
 	{"a control is decided once", decidedOnce},
 	{"controls of unknown runs and steps are refused", unknownControls},
 	{"an owner hears of a control", ownerHears},
@@ -124,6 +126,64 @@ func retryOpens(s *setup) {
 	if got := s.tasks(id)["b"]; got.Attempt != 2 || got.State != "succeeded" {
 		s.Errorf("b: %+v", got)
 	}
+}
+
+func retryResetsNothing(s *setup) {
+	s.put("name: fine\nhandler_on: {exit: {run: \"true\"}}\nsteps:\n  - {id: a, run: x, foreach: {items: [x, y]}}\n  - {id: b, run: x, continue_on: failed}\n")
+	id := s.enqueue(queue.Request{DAG: "fine"})
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{Body: func(b Body) dagrun.Result {
+		if b.Name == "b" {
+			return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true}
+		}
+		return dagrun.Result{}
+	}})
+	before := s.get(id)
+	s.wantState(id, "succeeded")
+	for _, refused := range []struct {
+		ask queue.Ask
+		why string
+	}{
+		{queue.Ask{}, "nothing to reset: no task failed or was canceled"},
+		{queue.Ask{Mode: dagrun.RetryFrom, Step: "@exit"}, "say which step to retry"},
+		{queue.Ask{Mode: dagrun.RetryStep, Step: "a", Item: "z"}, "the step has no such item"},
+		{queue.Ask{Mode: dagrun.RetryStep, Step: "b", Item: "x"}, "the step has no such item"},
+	} {
+		refused.ask.Run, refused.ask.Verb = id, dagrun.VerbRetry
+		if answer := s.ask(refused.ask); answer.Outcome != dagrun.Refused || answer.State != "succeeded" || answer.Message != refused.why || answer.DecidedAt.IsZero() {
+			s.Errorf("answer %+v", answer)
+		}
+		s.same("run", s.get(id), before)
+	}
+	for n, ask := range []queue.Ask{{Mode: dagrun.RetryStep, Step: "a", Item: "x"}, {Mode: dagrun.RetryFrom, Step: "b"}, {Mode: dagrun.RetryAll}} {
+		ask.Run, ask.Verb = id, dagrun.VerbRetry
+		if answer := s.ask(ask); answer.Outcome != "" || answer.State != "queued" {
+			s.Errorf("answer %+v", answer)
+		}
+		s.drive(w, s.claimOne(w), Behaviour{})
+		if r := s.get(id); r.State != "succeeded" || r.Generation != n+2 {
+			s.Errorf("run %+v", r)
+		}
+	}
+	all, err := s.History.Controls(s.Context(), id)
+	s.must(err)
+	for _, c := range all[len(all)-3:] {
+		s.same("outcome", c.Outcome, dagrun.Applied)
+	}
+}
+
+// A run that was canceled before it started has no task that failed, and all of them to do.
+func retryStarts(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	s.cancels(id)
+	retry := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	s.same("outcome", retry.Outcome, dagrun.Outcome(""))
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.wantState(id, "succeeded")
+	all, err := s.History.Controls(s.Context(), id)
+	s.must(err)
+	s.same("outcome", all[len(all)-1].Outcome, dagrun.Applied)
 }
 
 func decidedOnce(s *setup) {

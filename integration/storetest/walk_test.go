@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -26,6 +28,7 @@ type walk struct {
 	behind map[string]bool // steps behind an approval that the owner may not decide
 	gates  map[string]bool // steps that are approvals or may be replaced by one; true: the approval names another user
 	asked  map[queue.RunID][]string
+	taken  []int64 // numbers of the retries that the database took
 }
 
 func (w *walk) chance(of int) bool { return w.IntN(of) == 0 }
@@ -101,7 +104,47 @@ func (w *walk) asks(run queue.RunID) {
 		step = fmt.Sprintf(step, w.IntN(8))
 	}
 	args := []any{run, step, oneOf[any](w, nil, nil, nil, "a", "b")}[:1+2*strings.Count(request, "$2")]
+	if strings.HasPrefix(request, "retry") {
+		w.retries(run, request, args)
+		return
+	}
 	w.asked[run] = append(w.asked[run], fmt.Sprintf("%s %v: %q", request, args[1:], w.says("owner", request, args...)))
+}
+
+// retries sends a retry, and keeps its number if the database took it.
+func (w *walk) retries(run queue.RunID, request string, args []any) {
+	w.Helper()
+	var control int64
+	var outcome *string
+	err := w.logins["owner"].QueryRow(w.Context(), "SELECT id, outcome FROM oarlock."+request, args...).Scan(&control, &outcome)
+	switch {
+	case err != nil:
+		w.asked[run] = append(w.asked[run], fmt.Sprintf("%s %v: %v", request, args[1:], err))
+	case outcome != nil:
+		w.asked[run] = append(w.asked[run], fmt.Sprintf("%s %v: %s", request, args[1:], *outcome))
+	default:
+		w.asked[run] = append(w.asked[run], fmt.Sprintf("%s %v", request, args[1:]))
+		w.taken = append(w.taken, control)
+	}
+}
+
+// wantTaken requires that no driver refused a retry which the database took. Only a cancel before its start undoes one.
+func (w *walk) wantTaken() {
+	w.Helper()
+	rows, err := w.conn.Query(w.Context(), `SELECT c.run_id, format('%s %s %s: %s', c.args ->> 'mode', c.step, c.item, c.message) FROM oarlock.controls c
+		WHERE c.control_id = ANY ($1) AND c.outcome = 'refused' AND c.message NOT LIKE 'canceled by %'`, w.taken)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var run queue.RunID
+	var said string
+	if _, err := pgx.ForEachRow(rows, []any{&run, &said}, func() error {
+		w.Errorf("run %d was opened again for nothing: %s, after\n%s", run, said, strings.Join(w.asked[run], "\n"))
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+	w.taken = nil
 }
 
 // begin makes a run. Some runs get a precomputed result or start paused.
@@ -187,6 +230,7 @@ func TestSubmitter_WalksPastNoApproval(t *testing.T) {
 			}
 			w.drive()
 		}
+		w.wantTaken()
 		for _, run := range runs {
 			for _, step := range w.steps(run) {
 				if w.behind[step] && !slices.Contains(fine, step) {

@@ -91,6 +91,24 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Returns how a replaced task stands by its replacements: open, failed, canceled, succeeded or skipped. Rows of replacements that did
+-- not grow again after a retry are history. Replacements without a row have not begun.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.replaced_as(t oarlock.tasks) RETURNS text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT CASE WHEN count(*) < ((t).grown ->> 'count')::int + coalesce(sum((a.grown ->> 'count')::int) FILTER (WHERE a.state = 'replaced'), 0)
+                  OR bool_or(a.state NOT IN ('succeeded', 'failed', 'upstream_failed', 'skipped', 'canceled', 'replaced')) THEN 'open'
+                WHEN bool_or(a.state IN ('failed', 'upstream_failed') AND NOT a.tolerated) THEN 'failed'
+                WHEN bool_or(a.state = 'canceled') THEN 'canceled'
+                WHEN bool_or(a.state = 'succeeded' OR a.tolerated) THEN 'succeeded'
+                ELSE 'skipped' END
+      FROM oarlock.tasks a
+     WHERE a.run_id = (t).run_id AND a.step = (t).step AND a.item = (t).item AND a.alt > 0 AND a.generation >= ((t).grown ->> 'generation')::int;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.replaced_as(oarlock.tasks) IS 'Internal: the outcome of a replaced task.';
+
 -- Approvals that guard -------------------------------------------------------------------------------------------
 
 -- An approval that names approvers guards the steps behind it. No other user can open a way past it: neither by marks, nor by
@@ -166,10 +184,11 @@ BEGIN
              WHERE g.name <> ALL (decides)
                AND (run IS NOT NULL AND step = ANY (g.behind)
                     OR g.passable AND (array_append(oarlock.steps_behind(spec, step), step) && array_append(g.behind, g.name)))
-               AND NOT EXISTS ( -- given already; only the core knows whether a replaced one was
+               AND NOT EXISTS ( -- given already
                    SELECT FROM oarlock.tasks t
                     WHERE t.run_id = run AND t.step = g.step AND t.item = '' AND t.alt = 0
-                      AND (t.state IN ('succeeded', 'replaced') OR t.tolerated OR t.state = 'skipped' AND g.name = '@init')));
+                      AND (t.tolerated OR CASE t.state WHEN 'replaced' THEN oarlock.replaced_as(t) ELSE t.state END
+                                          = ANY (CASE g.name WHEN '@init' THEN ARRAY['succeeded', 'skipped'] ELSE ARRAY['succeeded'] END))));
 END $$;
 -- +goose StatementEnd
 
@@ -432,6 +451,49 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Returns whether something of an ended run failed, was canceled or never began. Such a run has tasks for a retry of what failed.
+-- The rows of items and replacements that did not grow again after a retry are history. The outcome of a foreach step is that of
+-- its items.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.has_unfinished(run bigint, spec jsonb) RETURNS bool
+LANGUAGE sql STABLE SET jit = off
+BEGIN ATOMIC
+    SELECT EXISTS (SELECT FROM oarlock.steps_of(spec) s
+                    WHERE s.kind <> 'handler'
+                      AND NOT EXISTS (SELECT FROM oarlock.tasks t
+                                       WHERE t.run_id = run AND t.step = s.step AND t.item = '' AND t.alt = 0
+                                         AND t.state IN ('succeeded', 'failed', 'upstream_failed', 'skipped', 'canceled', 'replaced')))
+        OR EXISTS (SELECT FROM oarlock.tasks t
+                     JOIN oarlock.steps_of(spec) s ON s.step = t.step
+                    WHERE t.run_id = run
+                      AND CASE t.state WHEN 'failed' THEN NOT t.tolerated
+                                       WHEN 'replaced' THEN s.kind <> 'handler' AND t.alt = 0 AND oarlock.replaced_as(t) = 'open'
+                                       ELSE t.state IN ('upstream_failed', 'canceled') END
+                      AND (t.item <> '' OR t.alt > 0 OR NOT coalesce(jsonb_path_exists(t.grown, '$.items[0]'), false))
+                      AND (t.item = '' OR t.generation >= (SELECT (n.grown ->> 'generation')::int FROM oarlock.tasks n
+                                                            WHERE n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0))
+                      AND (t.alt = 0 OR t.generation >= (SELECT (o.grown ->> 'generation')::int FROM oarlock.tasks o
+                                                          WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0)));
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.has_unfinished(bigint, jsonb) IS 'Internal: whether a retry of what failed would reset anything.';
+
+-- Returns why a retry of an ended run would reset nothing; null: it resets something. The core decides the same, in the same words
+-- (dagrun/retry.go). But it decides once a driver has the run, and then the run is open again and its former end is gone.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.why_no_retry(run bigint, spec jsonb, mode text, step text, item text) RETURNS text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT CASE WHEN mode = 'failed' AND NOT oarlock.has_unfinished(run, spec) THEN 'nothing to reset: no task failed or was canceled'
+                WHEN step LIKE '@%' THEN 'say which step to retry'
+                WHEN step IS NOT NULL AND item <> '' AND NOT EXISTS (
+                     SELECT FROM oarlock.steps_of(spec) s JOIN oarlock.tasks t ON t.run_id = run AND t.step = s.step AND t.item = '' AND t.alt = 0
+                      WHERE s.name = why_no_retry.step AND t.grown -> 'items' @> jsonb_build_array(jsonb_build_object('key', why_no_retry.item)))
+                THEN 'the step has no such item' END;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.why_no_retry(bigint, jsonb, text, text, text) IS 'Internal: why a retry of an ended run is refused.';
+
 -- Opens the next generation of a finished run. The next driver reads in the control which tasks to do again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.reopen(r oarlock.runs) RETURNS void
@@ -457,10 +519,12 @@ RETURN (r).ending IN ('cancel', 'now')
 -- Decides a control at once if it can, and returns [outcome, state, message]. Any other control waits for the driver of the run.
 -- Its outcome is null then, and if no worker holds the run, the message of a cancel names the reason why it needs one.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text, now bool, by text) RETURNS text[]
+CREATE FUNCTION oarlock.decide(r oarlock.runs, spec jsonb, step text, item text, verb text, args jsonb, by text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
+    now   bool := coalesce((args ->> 'now')::bool, false);
     needs text;
+    why   text;
 BEGIN
     IF verb = 'retry' AND r.finished_at IS NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
@@ -481,6 +545,10 @@ BEGIN
     ELSIF verb = 'retry' AND r.run_id <= (SELECT i.copied_to FROM oarlock.installation i) THEN -- a retry would use the keys of the original once more
         RETURN ARRAY['refused', r.state, format('run %s is of the installation that this database was copied from: make a new run of it (oarlock retry %s --latest)', r.run_id, r.run_id)];
     ELSIF verb = 'retry' THEN
+        why := oarlock.why_no_retry(r.run_id, spec, args ->> 'mode', regexp_replace(step, '~[0-9]+$', ''), item);
+        IF why IS NOT NULL THEN
+            RETURN ARRAY['refused', r.state, why];
+        END IF;
         PERFORM oarlock.reopen(r);
     ELSE
         PERFORM oarlock.rouse(r);
@@ -542,7 +610,7 @@ BEGIN
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
-    answer := oarlock.decide(r, step, verb, coalesce((args ->> 'now')::bool, false), by);
+    answer := oarlock.decide(r, spec, step, item, verb, args, by);
     IF verb IN ('approve', 'reject') AND answer[1] = 'refused' THEN
         answer[3] := coalesce((
             SELECT format('decided already: %s by %s', CASE c.verb WHEN 'approve' THEN 'approved' ELSE 'rejected' END, c.by) FROM oarlock.controls c
@@ -644,7 +712,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run: it is queued again with the same version and params.
 
-`mode` says what runs again: `failed` (what failed or was canceled, and what depends on it), `from` (a step and all that depends on it), `step` (that step alone), `all`. A run that has not ended refuses.
+`mode` says what runs again: `failed` (what failed or was canceled, and what depends on it), `from` (a step and all that depends on it), `step` (that step alone), `all`. A run that has not ended refuses. So does one of which nothing would run again: it stays as it is, with its state, times and generation.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);
@@ -740,9 +808,11 @@ DROP FUNCTION oarlock.pause(bigint, text, text);
 DROP FUNCTION oarlock.cancel(bigint, text, text, bool);
 DROP FUNCTION oarlock.need_step(text, text);
 DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb, text);
-DROP FUNCTION oarlock.decide(oarlock.runs, text, text, bool, text);
+DROP FUNCTION oarlock.decide(oarlock.runs, jsonb, text, text, text, jsonb, text);
 DROP FUNCTION oarlock.is_canceling(oarlock.runs);
 DROP FUNCTION oarlock.reopen(oarlock.runs);
+DROP FUNCTION oarlock.why_no_retry(bigint, jsonb, text, text, text);
+DROP FUNCTION oarlock.has_unfinished(bigint, jsonb);
 DROP FUNCTION oarlock.cancel_unheld(oarlock.runs, bool, text);
 DROP FUNCTION oarlock.cancel_tasks(oarlock.runs, text, timestamptz);
 DROP FUNCTION oarlock.cancel_needs(oarlock.runs, bool);
@@ -760,6 +830,7 @@ DROP FUNCTION oarlock.guards_of(jsonb);
 DROP FUNCTION oarlock.steps_behind(jsonb, text);
 DROP FUNCTION oarlock.edges_of(jsonb);
 DROP FUNCTION oarlock.deciders(text, text, jsonb, oarlock.approvals_open);
+DROP FUNCTION oarlock.replaced_as(oarlock.tasks);
 DROP FUNCTION oarlock.waiting_approval(bigint, jsonb, text, text);
 DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);

@@ -27,8 +27,9 @@ func newRetryCommand(e *env) *cli.Command {
 		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
 			about: `Without flags the command repeats the steps that failed or were canceled, and the steps that depend on them. The run
-keeps its number, version and params, and begins its next generation. A run that has not ended refuses. With --latest
-or -p Oarlock makes a new run instead, with the number of the old one in retry_of.
+keeps its number, version and params, and begins its next generation. A run that has not ended refuses. So does a run
+in which the retry would repeat nothing, and it stays as it is. With --latest or -p Oarlock makes a new run instead,
+with the number of the old one in retry_of.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock retry 41",
