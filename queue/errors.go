@@ -46,8 +46,9 @@ type Error struct {
 	Message string
 	Hint    string // what to do
 	Detail  string
-	is      error // the sentinel that the error wraps; nil: none
-	cause   error // the driver's error, for errors.As
+	Object  string // table of the object that does not exist: runs, queues; "": the error is about none of these
+	is      error  // the sentinel that the error wraps; nil: none
+	cause   error  // the driver's error, for errors.As
 }
 
 func (e *Error) Error() string {
@@ -169,5 +170,9 @@ func refusal(op string, pg *pgconn.PgError) *Error {
 			hint += " for its own runs, or " + roleAdmin + " for any"
 		}
 	}
-	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, is: sentinels[pg.Code], cause: pg}
+	object := ""
+	if strings.HasPrefix(pg.Code, "OA") { // else Postgres names the table of a constraint
+		object = pg.TableName
+	}
+	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, Object: object, is: sentinels[pg.Code], cause: pg}
 }

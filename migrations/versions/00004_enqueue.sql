@@ -398,7 +398,7 @@ BEGIN
         RAISE EXCEPTION 'priority % is not from -100 to 100', asked.priority USING ERRCODE = 'OA013', HINT = 'higher goes first';
     END IF;
     IF asked.queue IS NOT NULL AND NOT EXISTS (SELECT FROM oarlock.queues q WHERE q.name = asked.queue) THEN
-        RAISE EXCEPTION 'there is no queue %', left(asked.queue, 100) USING ERRCODE = 'OA013', HINT = 'an administrator makes it: SELECT oarlock.set_queue(''name'')';
+        RAISE EXCEPTION 'there is no queue %', left(asked.queue, 100) USING ERRCODE = 'OA013', TABLE = 'queues', HINT = 'an administrator makes it: SELECT oarlock.set_queue(''name'')';
     END IF;
     IF asked.selector IS NOT NULL THEN
         PERFORM oarlock.check_labels('selector', asked.selector);

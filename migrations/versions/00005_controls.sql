@@ -281,7 +281,7 @@ DECLARE
 BEGIN
     SELECT * INTO r FROM oarlock.runs o WHERE o.run_id = run;
     IF NOT FOUND OR r.submitted_by <> session_user AND NOT for_all THEN
-        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', TABLE = 'runs', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
     END IF;
     IF r.parent_run IS NOT NULL THEN
         PERFORM FROM oarlock.runs o WHERE o.run_id = r.parent_run FOR NO KEY UPDATE;

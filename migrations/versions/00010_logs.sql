@@ -16,7 +16,7 @@ DECLARE
 BEGIN
     SELECT * INTO r FROM oarlock.visible_run(run);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', TABLE = 'runs', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
     ELSIF channel IS NULL OR octet_length(channel) NOT BETWEEN 1 AND 63 OR seconds IS NULL OR seconds NOT BETWEEN 1 AND 3600 THEN
         RAISE EXCEPTION 'channel is a name of 1 to 63 bytes, seconds are from 1 to 3600' USING ERRCODE = 'OA013', HINT = 'call it again before the time is over';
     ELSIF r.finished_at IS NOT NULL THEN

@@ -165,7 +165,7 @@ DECLARE
 BEGIN
     SELECT * INTO r FROM oarlock.visible_run(run);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', TABLE = 'runs', HINT = 'SELECT run_id FROM oarlock.inbox shows your runs';
     ELSIF r.finished_at IS NULL THEN
         RAISE EXCEPTION 'run % is %: retry it when it has ended, or cancel it', run, r.state USING ERRCODE = 'OA014', HINT = 'SELECT * FROM oarlock.cancel(run)';
     END IF;

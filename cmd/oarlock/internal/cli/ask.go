@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -194,7 +193,7 @@ func (a *controlCmd) some(ctx context.Context, ids []queue.RunID) error {
 // steer it. It returns any other error unchanged.
 func (a *controlCmd) foreign(ctx context.Context, id queue.RunID, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
-	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {
+	if !ok || !errors.Is(err, queue.ErrNotFound) || refusal.Object != "runs" {
 		return err
 	}
 	r, seen := a.store.Get(ctx, id)

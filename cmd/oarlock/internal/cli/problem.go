@@ -438,16 +438,13 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	switch {
 	case a.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or one of another version"
-	case strings.HasPrefix(p.message, noRun): // the server's hint is about SQL
+	case refusal.Object == "runs": // the server's hint is about SQL
 		p.hint = runHint
-	case strings.HasPrefix(p.message, "there is no queue "):
+	case refusal.Object == "queues":
 		p.hint = "`oarlock queues` lists the queues; an administrator makes one with `oarlock queues set NAME`"
 	}
 	return true
 }
-
-// noRun begins the database's message about a run that does not exist, or that belongs to another user.
-const noRun = "there is no run "
 
 // said returns the text that err adds to a sentinel, without the names of operations before it and the sentinel behind it.
 func said(err, sentinel error) string {
