@@ -1,0 +1,18 @@
+//go:build !linux
+
+package offspring
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Adopt fails: only Linux has child subreapers that this package knows.
+func Adopt() (release func(), err error) {
+	return nil, fmt.Errorf("become a child subreaper: %w", errors.ErrUnsupported)
+}
+
+// Reap reports false, since nothing is adopted.
+func Reap(int) bool { return false }
+
+func look() {}
