@@ -2,7 +2,10 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,6 +46,38 @@ steps:
       see end
   - {id: c, depends: [b], run: '. $DIR/lib; see start'}
 `
+
+// hides is a DAG with one step. Its first attempt starts a process that shows no sign of the attempt, and waits.
+const hides = `
+name: hides
+steps:
+  - id: a
+    run: |
+      . $DIR/lib
+      [ $OARLOCK_ATTEMPT = 1 ] || exit 0
+      rm -f $DIR/hidden
+      env -i setsid /bin/sh -c '(/bin/sh -c "echo \$\$ >$DIR/hidden; exec /bin/sleep 120" >/dev/null 2>&1 &) ; exit 0' & wait
+      until [ -s $DIR/hidden ]; do :; done
+      see ready
+      hold never
+`
+
+// hidden returns the process that a run of hides started.
+func (b *testBundle) hidden(t *testing.T) (pid int) {
+	t.Helper()
+	b.untilSeen(t, b.enqueue(t, "hides", nil), "ready a#1")
+	text, err := os.ReadFile(filepath.Join(b.dir, "hidden"))
+	if err == nil {
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	if err == nil {
+		err = syscall.Kill(pid, 0)
+	}
+	if err != nil {
+		t.Fatalf("the process that hides: %v", err)
+	}
+	return pid
+}
 
 func (b *testBundle) putThree(t *testing.T) {
 	t.Helper()
@@ -171,6 +206,7 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.putThree(t)
+	b.put(t, hides)
 	var gone, goneOn []time.Duration
 	for i := range times(2, 5) {
 		name := fmt.Sprintf("w%d", i)
@@ -179,6 +215,7 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 		b.untilSeen(t, run, "ready b#1")
 		id, pid := b.driver(t, name)
 		until(t, "the corpus is there", func() bool { return len(carriers(id)) >= corpusSize })
+		hidden := b.hidden(t)
 		other := b.worker(t, name+"-other", anHour...)
 		b.driver(t, name+"-other")
 
@@ -190,6 +227,10 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 		goneOn = append(goneOn, time.Since(killed))
 		b.checkHandedOn(t, run)
 		until(t, "the driver process ends", func() bool { return syscall.Kill(pid, 0) != nil })
+		if syscall.Kill(hidden, 0) == nil {
+			t.Error("a process that hides outlives its worker")
+			_ = syscall.Kill(hidden, syscall.SIGKILL)
+		}
 		if said := w.said.String(); !strings.Contains(said, "guard: it is gone") {
 			t.Errorf("it does not say why it ended")
 		}

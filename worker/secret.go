@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 )
 
 // SecretPolicy limits which variables, files and commands the secrets of a DAG may come from on this worker. The zero value allows all
@@ -206,7 +207,16 @@ func (r *secretReader) ask(ctx context.Context, worker, key string) (string, err
 	c.Env, c.Stdout, c.WaitDelay = r.environ(worker), out, secretPipes
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	err := c.Run()
+	pid, err := offspring.Start(func() (int, error) {
+		if err := c.Start(); err != nil {
+			return 0, err
+		}
+		return c.Process.Pid, nil
+	})
+	if err == nil {
+		err = c.Wait()
+		offspring.Reaped(pid)
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", fmt.Errorf("secrets_command took longer than %v for the key %s", secretTimeout, key)

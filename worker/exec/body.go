@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -43,9 +44,11 @@ func (a *attempt) start() (*body, error) {
 	}
 	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
 	b.endsBy(a.task.Body.Kill)
-	begun := time.Now() // before the kernel can give the pid away
+	begun := time.Now()        // before the kernel can give the pid away
+	a.x.tracker.enter(a.owner) // before the body can leave a stray
 	pid, err := b.spawn(a)
 	if err != nil {
+		a.x.tracker.drop(a.owner)
 		return nil, err
 	}
 	b.tree = &tree{tracker: a.x.tracker, cgroup: a.cgroup, owner: a.owner, leader: pid}
@@ -85,7 +88,11 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	}
 	if err == nil {
 		err = nicely(a.x.config.Resources.Nice, func() (err error) {
-			if pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD)); err != nil {
+			pid, err = offspring.Start(func() (int, error) {
+				pid, _, err := syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD))
+				return pid, err
+			})
+			if err != nil {
 				return a.x.startError(a.cmd, err)
 			}
 			return nil
@@ -153,12 +160,14 @@ const (
 
 // leftovers ends the processes that a body left behind when it ended by itself. It names them in the task's log.
 func (b *body) leftovers(ctx context.Context) error {
+	b.tree.keeps = b.keep && ctx.Err() == nil
 	if b.tree.empty() {
 		return nil
 	}
-	if b.lives = b.keep && ctx.Err() == nil && b.kept.add(b); b.lives {
+	if b.lives = b.tree.keeps && b.kept.add(b); b.lives {
 		return nil
 	}
+	b.tree.keeps = false
 	if b.settles(min(leftoverPause, b.grace), ctx.Done()) {
 		return nil
 	}
@@ -235,11 +244,15 @@ func (b *body) end(survivors error) error {
 		// The kernel does not let go of the first process, so it cannot be waited for here.
 		go func() {
 			<-b.ended
+			b.tree.tracker.drop(b.tree.owner)
 			b.wait()
 		}()
 		return survivors
 	}
 	<-b.ended
+	if survivors != nil {
+		b.tree.tracker.drop(b.tree.owner)
+	}
 	b.tree.reaped = true
 	b.tree.forget() // before it is reaped: afterwards another process may get its pid
 	b.wait()

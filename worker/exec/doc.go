@@ -16,9 +16,12 @@
 // # What belongs to a body
 //
 // To a body belong the members of its process group, their descendants, and every process with this attempt's OARLOCK_BODY_ID in
-// its environment, so that setsid and a double fork hide nothing. A process that dropped its environment *and* was orphaned
-// before the first look at it is found only if Config.Cgroup names a writable cgroup v2: then each attempt has a group, which no
-// process leaves by accident. A worker that needs certainty without cgroups runs below a subreaper (package supervise).
+// its environment, so that setsid and a double fork hide nothing. If Config.Cgroup names a writable cgroup v2, each attempt has a
+// group, and all processes in it belong to the body.
+//
+// A process may have dropped its environment and its group, and have been orphaned before the first look at it: a stray. It is
+// found by its attempt's cgroup, or else if Config.Adopts says that this process adopts orphans. Then it belongs to the last to end
+// of the bodies that were there at the first look at it.
 //
 // The first process of a body is not reaped before its tree is gone. Until then neither its pid nor its group's number can pass
 // to another process.

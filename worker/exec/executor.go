@@ -41,6 +41,10 @@ type Config struct {
 	Deny      []string  // globs of programs that may not be started, even if Allow has them
 	Resources Resources // of each body
 
+	// Adopts says that this process is the parent of what bodies orphan, as after offspring.Adopt. Each child that nothing started
+	// by package offspring is then taken for an orphan of a body, unless it was there before New.
+	Adopts bool
+
 	// Cgroup is the folder of a writable cgroup v2 (see OwnCgroup) in which each attempt gets a group; "": none.
 	Cgroup string
 }
@@ -96,7 +100,7 @@ func New(c Config) (*Executor, error) {
 	if err := x.openSessions(); err != nil {
 		return nil, errors.Join(err, null.Close())
 	}
-	x.tracker = newProcTracker(prefix)
+	x.tracker = newProcTracker(prefix, c)
 	return x, nil
 }
 

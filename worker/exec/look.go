@@ -49,7 +49,9 @@ func (t *procTracker) look() (*look, error) {
 			l.passing = true
 			continue
 		}
-		l.passing = l.passing || !stat.Live
+		if l.passing = l.passing || !stat.Live; !stat.Live && stat.Parent == self {
+			t.reap(pid)
+		}
 		l.fresh[pid] = &newProc{Stat: stat}
 	}
 	for pid := range l.fresh {
@@ -58,11 +60,11 @@ func (t *procTracker) look() (*look, error) {
 	return l, nil
 }
 
-// alive returns the living processes of an owner, and the pids of its processes that have ended.
-func (l *look) alive(owner string) (alive []process, gone []int) {
+// alive returns the living processes of some owners, and the pids of their processes that have ended.
+func (l *look) alive(owners map[string]bool) (alive []process, gone []int) {
 	for pid := range l.listed {
 		id := l.known[pid]
-		if l.owner(pid) != owner || id.dead {
+		if !owners[l.owner(pid)] || id.dead {
 			continue
 		}
 		if stat, err := procfs.ReadStat(pid); err == nil && stat.Live {
@@ -91,8 +93,8 @@ func (l *look) owner(pid int) string {
 }
 
 // decide finds the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
-// environment names. It skips the environment if the parent is a stranger, since the parent of an orphan of ours is one of
-// reapers.
+// environment names, else its own as a stray. It skips the environment if the parent is a stranger, since the parent of an orphan
+// of ours is one of reapers.
 func (l *look) decide(n *newProc) {
 	if n.owner = l.owner(n.Group); n.owner == "" {
 		n.owner = l.owner(n.Parent)
@@ -105,6 +107,9 @@ func (l *look) decide(n *newProc) {
 	if len(environ) == 0 && !errors.Is(err, fs.ErrPermission) && l.betweenPrograms(n.PID) {
 		l.moving = true
 		return
+	}
+	if n.owner == "" && n.Parent == self && !l.tracker.namesWorker(environ) { // a secrets_command may leave a process that names it
+		n.owner = l.tracker.stray(n.PID, l.listed[n.PID])
 	}
 	// A child of ours between fork and exec still has our own environment.
 	_, seen := l.listed[n.Parent]

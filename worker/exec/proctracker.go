@@ -34,13 +34,18 @@ var errMoving = errors.New("processes of the body come and go faster than they c
 // procTracker knows which process belongs to which body. It remembers the owner of each process, which never changes, so that a look
 // costs one reading of the folder /proc, besides a reading of each new process.
 type procTracker struct {
-	prefix  []byte       // of the environment entries that name an owner of this executor
-	reapers map[int]bool // pids that may become the parent of an orphan of ours: this process, its ancestors, and init
-	last    *os.File     // file with the last pid that the kernel gave away; nil: the kernel does not have it
+	prefix  []byte          // of the environment entries that name an owner of this executor
+	reapers map[int]bool    // pids that may become the parent of an orphan of ours: this process, its ancestors, and init
+	last    *os.File        // file with the last pid that the kernel gave away; nil: the kernel does not have it
+	adopts  bool            // this process adopts the orphans of bodies; see package offspring
+	before  map[uint64]bool // inodes of the children that were there before
+	worker  string          // variable with the worker's id; "": none
 
 	mu      sync.Mutex
 	begun   map[int]time.Time // start times of the first processes of bodies, for as long as quick allows
 	known   map[int]identity
+	bodies  map[string]bool            // owners that may have a living process
+	strays  map[string]map[string]bool // by the owner of the stray: the bodies that may have started it
 	unnamed map[int]unnamedProc
 	next    *round // the next look, for callers that came during the present one; nil: no caller waits
 
@@ -77,10 +82,11 @@ type unnamedProc struct {
 	since time.Time
 }
 
-func newProcTracker(prefix string) *procTracker {
+func newProcTracker(prefix string, c Config) *procTracker {
 	return &procTracker{
-		prefix: []byte(ownerVariable + "=" + prefix), reapers: ancestors(), last: openLast(),
+		before: children(), prefix: []byte(ownerVariable + "=" + prefix), reapers: ancestors(), last: openLast(), adopts: c.Adopts, worker: c.WorkerVariable,
 		begun: map[int]time.Time{}, known: map[int]identity{}, unnamed: map[int]unnamedProc{},
+		bodies: map[string]bool{}, strays: map[string]map[string]bool{},
 	}
 }
 
@@ -107,6 +113,16 @@ func ancestors() map[int]bool {
 		pid = stat.Parent
 	}
 	return line
+}
+
+// children returns the inodes of the children of this process.
+func children() map[uint64]bool {
+	inodes := map[uint64]bool{}
+	pids, _ := procfs.Children(self) // New has listed processes before
+	for _, pid := range pids {
+		inodes[procfs.Inode(pid)] = true
+	}
+	return inodes
 }
 
 func (t *procTracker) close() {
@@ -184,12 +200,18 @@ func (t *procTracker) of(owner string) ([]process, error) {
 		if err != nil {
 			return nil, err
 		}
-		alive, gone := l.alive(owner)
+		owners := t.owners(owner)
+		alive, gone := l.alive(owners)
 		for _, pid := range gone {
 			t.bury(pid, l.listed[pid])
+			t.reap(pid)
 		}
-		if len(alive) > 0 || !l.moving && len(gone) == 0 && (!l.passing || n >= looksEnough) {
+		if len(alive) > 0 {
 			return alive, nil
+		}
+		if !l.moving && len(gone) == 0 && (!l.passing || n >= looksEnough) {
+			t.haveEnded(owners)
+			return nil, nil
 		}
 	}
 	return nil, errMoving
@@ -248,6 +270,7 @@ func (t *procTracker) remember(l *look) {
 			t.known[pid] = identity{l.listed[pid], n.owner, !n.Live}
 		}
 	}
+	t.forgetStraysLocked(l)
 }
 
 // unnamedFor returns for how long a process has had no arguments and environment, counted from the look that first saw it so.
@@ -262,6 +285,16 @@ func (t *procTracker) unnamedFor(pid int, inode uint64) time.Duration {
 	}
 	t.unnamed[pid] = unnamedProc{inode, time.Now()}
 	return 0
+}
+
+// namesWorker reports whether an environment names a worker, so that the end of that worker finds the process.
+func (t *procTracker) namesWorker(environ []byte) bool {
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if name, _, _ := bytes.Cut(entry, []byte{'='}); t.worker != "" && string(name) == t.worker {
+			return true
+		}
+	}
+	return false
 }
 
 // ownerIn returns the owner that an environment names; "" for none.

@@ -22,7 +22,9 @@ func TestResult_OfASurvivorIsDecidedBeforeItEnds(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := &body{task: &worker.Task{}, pidFD: noPidFD, tree: &tree{leader: cmd.Process.Pid}, ended: make(chan struct{})}
+	tracker := newProcTracker("", Config{})
+	t.Cleanup(tracker.close)
+	b := &body{task: &worker.Task{}, pidFD: noPidFD, tree: &tree{tracker: tracker, leader: cmd.Process.Pid}, ended: make(chan struct{})}
 	for i := range b.streams {
 		s, theirs, err := openStream(nil)
 		if err != nil {

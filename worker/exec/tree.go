@@ -29,6 +29,7 @@ type tree struct {
 	leader  int  // the first process, and the number of its group
 	ended   bool // the first process is a zombie
 	reaped  bool
+	keeps   bool // processes that it left behind may live on, strays that may be its own included
 }
 
 // bury records that the first process is a zombie.
@@ -57,16 +58,17 @@ func (t *tree) alive() ([]process, error) {
 	return alive, err
 }
 
-// empty reports whether no process of the body is alive. It returns false when it cannot tell.
+// empty reports whether no process of the body is alive. It returns false when it cannot tell, and when it finds that all other
+// bodies that may have started a stray have ended: then the stray belongs to this one.
 func (t *tree) empty() bool {
 	if t.cgroup != nil && t.cgroup.populated() {
 		return false
 	}
-	if !t.reaped && t.ended && t.tracker.childless(t.leader) {
+	if !t.reaped && t.ended && t.tracker.childless(t.leader) && t.tracker.leave(t.owner, t.keeps) {
 		return true
 	}
 	alive, err := t.tracker.of(t.owner)
-	return err == nil && len(alive) == 0
+	return err == nil && len(alive) == 0 && t.tracker.leave(t.owner, t.keeps)
 }
 
 // signal sends a signal to all living processes: to the group as a whole, so that no process forked meanwhile escapes, and then
@@ -104,6 +106,7 @@ func (t *tree) ask(sig unix.Signal) {
 
 // kill kills the whole tree, repeatedly until no process is left, because processes may fork meanwhile.
 func (t *tree) kill() error {
+	t.keeps = false
 	deadline := time.Now().Add(survivorPatience)
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		if t.cgroup != nil {

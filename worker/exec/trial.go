@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -73,13 +74,21 @@ func (a *attempt) try(ctx context.Context) error {
 
 // startTrivial starts a process that does nothing, and waits for its end.
 func (x *Executor) startTrivial() error {
-	p, err := os.StartProcess(trivialPath, []string{trivialPath, "-c", ":"}, &os.ProcAttr{Files: []*os.File{x.null, x.null, x.null}})
+	var p *os.Process
+	pid, err := offspring.Start(func() (pid int, err error) {
+		p, err = os.StartProcess(trivialPath, []string{trivialPath, "-c", ":"}, &os.ProcAttr{Files: []*os.File{x.null, x.null, x.null}})
+		if err != nil {
+			return 0, err
+		}
+		return p.Pid, nil
+	})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	defer offspring.Reaped(pid)
 	_, err = p.Wait()
 	return err
 }

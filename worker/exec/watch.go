@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 )
 
 // noPidFD is the value that a kernel without pidfds leaves in SysProcAttr.PidFD.
@@ -50,6 +52,7 @@ func (b *body) isZombie(options int) bool {
 
 // wait reaps the first process, which has ended or is about to.
 func (b *body) wait() {
+	defer offspring.Reaped(b.tree.leader)
 	for {
 		if _, err := unix.Wait4(b.tree.leader, &b.status, 0, nil); !errors.Is(err, unix.EINTR) {
 			return

@@ -51,9 +51,23 @@ func (g *supervisor) evict() {
 	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
 		return
 	}
+	g.killBelow(old.Driver.PID)
 	if old.Driver.signal(syscall.SIGKILL) == nil {
 		g.Say(Event{Kind: Evicted, PID: old.Driver.PID})
 	}
+}
+
+// killBelow kills the descendants of a driver process. When the driver process is dead, an orphan that carries no worker id is no
+// longer below it, and nothing would find the orphan.
+func (g *supervisor) killBelow(driver int) {
+	find := func() ([]process, error) {
+		all, err := g.processes()
+		return below(all, driver, nil), err
+	}
+	left, _ := find() // a list that cannot be read is empty
+	freeze(left, find)
+	left, _ = find()
+	signalAll(left, syscall.SIGKILL)
 }
 
 // found reports whether the processes of a list, if any are left, are visible here and belong to a predecessor of this guard.

@@ -8,8 +8,9 @@
 //
 // Three things end a driver process with all its descendants: its own end, its deadline (on CLOCK_BOOTTIME, which goes on while
 // the machine is suspended), and a third request to stop. The guard is a child subreaper, so orphaned descendants become its
-// children, and nothing is left exactly when it has no child any more. Where cgroup v2 is writable, all processes below the guard
-// are in a cgroup as well.
+// children, and nothing is left exactly when it has no child any more. The driver process is one, too, from Link.Adopt on: orphans
+// stay below it while it lives, so that it finds them after the guard has died. Where cgroup v2 is writable, all processes below
+// the guard are in a cgroup as well.
 //
 // A lock file per worker name lists the boot, the PID namespace, the cgroup and the worker ids in use. Guard and driver process
 // both hold its descriptor, so a guard that gets the lock knows that both are gone. It then kills the processes that carry one of
@@ -30,5 +31,5 @@
 // process were killed at once and there was no cgroup, it cannot find orphans that cleared their environment or changed their
 // user.
 //
-// The package does not know the database or the graph, and imports no package of ours but the clock.
+// The package does not know the database or the graph, and imports no package of ours that does.
 package supervise

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 )
 
 // ErrGone means that the guard died. The driver process must then kill its tasks, release its runs, and end.
@@ -22,6 +24,8 @@ type Link struct {
 	hello   hello
 	gone    chan struct{}
 	reading sync.WaitGroup
+
+	release func() // ends the reaping of orphans; nil: there is none
 
 	mu      sync.Mutex
 	last    int
@@ -183,6 +187,17 @@ func (l *Link) Sweep(ctx context.Context) error {
 	return sweep(ctx, ids, cgroup(l.hello.Cgroup))
 }
 
+// Adopt makes this process the parent of what its descendants orphan. A sweep then finds orphans whatever they do, since they are
+// below this process, also after the guard has died. The caller must start every process by package offspring from now on, and
+// must call Adopt at most once. Servers that this process started before, and that are orphans already, stay with the guard.
+func (l *Link) Adopt() (err error) {
+	if l == nil {
+		return nil
+	}
+	l.release, err = offspring.Adopt()
+	return err
+}
+
 // Close closes the connection. The lock stays held as long as the process lives.
 func (l *Link) Close() {
 	if l == nil {
@@ -191,4 +206,7 @@ func (l *Link) Close() {
 	l.in.Close()
 	l.out.Close()
 	l.reading.Wait()
+	if l.release != nil {
+		l.release()
+	}
 }

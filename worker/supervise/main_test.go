@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/offspring"
 	"github.com/oarlock-dev/oarlock/internal/procfs"
 )
 
@@ -189,6 +190,7 @@ func playDriver() int {
 		Who: "driver", What: "attached", PID: os.Getpid(), Workers: link.Replaces(), Containment: link.Containment(),
 		Replaced: link.Replaced(), Kept: link.Kept(),
 	})
+	p.must(link.Adopt())
 	p.script(link)
 	return p.listen(link, signals)
 }
@@ -210,8 +212,7 @@ func (p play) script(link *Link) {
 		script, _ := p.value("script")
 		cmd := exec.Command(shell, "-c", script, p.Log)
 		cmd.Env = append(os.Environ(), Environ(id))
-		p.must(cmd.Start())
-		go func() { _ = cmd.Wait() }()
+		p.start(cmd)
 	}
 	if p.says("group") {
 		p.must(startInGroup(link))
@@ -249,7 +250,31 @@ func startInGroup(link *Link) error {
 	defer dir.Close()
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
-	return cmd.Run()
+	wait, err := started(cmd)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// started starts a process, and returns how to wait for its end.
+func started(cmd *exec.Cmd) (wait func() error, err error) {
+	pid, err := offspring.Start(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	return func() error {
+		defer offspring.Reaped(pid)
+		return cmd.Wait()
+	}, err
+}
+
+func (p play) start(cmd *exec.Cmd) {
+	wait, err := started(cmd)
+	p.must(err)
+	go func() { _ = wait() }()
 }
 
 func (p play) must(err error) {
@@ -320,8 +345,7 @@ func startCorpus(p play, id string) {
 	mark := os.Getenv(markEnv)
 	start := func(attr *syscall.SysProcAttr, path string, argv ...string) {
 		cmd := &exec.Cmd{Path: path, Args: argv, SysProcAttr: attr, Env: append(os.Environ(), Environ(id))}
-		p.must(cmd.Start())
-		go func() { _ = cmd.Wait() }()
+		p.start(cmd)
 	}
 	sh := func(script string) { start(nil, "/bin/sh", "sh", "-c", script, mark) }
 	start(nil, "/bin/sleep", "sleep", "600")
@@ -336,6 +360,5 @@ func startCorpus(p play, id string) {
 	sh(`(exec env -i ` + p.Log + mark + id + ` 600 &) ; exit`)
 	cmd := exec.Command(procfs.Self("exe"))
 	cmd.Env = append(os.Environ(), Environ(id), roleEnv+"=headless")
-	p.must(cmd.Start())
-	go func() { _ = cmd.Wait() }()
+	p.start(cmd)
 }

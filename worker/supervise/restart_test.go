@@ -25,9 +25,6 @@ func TestLink_SeesTheDeathOfItsGuardAndSweeps(t *testing.T) {
 		s.play.Ungrouped = ungrouped
 		g := s.guard()
 		tasks := s.corpusRuns(g, s.heard("driver", "ready", 1).PID)
-		if ungrouped { // after the guard's death it has another parent, and carries no worker id
-			tasks = slices.DeleteFunc(tasks, s.cleared)
-		}
 		killed := boottime.Now()
 		kill(t, g.Process.Pid, syscall.SIGKILL)
 		gone := s.heard("driver", "gone", 1)
@@ -229,7 +226,7 @@ func TestRun_WaitsForADriverProcessWithoutGuard(t *testing.T) {
 	s := setup(t, "corpus")
 	g := s.guard()
 	first := s.heard("driver", "ready", 1)
-	tasks := slices.DeleteFunc(s.corpusRuns(g, first.PID), s.cleared)
+	tasks := s.corpusRuns(g, first.PID)
 	s.guard()
 	s.heard("guard", "waiting", 1)
 	kill(t, g.Process.Pid, syscall.SIGKILL)
@@ -246,7 +243,7 @@ func TestRun_EvictsAFrozenDriverProcessWithoutGuard(t *testing.T) {
 	s.play.Limits.Handover = 500 * time.Millisecond
 	g := s.guard()
 	first := s.heard("driver", "ready", 1)
-	tasks := slices.DeleteFunc(s.corpusRuns(g, first.PID), s.cleared)
+	tasks := s.corpusRuns(g, first.PID)
 	kill(t, first.PID, syscall.SIGSTOP)
 	s.guard()
 	s.heard("guard", "waiting", 1)

@@ -353,7 +353,7 @@ var guardSentences = map[supervise.Kind]string{
 	supervise.Freed:       "the other worker named %s has ended: this one goes on",
 	supervise.Evicted:     "killed the driver process of worker %s, because its guard is gone",
 	supervise.Ignored:     "the list of former processes of worker %s cannot be used: this one replaces none of them",
-	supervise.Uncontained: "worker %s has no cgroup of its own, and needs none: it kills all processes of its tasks. A process that hides may remain only if worker and guard are killed at the same moment",
+	supervise.Uncontained: "worker %s has no cgroup of its own: a process that cleared its environment may outlive it, but only if guard and driver process are killed at the same moment",
 	supervise.Swept:       "no process is left of the former process of worker %s",
 	supervise.Started:     "started the driver process of worker %s",
 	supervise.Overdue:     "the driver process of worker %s is overdue: the guard kills it and all processes that it started",

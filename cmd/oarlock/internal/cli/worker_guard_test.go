@@ -29,8 +29,8 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 		`"msg":"guard: the driver process of worker w3 ended: the guard starts another one","pid":7,"code":9,"took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
 		`"msg":"guard: the next driver process of worker w3 starts after a pause, because the last ones ended early","wait":"123ms"}`,
-		`"level":"INFO","msg":"guard: worker w3 has no cgroup of its own, and needs none: `,
-		`only if worker and guard are killed at the same moment","why":"read-only file system"}`,
+		`"level":"INFO","msg":"guard: worker w3 has no cgroup of its own: `,
+		`only if guard and driver process are killed at the same moment","why":"read-only file system"}`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in\n%s", want, out.String())
