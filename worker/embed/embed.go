@@ -110,10 +110,11 @@ func (r *Rig) prepare() (err error) {
 	commands := *r.config.Commands
 	commands.Dir = orElse(commands.Dir, filepath.Join(r.config.Folder, "work"))
 	commands.WorkerVariable = supervise.WorkerEnv
-	if err := r.config.Link.Adopt(); err != nil {
-		return err
+	if commands.Adopts = commands.Adopts && r.config.Link != nil; commands.Adopts {
+		if err := r.config.Link.Adopt(); err != nil {
+			return err
+		}
 	}
-	commands.Adopts = r.config.Link != nil
 	if r.commands, err = exec.New(commands); err != nil {
 		return err
 	}

@@ -41,8 +41,9 @@ type Config struct {
 	Deny      []string  // globs of programs that may not be started, even if Allow has them
 	Resources Resources // of each body
 
-	// Adopts says that this process is the parent of what bodies orphan, as after offspring.Adopt. Each child that nothing started
-	// by package offspring is then taken for an orphan of a body, unless it was there before New.
+	// Adopts says that this process adopts what bodies orphan, as after offspring.Adopt, and starts no process of its own. Each
+	// child that was not started by package offspring is then taken for an orphan of a body, and ended, unless it was there before
+	// New. A program that embeds a worker and starts processes must leave it false.
 	Adopts bool
 
 	// Cgroup is the folder of a writable cgroup v2 (see OwnCgroup) in which each attempt gets a group; "": none.

@@ -91,6 +91,7 @@ func runWorker(c *cli.Context, e *env) error {
 	}
 	config.Link = link
 	if config.Commands != nil {
+		config.Commands.Adopts = true // this process starts nothing but what tasks need
 		config.Commands.Cgroup = link.Cgroup()
 	}
 	return e.work(c.Context, config, own)
