@@ -13,7 +13,7 @@ type EventKind uint8
 const (
 	EvBegin      EventKind = iota // the drive starts: attempts recorded as running are lost, tasks that may start are offered
 	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
-	EvGranted                     // Task: the gate granted a Want of the task
+	EvGranted                     // Task: the worker granted a Want of the task
 	EvStarted                     // Task, Attempt: the body is under way, its timeout counts from At
 	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended at At
 	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = the reason
@@ -277,7 +277,7 @@ type Action struct {
 	Key     string
 }
 
-// Want asks the worker's gate for the slots or the pool that a task needs before it may start.
+// Want asks the worker for the slots or the pool that a task needs before it may start.
 type Want struct {
 	Task     TaskID
 	Slots    int // 0 for a publish

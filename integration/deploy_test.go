@@ -293,7 +293,7 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	b := newBench(t, &pgtest.DB{URL: node.URL()}, as(t, node.URL(), "oarlock_app_worker", "it's one"))
+	b := newTestBundle(t, &pgtest.DB{URL: node.URL()}, as(t, node.URL(), "oarlock_app_worker", "it's one"))
 	b.worker(t, "w1")
 	b.driver(t, "w1")
 	operator := *b

@@ -101,7 +101,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	t.Parallel()
 	p, folder := startDev(t, "3", "lease_ttl=2s")
 	url := p.found(t, `^database  DATABASE_URL='(.+)'$`)
-	b := newBench(t, &pgtest.DB{URL: url}, url)
+	b := newTestBundle(t, &pgtest.DB{URL: url}, url)
 	apply := func(name, source, version string) {
 		if err := os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(strings.ReplaceAll(source, "$DIR", b.dir)), 0o600); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func keyedRuns() int { return times(20, 100) }
 // reach returns a bench for the database behind a URL.
 func reach(t *testing.T, url string) *testBundle {
 	t.Helper()
-	b := newBench(t, &pgtest.DB{URL: url}, url)
+	b := newTestBundle(t, &pgtest.DB{URL: url}, url)
 	return b
 }
 

@@ -35,7 +35,7 @@ func setupOnSmallDisk(t *testing.T) (b *testBundle, node *pgcluster.Node, fill f
 	folder := pgcluster.SmallDisk(t, 400<<20)
 	node = pgcluster.StartIn(t, folder, map[string]string{"min_wal_size": "64MB", "max_wal_size": "128MB", "wal_keep_size": "0", "autovacuum": "off"})
 	db := &pgtest.DB{URL: node.URL(), Name: "postgres"}
-	return newBench(t, db, db.Login(t, "oarlock_worker")), node, func() func() { return pgcluster.Fill(t, folder) }
+	return newTestBundle(t, db, db.Login(t, "oarlock_worker")), node, func() func() { return pgcluster.Fill(t, folder) }
 }
 
 // beginBulky makes w1 run both steps of a run. When the disk gets full, step a ends.

@@ -67,7 +67,7 @@ func TestRunbook_TheDatabaseFailsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := eitherOf(t, primary, standby)
-	b := newBench(t, &pgtest.DB{URL: both}, both)
+	b := newTestBundle(t, &pgtest.DB{URL: both}, both)
 	b.put(t, `
 name: nightly
 steps:

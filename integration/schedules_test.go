@@ -20,7 +20,7 @@ steps: [{id: a, run: 'true'}]
 // checkFires expects each fire time of each schedule to be decided once, and each run of a schedule to have a fire time.
 func (b *testBundle) checkFires(t *testing.T) {
 	t.Helper()
-	rows, _ := b.desk.Query(t.Context(), chaosStatement("fires_amiss"))
+	rows, _ := b.conn.Query(t.Context(), chaosStatement("fires_amiss"))
 	amiss, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func (b *testBundle) checkFires(t *testing.T) {
 // do executes a statement on the connection of tally.
 func (b *testBundle) do(t *testing.T, name string, args ...any) {
 	t.Helper()
-	if _, err := b.desk.Exec(t.Context(), chaosStatement(name), args...); err != nil {
+	if _, err := b.conn.Exec(t.Context(), chaosStatement(name), args...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +87,7 @@ func TestSchedules_KilledWorkers(t *testing.T) {
 // outcomes counts the fire times of all schedules by their outcome.
 func (b *testBundle) outcomes(t *testing.T) (text string) {
 	t.Helper()
-	rows, _ := b.desk.Query(t.Context(), chaosStatement("schedules_counts"))
+	rows, _ := b.conn.Query(t.Context(), chaosStatement("schedules_counts"))
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s string, err error) {
 		var outcome string
 		var times int
@@ -109,7 +109,7 @@ type fate struct {
 
 func (b *testBundle) fates(t *testing.T, schedule string) []fate {
 	t.Helper()
-	rows, _ := b.desk.Query(t.Context(), chaosStatement("schedules_fates"), schedule)
+	rows, _ := b.conn.Query(t.Context(), chaosStatement("schedules_fates"), schedule)
 	fates, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f fate, err error) { return f, row.Scan(&f.outcome, &f.times, &f.late) })
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSchedules_Outage(t *testing.T) {
 		}
 		b.pass(t, time.Duration(away)*time.Second)
 		node.Start(t)
-		b.desk = nil
+		b.conn = nil
 		until(t, "all times are decided, and all runs are over", func() bool { return tally[int](t, b, "schedules_open") == 0 })
 		b.checkOutage(t, away)
 	}

@@ -82,7 +82,7 @@ type testBundle struct {
 	dir string
 
 	another string    // an oarlock to start in place of the one under test
-	desk    *pgx.Conn // for queries of the test itself; nil: not connected yet
+	conn    *pgx.Conn // for queries of the test itself; nil: not connected yet
 	within  []string  // a command that starts the program in another place
 }
 
@@ -92,7 +92,7 @@ func setup(t *testing.T) *testBundle {
 		t.Skip("wants a database")
 	}
 	db := pgtest.New(t)
-	return newBench(t, db, db.Login(t, "oarlock_worker"))
+	return newTestBundle(t, db, db.Login(t, "oarlock_worker"))
 }
 
 // setupOn is setup on a server of the test's own, which the test may stop and kill.
@@ -102,10 +102,10 @@ func setupOn(t *testing.T, settings map[string]string) (*testBundle, *pgcluster.
 		t.Skip("starts a server")
 	}
 	node := pgcluster.Start(t, settings)
-	return newBench(t, &pgtest.DB{URL: node.URL()}, node.URL()), node
+	return newTestBundle(t, &pgtest.DB{URL: node.URL()}, node.URL()), node
 }
 
-func newBench(t *testing.T, db *pgtest.DB, url string) *testBundle {
+func newTestBundle(t *testing.T, db *pgtest.DB, url string) *testBundle {
 	t.Helper()
 	b := &testBundle{db: db, url: url, dir: t.TempDir()}
 	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})

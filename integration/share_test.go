@@ -31,10 +31,10 @@ steps:
 // again.
 func tally[T any](t *testing.T, b *testBundle, name string, args ...any) T {
 	t.Helper()
-	if b.desk == nil {
-		b.desk = b.db.Conn(t)
+	if b.conn == nil {
+		b.conn = b.db.Conn(t)
 	}
-	value, err := answerOn[T](t.Context(), b.desk, chaosStatement(name), args...)
+	value, err := answerOn[T](t.Context(), b.conn, chaosStatement(name), args...)
 	if err != nil {
 		t.Fatal(err)
 	}

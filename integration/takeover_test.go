@@ -254,7 +254,7 @@ func measurePromotion(t *testing.T, what, state string, settings []string, try f
 		var took time.Duration
 		t.Run(fmt.Sprint("trial ", n), func(t *testing.T) { // its data is checked while its servers exist
 			both := eitherOf(t, primary, standby)
-			b := newBench(t, &pgtest.DB{URL: both}, both)
+			b := newTestBundle(t, &pgtest.DB{URL: both}, both)
 			w := b.worker(t, "w", settings...)
 			took = try(t, b, n, primary, standby)
 			w.leave(t)

@@ -152,7 +152,7 @@ func TestUpgrade_ANewerDAGWaitsForANewerWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "name: nightly\nsteps: [{id: load, run: '. $DIR/lib; see start'}]\n")
-	b.desk = b.db.Conn(t)
+	b.conn = b.db.Conn(t)
 	b.do(t, "newer_dag")
 	b.worker(t, "w1")
 	run := b.enqueue(t, "nightly", nil)

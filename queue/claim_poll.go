@@ -347,14 +347,14 @@ const (
 	unreadableBatch = 50          // claims that one DoChores gives back
 )
 
-var putAwayRun = sql.Named("queue/release_unreadable")
+var releaseUnreadable = sql.Named("queue/release_unreadable")
 
 // unreadableError wraps the reason why this version cannot read a DAG as it is stored.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
 
-// unreadClaim is a claim that this version cannot drive. The claim set holds it until it is put away.
+// unreadClaim is a claim that this version cannot drive. The claim set holds it until it is released.
 type unreadClaim struct {
 	claim *Claim
 	why   error
@@ -395,7 +395,7 @@ func (j *janitor) releaseOne(ctx context.Context, u unreadClaim) error {
 	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", j.worker.Name, j.worker.Version, u.why)
 	return j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var ours bool
-		return conn.QueryRow(ctx, putAwayRun, pgx.StrictNamedArgs{
+		return conn.QueryRow(ctx, releaseUnreadable, pgx.StrictNamedArgs{
 			"run": u.claim.Run, "claim": u.claim.ID, "epoch": u.claim.Epoch, "reason": storableReason(reason),
 			"pause": unreadablePause, "tries": unreadableTries,
 		}).Scan(&ours)

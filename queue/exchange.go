@@ -141,7 +141,7 @@ func (x *exchange) expected() []uuid.UUID {
 	return slices.Concat(x.sent...)
 }
 
-// addUnreadable keeps a claim for DoChores to put away, and forfeits it, so that its driver, if it has one, stops.
+// addUnreadable keeps a claim for DoChores to release, and forfeits it, so that its driver, if it has one, stops.
 func (x *exchange) addUnreadable(c *Claim, why error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

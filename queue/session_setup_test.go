@@ -155,8 +155,6 @@ func (f *sessionBundle) opened(t *testing.T, statements ...string) pgx.Tx {
 	return tx
 }
 
-// lane is the only lane of plain.
-
 // lane is the one lane of plain.
 func (f *sessionBundle) lane(t *testing.T) int {
 	t.Helper()

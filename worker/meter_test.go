@@ -132,7 +132,7 @@ func TestStatus_FollowsAWorkersLife(t *testing.T) {
 	id := b.enqueue(t, "d")
 	<-b.bodies.started
 	s := w.Status()
-	if s.Runs != 1 || s.Gate.Slots != 4 || s.Gate.Free != 3 || s.Registrations != 1 || s.Containment != "group" || s.TTL != 3*time.Second {
+	if s.Runs != 1 || s.Slots.Slots != 4 || s.Slots.Free != 3 || s.Registrations != 1 || s.Containment != "group" || s.TTL != 3*time.Second {
 		t.Errorf("status %+v", s)
 	}
 	if err := <-y.renewed; err != nil {

@@ -92,7 +92,7 @@ func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		running := 0
 		for i, w := range all {
-			s := w.Status().Gate
+			s := w.Status().Slots
 			running += s.Slots - s.Free
 			if n := s.Slots - s.Free; n == 0 {
 				t.Errorf("worker %d runs %d of %d", i, n, burst)

@@ -159,7 +159,7 @@ func TestSlotQueue_HandsOnUnlessSomebodyGoesBefore(t *testing.T) {
 			}
 		}
 		if waits.Transfer(1, Order{Run: 1}) {
-			t.Error("a ticket that waits was handed on")
+			t.Error("a request that waits was transferred")
 		}
 		time.Sleep(transferWaitMax)
 		if first.Transfer(1, Order{}) {
@@ -204,7 +204,7 @@ func TestSlotQueue_NeverGivesMoreThanItHas(t *testing.T) {
 			out := 0
 			for i, o := range all {
 				if o.grants > 1 || o.grants > 0 && o.release && o.request.held {
-					t.Fatalf("ticket %d: %d grants", i, o.grants)
+					t.Fatalf("request %d: %d grants", i, o.grants)
 				}
 				if o.grants == 1 && !o.release {
 					out += o.slots
@@ -236,7 +236,7 @@ func TestSlotQueue_NeverGivesMoreThanItHas(t *testing.T) {
 		}
 		for i, o := range all {
 			if o.grants == 0 && !o.release {
-				t.Fatalf("ticket %d waits for ever", i)
+				t.Fatalf("request %d waits for ever", i)
 			}
 		}
 	})

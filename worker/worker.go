@@ -437,7 +437,7 @@ type Status struct {
 	Unlogged      time.Duration // how long the database has taken no logs; 0: it takes them
 	Runs          int           // runs that are driven here
 	Stalled       []queue.RunID // runs among these that can do nothing until they get a slot
-	Gate          SlotStats
+	Slots         SlotStats
 	Session       queue.SessionStats
 }
 
@@ -453,7 +453,7 @@ func (w *Worker) Status() Status {
 	w.view.mu.Lock()
 	s, l := w.view.status, w.view.life
 	w.view.mu.Unlock()
-	s.Gate, s.Unfit, s.UnfitFor = w.slotQueue.Stats(), w.fitness.texts(), w.unfitFor()
+	s.Slots, s.Unfit, s.UnfitFor = w.slotQueue.Stats(), w.fitness.texts(), w.unfitFor()
 	s.Unwritten = w.unwrittenFor()
 	if l != nil {
 		s.Unlogged = l.appends.failingFor()

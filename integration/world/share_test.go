@@ -178,7 +178,7 @@ func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.Ru
 		if status.Phase != worker.Live || p.stands() || a.sharing.waitsLong(p, now) {
 			continue
 		}
-		if status.Gate.Free > status.Gate.Expected && status.Gate.Waiting == 0 {
+		if status.Slots.Free > status.Slots.Expected && status.Slots.Waiting == 0 {
 			room = p
 		}
 		stalled = append(stalled, status.Stalled...)

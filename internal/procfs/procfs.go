@@ -48,7 +48,10 @@ func Environ(pid int) ([]byte, error) {
 	if len(environ) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
 		return environ, gone(err)
 	}
-	threads, _ := os.ReadDir(Path(pid, "task"))
+	threads, listErr := os.ReadDir(Path(pid, "task"))
+	if listErr != nil {
+		return nil, gone(listErr)
+	}
 	for _, thread := range threads {
 		if environ, err := readEnviron(Path(pid, "task/"+thread.Name()+"/environ")); err == nil && len(environ) > 0 {
 			return environ, nil

@@ -42,7 +42,7 @@ type Stat struct {
 
 	Live   bool // false for a zombie; a process of which only the first thread has ended is alive
 	Kernel bool // a thread of the kernel
-	Bare   bool // it has no environment yet, because it is about to execute a program
+	Bare   bool // no environment is shown: it is about to execute a program, or this user may not trace it
 
 	Used         time.Duration // processor time of the process
 	ChildrenUsed time.Duration // processor time of the children that it waited for

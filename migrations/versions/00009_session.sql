@@ -271,12 +271,12 @@ BEGIN
            wake_at = clock_timestamp() + pause
      WHERE o.run_id = run AND o.claim_id = claim;
     INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
-    VALUES (run, 'release_unreadable', (SELECT w.name FROM oarlock.workers w WHERE w.worker_id = r.worker_id), epoch, reason);
+    VALUES (run, 'put_away', (SELECT w.name FROM oarlock.workers w WHERE w.worker_id = r.worker_id), epoch, reason);
     PERFORM pg_notify(f.channel, 'run:' || run) FROM oarlock.followers f WHERE f.run_id = run;
     RETURN true;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.release_unreadable(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
+COMMENT ON FUNCTION oarlock.release_unreadable(bigint, uuid, int, text, interval, int) IS 'Internal: gives back a run that a worker cannot read.';
 
 -- Ends runs that waited too long to start. It locks parents before their children, like every statement. If another session holds
 -- a run, its parent or one of its open controls, the run is left to the next call, because waiting would hold up timers.

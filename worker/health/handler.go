@@ -56,7 +56,7 @@ func say(status func() worker.Status, judge func(worker.Status) error) http.Hand
 func answer(s *worker.Status, why error) Answer {
 	a := Answer{
 		OK: why == nil, Phase: string(s.Phase), LeaseMargin: margin(s).Seconds(),
-		Runs: s.Runs, Slots: s.Gate.Slots, Busy: s.Gate.Slots - s.Gate.Free,
+		Runs: s.Runs, Slots: s.Slots.Slots, Busy: s.Slots.Slots - s.Slots.Free,
 	}
 	if why != nil {
 		a.Why = why.Error()

@@ -27,7 +27,7 @@ func well() worker.Status {
 	return worker.Status{
 		Phase: worker.Live, Since: time.Now(), Worker: uuid.Max, TTL: 30 * time.Second, RenewEvery: 5 * time.Second,
 		Ticked: time.Now(), Soft: boottime.Now() + 18*time.Second, Hard: boottime.Now() + 21*time.Second,
-		Runs: 2, Gate: worker.SlotStats{Slots: 8, Free: 5},
+		Runs: 2, Slots: worker.SlotStats{Slots: 8, Free: 5},
 	}
 }
 

@@ -63,7 +63,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	s.Watch(func() worker.Status {
 		return worker.Status{
 			Phase: worker.Draining, Containment: "cgroup", TTL: 5 * time.Minute, Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},
-			Gate:    worker.SlotStats{Slots: 8, Free: 3, Waiting: 11, Active: 6, IdleSlotSeconds: 1.5},
+			Slots:   worker.SlotStats{Slots: 8, Free: 3, Waiting: 11, Active: 6, IdleSlotSeconds: 1.5},
 			Session: queue.SessionStats{Waiting: 12, Trying: 2 * time.Second},
 		}
 	})

@@ -196,11 +196,11 @@ func (s shower) worker(now worker.Status, before Carried) {
 		s.one("lease_margin_seconds", (now.Soft - boottime.Now()).Seconds())
 	}
 	s.one("runs_held", float64(now.Runs))
-	s.one("slots", float64(now.Gate.Slots))
-	s.one("slots_busy", float64(now.Gate.Slots-now.Gate.Free))
-	s.one("tasks_active", float64(now.Gate.Active))
-	s.one("tasks_waiting", float64(now.Gate.Waiting))
-	s.one("slot_idle_seconds_total", now.Gate.IdleSlotSeconds)
+	s.one("slots", float64(now.Slots.Slots))
+	s.one("slots_busy", float64(now.Slots.Slots-now.Slots.Free))
+	s.one("tasks_active", float64(now.Slots.Active))
+	s.one("tasks_waiting", float64(now.Slots.Waiting))
+	s.one("slot_idle_seconds_total", now.Slots.IdleSlotSeconds)
 	s.one("journal_waiting", float64(now.Session.Waiting))
 	s.one("journal_busy_seconds", now.Session.Trying.Seconds())
 }

@@ -130,7 +130,7 @@ func describe(s *worker.Status, dead error) string {
 	}
 	text := string(s.Phase)
 	if s.Phase == worker.Live || s.Phase == worker.Draining {
-		text = fmt.Sprintf("%s: %d runs, %d of %d slots in use", s.Phase, s.Runs, s.Gate.Slots-s.Gate.Free, s.Gate.Slots)
+		text = fmt.Sprintf("%s: %d runs, %d of %d slots in use", s.Phase, s.Runs, s.Slots.Slots-s.Slots.Free, s.Slots.Slots)
 	}
 	if len(s.Unfit) > 0 {
 		return text + ", " + s.Unfit[0]

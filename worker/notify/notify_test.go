@@ -84,7 +84,7 @@ func (p *patient) set(change func(*worker.Status)) {
 }
 
 func starting() *patient {
-	return &patient{s: worker.Status{Phase: worker.Starting, Since: time.Now(), RenewEvery: time.Hour, Gate: worker.SlotStats{Slots: 4, Free: 3}}}
+	return &patient{s: worker.Status{Phase: worker.Starting, Since: time.Now(), RenewEvery: time.Hour, Slots: worker.SlotStats{Slots: 4, Free: 3}}}
 }
 
 func lives(s *worker.Status) {

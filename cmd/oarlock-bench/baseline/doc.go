@@ -1,5 +1,5 @@
 // Package baseline is the limit that benchmarks are compared with. It drives chains of steps with the same rows as a
-// worker, group-committed on one connection. It has nothing around them: no graph, no gate, no logs, no controls. A body,
+// worker, group-committed on one connection. It has nothing around them: no graph, no slots, no logs, no controls. A body,
 // if one is wanted, is a command with the system calls that every executor needs. Measured in the same run and on the same
 // machine, it shows what an engine could reach if it cost nothing.
 //

@@ -105,7 +105,7 @@ func (y *testBundle) eventually(what string, ok func() bool) {
 	}
 }
 
-// action has one connection, own, to the yard's database.
+// action has one connection, own, to the bundle's database.
 func (y *testBundle) action(change ...func(*postgres.Config)) *postgres.Action {
 	y.tb.Helper()
 	c := postgres.Config{Connections: map[string]postgres.Connection{postgres.Own: {URL: y.tasks}}}

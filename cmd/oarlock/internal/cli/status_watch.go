@@ -154,7 +154,7 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 }
 
 // look reads the run and shows its current state. While the database is away it shows nothing and returns no error. The last signs of
-// life of all workers are old right after that, so it shows nothing of a quiet worker for a moment.
+// life of all workers are old right after an outage, so for signsAfter look leaves out that the worker is quiet.
 func (w *watcher) look(ctx context.Context) error {
 	if len(w.show) == 0 {
 		return nil
@@ -169,7 +169,9 @@ func (w *watcher) look(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !w.mayBlame(page.run, time.Now()):
-		return nil
+		run := *page.run
+		run.Quiet, run.Reason = false, ""
+		page.run = &run
 	}
 	return w.showPage(page)
 }
