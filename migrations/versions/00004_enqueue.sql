@@ -8,7 +8,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA003', 'bad params', 'A param is missing, unknown, of the wrong type, or outside the limits that the DAG sets.', 'The message names the param and the valid values; `oarlock dag show DAG` lists all params.'),
     ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a new key for each request, and repeat a request unchanged.'),
     ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
-    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, start workers, or raise the limit: `oarlock queues set`.'),
+    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, or have an administrator start workers or raise the limit: `oarlock queues set`.'),
     ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
     ('OA008', 'not an approver', 'The approval names its approvers, and you are not one of them; or your request could lead past the approval.', 'Ask one of the approvers that the message names.'),
     ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
@@ -108,6 +108,31 @@ BEGIN
         RAISE EXCEPTION '%: lists and objects are nested more than 500 deep', what
             USING ERRCODE = 'OA012', HINT = 'flatten it, or pass it as a text';
     END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA001 for a name that no DAG has, and OA013 for a name that is missing.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.refuse_dag(dag text, version int DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF coalesce(dag, '') = '' THEN
+        RAISE EXCEPTION 'the name of the dag is missing' USING ERRCODE = 'OA013', HINT = 'pass the name of a registered DAG as dag';
+    END IF;
+    RAISE EXCEPTION 'there is no dag %', concat(left(dag, 100), ' in version ' || version)
+        USING ERRCODE = 'OA001', HINT = 'check the name, which is case-sensitive; an administrator registers a DAG: oarlock dag apply FILE';
+END $$;
+-- +goose StatementEnd
+
+-- Returns how many rows a caller wants, or raises an error.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_rows(rows int, usual int, name text DEFAULT 'rows') RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF rows < 0 THEN
+        RAISE EXCEPTION '% is %, and must not be negative', name, rows USING ERRCODE = 'OA013', HINT = format('leave it out for %s', usual);
+    END IF;
+    RETURN coalesce(rows, usual);
 END $$;
 -- +goose StatementEnd
 
@@ -428,7 +453,7 @@ BEGIN
                                    WHERE o.queue = q.name AND o.closed IS NULL LIMIT q.max_queued) counted);
     IF FOUND THEN
         RAISE EXCEPTION 'queue % is full', full_queue
-            USING ERRCODE = 'OA006', HINT = 'try again later, start workers, or raise its limit: SELECT oarlock.set_queue(…)';
+            USING ERRCODE = 'OA006', HINT = 'try again later, or have an administrator start workers or raise the limit: SELECT oarlock.set_queue(queue, max_queued => n)';
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -448,8 +473,7 @@ BEGIN
       JOIN oarlock.queues q ON q.name = v.queue
      WHERE d.name = asked.dag;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', concat(left(asked.dag, 100), ' in version ' || asked.version)
-            USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(asked.dag, asked.version);
     END IF;
     IF dag.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
@@ -760,7 +784,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     rows    int := coalesce(cardinality(enqueue_many.params), 0);
-    given   jsonb[] := CASE WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
+    given   jsonb[] := CASE WHEN array_ndims(enqueue_many.params) > 1 THEN NULL
+                            WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
                             ELSE ARRAY(SELECT coalesce(p, '{}') FROM unnest(enqueue_many.params) p) END;
     asked   oarlock.request := ROW(dag, '{}', NULL, run_at, priority, queue, labels, selector, NULL,
                 traceparent, NULL, version, 'sql', session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
@@ -772,6 +797,9 @@ DECLARE
 BEGIN
     IF rows = 0 THEN
         RETURN;
+    ELSIF array_ndims(enqueue_many.params) > 1 OR array_ndims(run_keys) > 1 THEN
+        RAISE EXCEPTION '% is an array of arrays', CASE WHEN array_ndims(enqueue_many.params) > 1 THEN 'params' ELSE 'run_keys' END
+            USING ERRCODE = 'OA013', HINT = 'pass one array with an element for each run';
     ELSIF rows > 100000 THEN
         RAISE EXCEPTION '% runs in one call, at most 100000', rows USING ERRCODE = 'OA012', HINT = 'call it several times in one transaction';
     END IF;
@@ -929,8 +957,8 @@ DECLARE
     touched text;
     lane    int;
 BEGIN
-    IF NOT (NEW.run_id, NEW.state, NEW.submitted_by, NEW.started_at, NEW.finished_at) IS NULL THEN
-        RAISE EXCEPTION 'run_id, state, submitted_by, started_at and finished_at are not yours to choose'
+    IF NOT (NEW.run_id, NEW.state, NEW.reason, NEW.submitted_by, NEW.created_at, NEW.started_at, NEW.finished_at) IS NULL THEN
+        RAISE EXCEPTION 'run_id, state, reason, submitted_by, created_at, started_at and finished_at are not yours to choose'
             USING ERRCODE = 'OA013', HINT = 'leave them out of the INSERT';
     END IF;
     IF NEW.run_key IS NOT NULL THEN
@@ -1006,6 +1034,8 @@ DROP FUNCTION oarlock.params_path(jsonb);
 DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.is_in_known_years(timestamptz);
+DROP FUNCTION oarlock.check_rows(int, int, text);
+DROP FUNCTION oarlock.refuse_dag(text, int);
 DROP FUNCTION oarlock.check_depth(text, jsonb);
 DROP FUNCTION oarlock.sees_run_of(text);
 DROP FUNCTION oarlock.sees_all();

@@ -136,7 +136,7 @@ BEGIN
            oldest_version = coalesce(oldest, d.oldest_version)
      WHERE d.name = dag RETURNING d.dag_id INTO changed;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(dag);
     END IF;
     IF paused IS NOT NULL THEN
         PERFORM oarlock.place_dag(changed);

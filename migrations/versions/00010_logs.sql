@@ -385,7 +385,8 @@ BEGIN ATOMIC
                                                      coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
                      WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
                      ORDER BY l.attempt DESC LIMIT 1) a) w
-     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(max_rows, 1000), least(max_rows, 1000)) c;
+     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(oarlock.check_rows(max_rows, 1000, 'max_rows'), 1000),
+                                    1000) c;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin

@@ -808,7 +808,7 @@ DECLARE
 BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.name = dag;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(dag);
     END IF;
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.check_owner(d, session_user);
@@ -1002,18 +1002,6 @@ SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11
 
 -- Seeing schedules ----------------------------------------------------------------------------------------------------
 
--- Returns how many rows a caller wants, or raises an error.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.check_rows(rows int, usual int) RETURNS int
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF rows < 0 THEN
-        RAISE EXCEPTION 'rows is %', rows USING ERRCODE = 'OA013', HINT = format('leave it out for %s', usual);
-    END IF;
-    RETURN coalesce(rows, usual);
-END $$;
--- +goose StatementEnd
-
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0, name text DEFAULT NULL)
 RETURNS TABLE (id bigint, dag_name text, name text, schedule_owner text, cron text, every interval, at timestamptz, timezone text, start_at timestamptz,
@@ -1102,7 +1090,6 @@ SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
 DROP FUNCTION oarlock.schedule_times(text, text, int, text);
 DROP FUNCTION oarlock.schedule_fires(text, text, timestamptz, int, text);
 DROP FUNCTION oarlock.schedule_list(text, text, int, bigint, text);
-DROP FUNCTION oarlock.check_rows(int, int);
 DROP FUNCTION oarlock.trigger_schedule(text, text, timestamptz, text);
 DROP FUNCTION oarlock.resume_schedule(text, text, bool, text);
 DROP FUNCTION oarlock.pause_schedule(text, text, text, text);
