@@ -29,8 +29,27 @@ func TestEnqueue_TakesEveryFormOfInsert(t *testing.T) {
 	if got := b.list(t, "SELECT params ->> 'day' FROM oarlock.runs WHERE state = 'queued' AND root_id = run_id ORDER BY run_id"); strings.Join(got, " ") != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("runs %v", got)
 	}
-	wantCode(t, b.conn, "OA013", `INSERT INTO oarlock.inbox (dag, params, state) VALUES ('report', '{"day": "1"}', 'succeeded')`)
+	for column, value := range map[string]string{
+		"run_id": "7", "state": "'succeeded'", "reason": "'mine'", "submitted_by": "'eve'", "created_at": "now()", "started_at": "now()", "finished_at": "now()",
+	} {
+		wantCode(t, b.conn, "OA013", fmt.Sprintf(`INSERT INTO oarlock.inbox (dag, params, %s) VALUES ('report', '{"day": "1"}', %s)`, column, value))
+	}
 	wantCode(t, b.conn, "", `INSERT INTO oarlock.inbox (dag) SELECT 'report' WHERE false`)
+}
+
+func TestInbox_OnConflictChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	const insert = `INSERT INTO oarlock.inbox (dag, params, run_key) VALUES ('report', '{"day": "1"}', $1) ON CONFLICT DO NOTHING RETURNING run_id`
+	if first, second := get[int64](t, b.conn, insert, nil), get[int64](t, b.conn, insert, nil); first == second {
+		t.Error("two inserts without a run_key give the same run")
+	}
+	if first, second := get[int64](t, b.conn, insert, "k"), get[int64](t, b.conn, insert, "k"); first != second {
+		t.Error("two inserts with the same run_key give different runs")
+	}
+	if state := get[*string](t, b.conn, `INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "1"}') RETURNING state`); state != nil {
+		t.Errorf("RETURNING gives state %q: correct the comment on oarlock.inbox", *state)
+	}
 }
 
 func TestEnqueue_LivesAndDiesWithTheCallersTransaction(t *testing.T) {
@@ -96,6 +115,8 @@ func TestEnqueueMany_FindsTheRunsOfItsKeys(t *testing.T) {
 		t.Errorf("%d runs, want 4", n)
 	}
 	wantCode(t, b.conn, "OA013", `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "3"}']::jsonb[], ARRAY['b', 'a'])`)
+	wantCode(t, b.conn, "OA013", `SELECT oarlock.enqueue_many('report', ARRAY[ARRAY['{"day": "3"}'], ARRAY['{"day": "4"}']]::jsonb[])`)
+	wantCode(t, b.conn, "OA013", `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "3"}', '{"day": "4"}']::jsonb[], ARRAY[ARRAY['b', 'a']])`)
 	wantCode(t, b.conn, "OA003", `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "3"}', NULL]::jsonb[])`)
 	wantCode(t, b.conn, "", `SELECT oarlock.enqueue_many('report', '{}')`)
 }
@@ -243,7 +264,8 @@ func TestEnqueue_RefusesWhatCannotBe(t *testing.T) {
 	must(t, b.conn, "SELECT oarlock.set_dag('old', removed => true)")
 	for args, code := range map[string]string{
 		`'nope'`:                                 "OA001",
-		`NULL`:                                   "OA001",
+		`NULL`:                                   "OA013",
+		`''`:                                     "OA013",
 		`'report', '{"day": "x"}', version => 7`: "OA001",
 		`'old'`:                                  "OA002",
 		`'report', '{"day": "x"}', run_key => ''`:                                                                   "OA012",

@@ -16,6 +16,7 @@ func TestReadLog_GoesOnAfterTheLastNumberSeen(t *testing.T) {
 	page := func(after any) []int32 {
 		return get[[]int32](t, b.conn, "SELECT coalesce(array_agg(seq ORDER BY seq), '{}') FROM oarlock.read_log($1, 'extract', after => $2, max_rows => 2)", run, after)
 	}
+	wantCode(t, b.conn, "OA013", "SELECT oarlock.read_log($1, 'extract', max_rows => -5)", run)
 	seen := get[[]int32](t, b.conn, "SELECT array_agg(seq ORDER BY seq) FROM oarlock.read_log($1, 'extract', max_rows => 2)", run)
 	for range 5 {
 		seen = append(seen, page(seen[len(seen)-1])...)

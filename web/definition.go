@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -47,6 +48,9 @@ func (p *runPage) spec() *dagspec.Spec {
 	}
 	return p.dag.Spec
 }
+
+// Reason returns the reason of the run as a sentence.
+func (p *runPage) Reason() string { return runview.RunReason(&p.Run.Run, p.spec()) }
 
 // definitionOf returns the definition of a step or handler as JSON. It returns "" for a replacement, and where the login may not
 // read the DAG.

@@ -122,7 +122,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	}
 	for i := range list.Runs {
 		run := &list.Runs[i]
-		d.Rows = append(d.Rows, runRow{Run: run, Params: runview.ParamText(run.Params), Why: runview.RunNote(run), By: runview.InlineText(run.AskedBy()), Progress: progressOf(run)})
+		d.Rows = append(d.Rows, runRow{Run: run, Params: runview.ParamText(run.Params), Why: whyOf(run), By: runview.InlineText(run.AskedBy()), Progress: progressOf(run)})
 	}
 	if list.Next != 0 {
 		older := f
@@ -151,6 +151,14 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), runview.SlotsOf(g.Workers)
 	}
 	return d, nil
+}
+
+// whyOf returns the note on a run, or else the schedule that made it.
+func whyOf(r *queue.Run) string {
+	if note := runview.RunNote(r); note != "" || r.Schedule == "" {
+		return note
+	}
+	return "schedule " + runview.InlineText(r.Schedule)
 }
 
 // whyEmpty explains why no run is listed. more says that the database did not examine all runs.

@@ -1,7 +1,6 @@
 package runview
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -216,17 +215,25 @@ func IsHere(r *queue.Run) bool { return r.Labels[HereLabel] == HereValue }
 // Took returns how long a run took, or has taken so far. It returns "" for a run that has not begun.
 func Took(r *queue.Run, now time.Time) string { return elapsed(r.StartedAt, r.FinishedAt, now) }
 
-// RunNote returns one line about a run in a list: its reason, or else the failures that it tolerated, its schedule or its
-// labels.
+// RunNote returns one line about a run in a list: its reason, or else the failures that it tolerated.
 func RunNote(r *queue.Run) string {
-	note := InlineText(r.Reason)
+	note := InlineText(RunReason(r, nil))
 	if note == "" && r.Tolerated > 0 {
 		note = Count(r.Tolerated, "failure") + " tolerated"
 	}
-	if note == "" && r.Schedule != "" {
-		note = "schedule " + InlineText(r.Schedule)
+	return note
+}
+
+// RunReason returns the reason of a run as a sentence for people. A nil spec means that the DAG is not known; then the
+// sentence names no durations.
+func RunReason(r *queue.Run, spec *dagspec.Spec) string {
+	switch {
+	case r.Reason != "queue_timeout":
+		return r.Reason
+	case spec == nil || spec.QueueTimeout == 0:
+		return "no worker started it within its queue_timeout"
 	}
-	return cmp.Or(note, LabelText(r.Labels))
+	return fmt.Sprintf("no worker started it within %s (queue_timeout)", spec.QueueTimeout)
 }
 
 // DriverOf returns the worker that drives a run or drove it last, or "" if none is known.

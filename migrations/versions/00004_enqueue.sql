@@ -8,7 +8,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA003', 'bad params', 'A param is missing, unknown, of the wrong type, or outside the limits that the DAG sets.', 'The message names the param and the valid values; `oarlock dag show DAG` lists all params.'),
     ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a new key for each request, and repeat a request unchanged.'),
     ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
-    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, start workers, or raise the limit: `oarlock queues set`.'),
+    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, or have an administrator start workers or raise the limit: `oarlock queues set`.'),
     ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
     ('OA008', 'not an approver', 'The approval names its approvers, and you are not one of them; or your request could lead past the approval.', 'Ask one of the approvers that the message names.'),
     ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
@@ -20,7 +20,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 250, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already. `oarlock prune` frees those in which all runs are over.'),
     ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up: `SELECT * FROM oarlock.schedule_list()`.');
 -- +goose StatementBegin
-COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
+COMMENT ON VIEW oarlock.error_codes IS $$The errors that Oarlock itself raises. Each is an SQLSTATE of class OA.
 
 ```sql
 SELECT cause, cure FROM oarlock.error_codes WHERE code = 'OA004';
@@ -51,7 +51,9 @@ CREATE FUNCTION oarlock.who() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN coalesce(oarlock.actor() || ' via ' || session_user, session_user);
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.who IS $$The name under which requests are recorded: the login, or `NAME via LOGIN` if the login is a member of `oarlock_web` and has set `oarlock.actor` for its transaction. For any other login the setting has no effect. The name decides nothing: owners of runs and rights go by the login.
+COMMENT ON FUNCTION oarlock.who IS $$Returns the name under which Oarlock records your requests. That is your login.
+
+If the login is a member of `oarlock_web` and has set `oarlock.actor` for its transaction, the name is `NAME via LOGIN`. For any other login the setting has no effect. The name decides nothing: rights and the ownership of runs depend on the login.
 
 ```sql
 SELECT set_config('oarlock.actor', 'ana@example.org', true), oarlock.who();
@@ -108,6 +110,31 @@ BEGIN
         RAISE EXCEPTION '%: lists and objects are nested more than 500 deep', what
             USING ERRCODE = 'OA012', HINT = 'flatten it, or pass it as a text';
     END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA001 for a name that no DAG has, and OA013 for a name that is missing.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.refuse_dag(dag text, version int DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF coalesce(dag, '') = '' THEN
+        RAISE EXCEPTION 'the name of the dag is missing' USING ERRCODE = 'OA013', HINT = 'pass the name of a registered DAG as dag';
+    END IF;
+    RAISE EXCEPTION 'there is no dag %', concat(left(dag, 100), ' in version ' || version)
+        USING ERRCODE = 'OA001', HINT = 'check the name, which is case-sensitive; an administrator registers a DAG: oarlock dag apply FILE';
+END $$;
+-- +goose StatementEnd
+
+-- Returns how many rows a caller wants, or raises an error.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_rows(rows int, usual int, name text DEFAULT 'rows') RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF rows < 0 THEN
+        RAISE EXCEPTION '% is %, and must not be negative', name, rows USING ERRCODE = 'OA013', HINT = format('leave it out for %s', usual);
+    END IF;
+    RETURN coalesce(rows, usual);
 END $$;
 -- +goose StatementEnd
 
@@ -428,7 +455,7 @@ BEGIN
                                    WHERE o.queue = q.name AND o.closed IS NULL LIMIT q.max_queued) counted);
     IF FOUND THEN
         RAISE EXCEPTION 'queue % is full', full_queue
-            USING ERRCODE = 'OA006', HINT = 'try again later, start workers, or raise its limit: SELECT oarlock.set_queue(…)';
+            USING ERRCODE = 'OA006', HINT = 'try again later, or have an administrator start workers or raise the limit: SELECT oarlock.set_queue(queue, max_queued => n)';
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -448,8 +475,7 @@ BEGIN
       JOIN oarlock.queues q ON q.name = v.queue
      WHERE d.name = asked.dag;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', concat(left(asked.dag, 100), ' in version ' || asked.version)
-            USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(asked.dag, asked.version);
     END IF;
     IF dag.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
@@ -701,16 +727,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
+COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns the number of the run. The run exists when your transaction commits. After a rollback it does not exist.
 
-- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here. A `pattern` is checked by the worker, since Postgres has other regular expressions: a run that breaks it fails as soon as a worker takes it. `oarlock enqueue` refuses it at once.
-- `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
-- `run_at`: not before then; a moment in the past is now. `logical_at`: the moment the run is about, by default `run_at` or now.
-- `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
-- `labels`: added to the DAG's. `traceparent`: passed on to tasks.
-- `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and no user starts a retired one (OA002).
-- `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
+- `params`: values for the `params:` of the DAG. The call checks types, required, enum, minimum, maximum and lengths. It does not check a `pattern`, because Postgres has other regular expressions: the worker checks it, and a run that breaks it fails when a worker takes it. `oarlock enqueue` checks it at once. A `json` param nests lists and objects at most 500 deep.
+- `run_key`: makes the call idempotent. If the same user repeats the key with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the same run. If one of them differs, the call fails with OA004. A key is kept as long as its run, and at least 7 days.
+- `run_at`: the run does not start before this moment. A moment in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second. The order begins anew at each multiple of 100,000: run 200000 starts before run 199999.
+- `logical_at`: the moment that the run is about. By default it is `run_at`, or now. Both moments must be in the years 20 to 9899.
+- `priority`, `queue`, `selector`: replace the values of the DAG, if the DAG allows it in `allow:`. A lower priority is always allowed.
+- `labels`: are added to the labels of the DAG.
+- `traceparent`: is passed on to tasks.
+- `precomputed`: results of steps, by the name of the step. Such a step must say `precomputable: true`.
+- `version`: starts this version of the DAG and not the current one. A retired version is refused (OA002). If an approval guards a step in the current version and does not guard it in this one, only operators may start this one (OA008).
+- `trigger`: `sql` or `manual`. `oarlock status` shows it as the origin of the run.
+
+If another open transaction has just taken the same `run_key`, the call waits until that transaction ends:
+
+- The other transaction rolls back: this call makes the run.
+- It commits, and you use READ COMMITTED: this call returns its run.
+- It commits, and you use REPEATABLE READ or SERIALIZABLE: Postgres raises 40001, because your snapshot cannot show that run. Repeat the transaction, and the call returns the run.
+
+SERIALIZABLE raises 40001 in two more cases. One call finds its key while another adds a key to the same page of the table of keys. Or two calls count at the same time how many runs wait in a queue with `max_queued`. Repeat the transaction then too.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
@@ -760,7 +796,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     rows    int := coalesce(cardinality(enqueue_many.params), 0);
-    given   jsonb[] := CASE WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
+    given   jsonb[] := CASE WHEN array_ndims(enqueue_many.params) > 1 THEN NULL
+                            WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
                             ELSE ARRAY(SELECT coalesce(p, '{}') FROM unnest(enqueue_many.params) p) END;
     asked   oarlock.request := ROW(dag, '{}', NULL, run_at, priority, queue, labels, selector, NULL,
                 traceparent, NULL, version, 'sql', session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
@@ -772,6 +809,9 @@ DECLARE
 BEGIN
     IF rows = 0 THEN
         RETURN;
+    ELSIF array_ndims(enqueue_many.params) > 1 OR array_ndims(run_keys) > 1 THEN
+        RAISE EXCEPTION '% is an array of arrays', CASE WHEN array_ndims(enqueue_many.params) > 1 THEN 'params' ELSE 'run_keys' END
+            USING ERRCODE = 'OA013', HINT = 'pass one array with an element for each run';
     ELSIF rows > 100000 THEN
         RAISE EXCEPTION '% runs in one call, at most 100000', rows USING ERRCODE = 'OA012', HINT = 'call it several times in one transaction';
     END IF;
@@ -791,7 +831,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG at once, and returns their numbers in the order of `params`. All of them or none: the first bad row refuses the call and is named. `run_keys`, where given, has a key or null for each; a key that is there already gives the run that has it. At most 100,000 in one call.
+COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG, and returns their numbers in the order of `params`. The call makes all of them or none: if a row is bad, the error names it.
+
+`run_keys`, if you pass it, has a key or null for each element of `params`. If a key is known already, the call returns the run that has the key. One call makes at most 100,000 runs. The other arguments are as in `oarlock.enqueue`.
 
 ```sql
 SELECT oarlock.enqueue_many('report', ARRAY['{"day": "2026-11-18"}', '{"day": "2026-11-19"}']::jsonb[],
@@ -902,9 +944,14 @@ SELECT r.run_id, d.name AS dag, r.params, r.run_key, r.run_at, l.priority, l.que
   JOIN oarlock.lanes l ON l.lane_id = r.lane_id
  WHERE r.submitted_by = session_user OR (SELECT oarlock.sees_all());
 -- +goose StatementBegin
-COMMENT ON VIEW oarlock.inbox IS $$Runs as rows: insert one to ask for a run, in your own transaction, from any language; read your own (readers, workers and administrators: all).
+COMMENT ON VIEW oarlock.inbox IS $$Shows runs as rows. Insert a row to ask for a run, in your own transaction and from any language. You see your own runs; readers, workers and administrators see all runs.
 
-`dag` is required; `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean what they mean to `oarlock.enqueue`. The other columns are only read. `INSERT … SELECT`, inserts of several rows and `COPY` work; `ON CONFLICT` does not, `run_key` is for that. Rows are not updated or deleted: see the controls.
+`dag` is required. `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean the same as in `oarlock.enqueue`. Oarlock fills the other columns: an INSERT that sets one of them is refused (OA013).
+
+- `INSERT … SELECT`, an INSERT of several rows and `COPY` work.
+- `RETURNING` gives `run_id`, and for the other columns the values of your INSERT. For example, `state` is null. If the `run_key` is known already, `run_id` is the run that has the key.
+- `ON CONFLICT` has no effect on a view: with `DO NOTHING`, the INSERT makes a run all the same. Use `run_key` to make a run only once.
+- UPDATE and DELETE are refused. Use the functions under *Control*.
 
 ```sql
 INSERT INTO oarlock.inbox (dag, params, run_key)
@@ -929,8 +976,8 @@ DECLARE
     touched text;
     lane    int;
 BEGIN
-    IF NOT (NEW.run_id, NEW.state, NEW.submitted_by, NEW.started_at, NEW.finished_at) IS NULL THEN
-        RAISE EXCEPTION 'run_id, state, submitted_by, started_at and finished_at are not yours to choose'
+    IF NOT (NEW.run_id, NEW.state, NEW.reason, NEW.submitted_by, NEW.created_at, NEW.started_at, NEW.finished_at) IS NULL THEN
+        RAISE EXCEPTION 'run_id, state, reason, submitted_by, created_at, started_at and finished_at are not yours to choose'
             USING ERRCODE = 'OA013', HINT = 'leave them out of the INSERT';
     END IF;
     IF NEW.run_key IS NOT NULL THEN
@@ -1006,6 +1053,8 @@ DROP FUNCTION oarlock.params_path(jsonb);
 DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.is_in_known_years(timestamptz);
+DROP FUNCTION oarlock.check_rows(int, int, text);
+DROP FUNCTION oarlock.refuse_dag(text, int);
 DROP FUNCTION oarlock.check_depth(text, jsonb);
 DROP FUNCTION oarlock.sees_run_of(text);
 DROP FUNCTION oarlock.sees_all();

@@ -652,9 +652,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it with what depends on it and has not started.
+COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it together with the steps that depend on it and have not started.
 
-A run that has not started, or not since its last retry, is canceled at once (`applied`). So is one that no worker holds, if no handler is to run and no child run is open. Any other **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. Where no worker holds the run, `message` says what it needs one for. A finished run says which state won (`refused`).
+- `applied`: the run is canceled now. This happens if the run has not started, or has not started since its last retry. It also happens if no worker holds the run, no handler has to run and no child run is open.
+- `accepted`: the run **will** end canceled. The worker sends a kill signal to running tasks, then runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel, it skips the handlers. If no worker holds the run, `message` says why the run needs a worker.
+- `refused`: the run has finished already. `state` says how.
 
 ```sql
 SELECT outcome, state FROM oarlock.cancel(41);
@@ -673,7 +675,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of it. Of a run nothing new starts and what runs finishes; a step that runs is stopped and goes on as its next attempt. The run's driver decides: the answer has no outcome yet.
+COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of it. In a paused run no new task starts, and running tasks finish. If you pause a running step, its task is stopped, and after the resume it starts as the next attempt.
+
+The driver of the run decides, so the answer has no outcome yet. Ask `oarlock.control_status` for it.
 
 ```sql
 SELECT id FROM oarlock.pause(41);
@@ -688,7 +692,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume IS $$Resumes what was paused: a run, or one step of it.
+COMMENT ON FUNCTION oarlock.resume IS $$Resumes a paused run, or one paused step of a run.
 
 ```sql
 SELECT id FROM oarlock.resume(41);
@@ -710,9 +714,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run: it is queued again with the same version and params.
+COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run. The run is queued again with the same version and params.
 
-`mode` says what runs again: `failed` (what failed or was canceled, and what depends on it), `from` (a step and all that depends on it), `step` (that step alone), `all`. A run that has not ended refuses. So does one of which nothing would run again: it stays as it is, with its state, times and generation.
+`mode` says which steps run again:
+
+- `failed`: steps that failed or were canceled, and the steps that depend on them
+- `from`: the step that you name, and all steps that depend on it
+- `step`: only the step that you name
+- `all`: all steps
+
+The call is refused if the run has not ended, or if no step would run again. Then the run keeps its state, times and generation.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);
@@ -735,7 +746,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. If the step names `approvers`, only users and members of roles in that list may, whichever user submitted the run. If it names none, all users that may control the run may, and members of `oarlock_approve`.
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for approval. `outputs` has values for the inputs of the approval. All required inputs must be there. Other names are refused, except `comment`.
+
+If the step names `approvers`, only the users in that list and members of the roles in it may approve, even if another user submitted the run. If the step names none, all users that may control the run may approve, and members of `oarlock_approve`.
 
 ```sql
 SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');
@@ -751,7 +764,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval; it fails with kind `rejected`. The same users may as for `oarlock.approve`.
+COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval. The step fails with kind `rejected`. The users that may use `oarlock.approve` for the step may also reject it.
 
 ```sql
 SELECT id FROM oarlock.reject(41, 'confirm', reason => 'wrong day');
@@ -773,7 +786,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that is marked succeeded needs the inputs that it requires, as `outputs`. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, which may so lead past it; others are refused (OA008).
+COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. `outputs` become the outputs of the step. A running step is killed first. A step that has ended is refused. If you mark an approval as succeeded, pass its required inputs in `outputs`.
+
+If an approval names approvers, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark it. The same holds for the steps behind the approval until it is given. Other users get OA008.
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
@@ -790,7 +805,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_status IS $$What became of a control: `outcome` is `applied`, `accepted`, `refused` (then `message` says what to do instead), or null while its run's driver has not decided. No row: there is none, or it is not yours.
+COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. With `refused`, `message` says what to do instead. `outcome` is null until the driver of the run has decided. The function returns no row if there is no such control, or if it is not yours.
 
 ```sql
 SELECT outcome, state, message FROM oarlock.control_status(7);

@@ -285,7 +285,14 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. If an approval in a run of another user waits for you, or waited, it shows all of that run but `params`, `labels`, `run_key`, `reason` and `quiet`. `reason` says what it waits for, or why it ended so. `quiet` says that its worker gives no sign of life, or that the database was away until a moment ago, and the worker could give none. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$Returns one run as it is now. It returns no row if there is no such run, or if the run is not yours.
+
+- `state`: `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`.
+- `reason`: says why the run waits, or why it ended in its state.
+- `quiet`: true if the worker of the run gives no sign of life. It is also true if the database was away until a moment ago, because then the worker could give none.
+- `uid`: identifies the run for ever, among all installations. `id` is the number for people. After a restore, a new run may get the same `id`.
+
+If an approval in a run of another user waits for you, or did, you see that run too, without `params`, `labels`, `run_key`, `reason` and `quiet`.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -335,7 +342,15 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: all users that may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known. `started_at` is when its first attempt began, `attempt_at` when its last one did, null between two attempts.
+COMMENT ON FUNCTION oarlock.task_status IS $$Returns the tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. A task that has not begun is `pending` and has attempt 0.
+
+- `started_at`: when the first attempt began.
+- `attempt_at`: when the last attempt began. It is null between two attempts.
+- `items`: in the row of a foreach step, the number of items in its list. It is null until the list is known. An item has a row of its own when it has begun, or has waited for a second.
+- `run_uid`: the `uid` of the run.
+- `approval`: an object while the step waits for approval, otherwise null. Its keys are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide, and members of `oarlock_approve`.
+
+If you see the run of another user only because an approval in it waits for you, or did, you see the states of the steps, that approval and its result. You see no outputs, and no reasons and items of other steps.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -362,9 +377,13 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.waiting_approvals IS $$The approvals that wait for a decision, the oldest first: of your own runs, and of the runs of other users in which you may decide. Readers and administrators see all.
+COMMENT ON FUNCTION oarlock.waiting_approvals IS $$Returns the approvals that wait for a decision, the oldest first. You see approvals of your own runs, and approvals of other users' runs in which you may decide. Readers and administrators see all.
 
-`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where all users that may control the run may decide, and members of `oarlock_approve`; `may_decide` says whether you may. `deadline` is when it times out, null for never.
+- `prompt`: the question of the step with its references filled in, or empty.
+- `inputs`: a list of `{"name": …, "required": …}`. Pass their values to `oarlock.approve` as `outputs`.
+- `approvers`: if null, all users that may control the run may decide, and members of `oarlock_approve`.
+- `may_decide`: whether you may decide.
+- `deadline`: when the approval times out. Null means never.
 
 ```sql
 SELECT run, step, item, prompt, inputs FROM oarlock.waiting_approvals() WHERE may_decide;
@@ -391,7 +410,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_result IS $$How a run ended, and what its steps put out, by step; items of a foreach step are in `oarlock.task_status`. `outputs` is null until `is_over`. A `retry` opens the run again.
+COMMENT ON FUNCTION oarlock.run_result IS $$Returns how a run ended, and the outputs of its steps by the name of the step. `outputs` is null until `is_over` is true. The outputs of the items of foreach steps are in `oarlock.task_status`. After `oarlock.retry` the run is open again, and `is_over` is false.
 
 ```sql
 SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) WHERE is_over;
@@ -455,9 +474,30 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest that no pause holds, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. A worker that claims nothing, since its host starts no tasks or the database takes no records, is none of these `workers`, and has no `slots` but those in use. One that is quiet, and so may be gone, has none. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+COMMENT ON FUNCTION oarlock.scale_hint IS $$Returns the figures that an autoscaler needs, for one queue or, without `queue`, for all queues.
 
-`wanted` is how many slots leave nothing waiting: `busy`, `waiting`, the same of quiet workers, and one for each queued run that may start now. Divide it by the slots of a worker. Left out is what more workers of the same kinds cannot start: runs behind a pause or a limit of their queue or DAG, and runs that none of the workers of their queue may take, for want of a label, an action or slots. Where no worker serves the queue, these count, so that the first one starts: give each kind of worker a queue of its own. Parked runs cost nothing and do not count.
+About runs:
+
+- `queued`: due runs that wait for a worker. The count of a lane stops at 10,000.
+- `oldest_ms`: the age of the oldest of these runs in milliseconds. A run that a pause holds does not count.
+- `claimed`: runs that a worker holds.
+
+About live workers. A worker that serves several queues counts in each of them:
+
+- `workers`: workers that claim runs.
+- `slots`: the slots of these workers.
+- `busy`: slots in use.
+- `waiting`: tasks that wait for a slot.
+
+If a worker claims nothing, because its host starts no tasks or the database takes no records, it does not count in `workers`, and only its busy slots count in `slots`. A quiet worker gives no sign of life and may be gone: it counts in none of these four figures. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+
+`wanted` is the number of slots that you need so that no task and no run waits. Divide it by the slots of one worker to get the number of workers. It is the sum of three numbers:
+
+- the busy slots, those of quiet workers included
+- the tasks that wait for a slot, those of quiet workers included
+- the queued runs that may start now, one slot for each
+
+More workers of the same kinds do not help some runs, so `wanted` leaves them out: runs behind a pause or behind a full limit of their queue or DAG, and runs that need a label, an action or slots that no worker of their queue has. If no worker serves the queue, runs of the second kind count, so that the first worker starts. So give each kind of worker a queue of its own. Parked runs do not count.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');

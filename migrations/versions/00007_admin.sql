@@ -111,9 +111,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it current; for administrators. `oarlock dag apply` calls it with a spec that it has checked: call that rather than this. The same `hash` as the current version's makes no version (`is_new` is false). It brings a removed DAG back, and `source_path` is then where it was put from last. What this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version.
+COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it the current one; for administrators. Prefer `oarlock dag apply`, which checks the spec and then calls this function.
 
-`needs` is what a worker must offer, `max_slots` what the widest step takes, `queue_timeout_ms` how long a run may wait to start (0: for ever). The DAG's schedules become those of the spec, unless `keep_schedules`.
+If `hash` is that of the current version, no version is made, and `is_new` is false. If the DAG was removed, the call brings it back. If you pass no `source_path` with an unchanged `hash`, the stored path stays. A spec that this version of Oarlock cannot execute is refused with OA009. Existing runs keep their version.
+
+- `needs`: what a worker must offer to run the DAG.
+- `max_slots`: the slots of the widest step.
+- `queue_timeout_ms`: how long a run may wait to start. 0 means for ever.
+- `keep_schedules`: keeps the schedules of the DAG as they are. Without it, they become the schedules of the spec.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');
@@ -136,7 +141,7 @@ BEGIN
            oldest_version = coalesce(oldest, d.oldest_version)
      WHERE d.name = dag RETURNING d.dag_id INTO changed;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(dag);
     END IF;
     IF paused IS NOT NULL THEN
         PERFORM oarlock.place_dag(changed);
@@ -147,7 +152,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_dag IS $$Pauses a DAG, resumes it, takes it out of service or back; for administrators. A paused DAG takes runs and starts none; a removed one takes none. Runs that started go on. Versions before `oldest` are retired: no run of them is enqueued, nor retried by its submitter.
+COMMENT ON FUNCTION oarlock.set_dag IS $$Changes the state of a DAG; for administrators. Arguments that you leave out change nothing.
+
+- `paused`: a paused DAG accepts new runs and starts none. Runs that have started go on.
+- `removed`: a removed DAG is out of service and accepts no runs. Runs that have started go on. `removed => false` takes the DAG back into service.
+- `oldest`: retires all versions before this one. A retired version accepts no new runs, and submitters cannot retry its runs.
 
 ```sql
 SELECT oarlock.set_dag('report', paused => true);
@@ -174,7 +183,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, pauses or resumes it, sets its limits; for administrators. What is not given stays. `max_running` bounds the runs that workers hold at once, `max_queued` (softly) those that wait; 0 is no limit. A paused queue takes runs and starts none. Runs that started go on.
+COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, or changes it; for administrators. Arguments that you leave out change nothing.
+
+- `paused`: a paused queue accepts new runs and starts none. Runs that have started go on.
+- `max_running`: the most runs of the queue that workers hold at once. 0 means no limit.
+- `max_queued`: the most runs that wait in the queue. 0 means no limit. Runs that are inserted at the same moment may exceed it.
 
 ```sql
 SELECT oarlock.set_queue('heavy', max_running => 4, max_queued => 10000);
@@ -197,7 +210,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.drain_worker IS $$Asks a worker, by name or id, to finish what it runs and to claim nothing more; for administrators. Returns how many workers were asked.
+COMMENT ON FUNCTION oarlock.drain_worker IS $$Asks a worker to finish its tasks and to claim no more runs; for administrators. Name the worker by its name or id. Returns the number of workers that were asked.
 
 ```sql
 SELECT oarlock.drain_worker('w1');
@@ -363,7 +376,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, what became of fire times and schedules that are gone after as many `days`, keys after their run and 7 days, worker rows after a week. Lanes that submitters chose go once all of their runs are over. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only `oarlock_admin` may call it. One call deletes at most `batch` runs, so call it until `runs` is 0. It deletes:
+
+- finished runs and everything that belongs to them, by `retention: {days, runs}` of the DAG
+- results of fire times, and schedules that are gone, after the same number of `days`
+- keys, when their run is deleted and they are 7 days old
+- rows of workers that ended more than 7 days ago
+- lanes that submitters chose, when all runs of the lane are over
+- logs, together with their run. Logs of a whole day also go when the day is past the retention of the DAG that keeps logs longest (`logs_days`). Logs of a run that is not over stay.
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);

@@ -38,7 +38,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.follow IS $$Has what happens to a run announced on a channel, for so many seconds: `LISTEN` to it first. Each notification says `run:` and the number, and is a hint: look at the run, and do so every second or so besides. With `logs`, what its tasks put out is flushed and announced at once; without, only changes of the run are. Returns until when, or null if the run is over. A run has at most 100 followers.
+COMMENT ON FUNCTION oarlock.follow IS $$Notifies a channel of each change of a run, for a number of seconds. Send `LISTEN` for the channel first.
+
+Each notification has the text `run:` and the number of the run. A notification may get lost, so also look at the run about once a second. With `logs`, the worker writes the output of tasks at once and notifies you of it. Without `logs`, you are notified of changes of the run only.
+
+The function returns the time until which it notifies, or null if the run is over. A run has at most 100 followers.
 
 ```sql
 LISTEN my_channel;
@@ -58,7 +62,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.unfollow IS $$Ends what `oarlock.follow` began; true if there was something to end.
+COMMENT ON FUNCTION oarlock.unfollow IS $$Ends what `oarlock.follow` began for a run and a channel. Returns true if the channel followed the run.
 
 ```sql
 SELECT oarlock.unfollow(41, 'my_channel');
@@ -385,11 +389,18 @@ BEGIN ATOMIC
                                                      coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
                      WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
                      ORDER BY l.attempt DESC LIMIT 1) a) w
-     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(max_rows, 1000), least(max_rows, 1000)) c;
+     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(oarlock.check_rows(max_rows, 1000, 'max_rows'), 1000),
+                                    1000) c;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; those numbered above `after`, the last number that you have seen, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; the piece that is `final` is the last, and its `reason` says how the attempt ended: of an attempt that wrote nothing it is the only one.
+COMMENT ON FUNCTION oarlock.read_log IS $$Returns the log of a task in numbered pieces. A piece may end anywhere, also within a line or a character: join the pieces before you decode them.
+
+- `attempt`: by default the latest attempt of the task.
+- `after`: returns only pieces with a higher number. Pass the last number that you have seen.
+- `max_rows`: at most 1,000 pieces, which is also the default.
+
+`dropped_bytes` says how many bytes were lost before a piece. The last piece has `final` true, and its `reason` says how the attempt ended. If the attempt wrote nothing, that piece is the only one.
 
 ```sql
 SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');

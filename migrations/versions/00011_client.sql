@@ -3,18 +3,26 @@
 -- Enqueue and transactions --------------------------------------------------------------------------------------------
 
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
+COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns the number of the run. The run exists when your transaction commits. After a rollback it does not exist.
 
-- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here. A `pattern` is checked by the worker, since Postgres has other regular expressions: a run that breaks it fails as soon as a worker takes it. `oarlock enqueue` refuses it at once. A `json` param nests lists and objects 500 deep at most.
-- `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
-- `run_at`: not before then; a moment in the past is now. Runs of one future moment begin within the tenth of a second after it, in the order of their numbers; the order starts anew at each multiple of 100,000. `logical_at`: the moment the run is about, by default `run_at` or now. Both are of the years 20 to 9899.
-- `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
-- `labels`: added to the DAG's. `traceparent`: passed on to tasks.
-- `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and no user starts a retired one (OA002).
-- `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
+- `params`: values for the `params:` of the DAG. The call checks types, required, enum, minimum, maximum and lengths. It does not check a `pattern`, because Postgres has other regular expressions: the worker checks it, and a run that breaks it fails when a worker takes it. `oarlock enqueue` checks it at once. A `json` param nests lists and objects at most 500 deep.
+- `run_key`: makes the call idempotent. If the same user repeats the key with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the same run. If one of them differs, the call fails with OA004. A key is kept as long as its run, and at least 7 days.
+- `run_at`: the run does not start before this moment. A moment in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second. The order begins anew at each multiple of 100,000: run 200000 starts before run 199999.
+- `logical_at`: the moment that the run is about. By default it is `run_at`, or now. Both moments must be in the years 20 to 9899.
+- `priority`, `queue`, `selector`: replace the values of the DAG, if the DAG allows it in `allow:`. A lower priority is always allowed.
+- `labels`: are added to the labels of the DAG.
+- `traceparent`: is passed on to tasks.
+- `precomputed`: results of steps, by the name of the step. Such a step must say `precomputable: true`.
+- `version`: starts this version of the DAG and not the current one. A retired version is refused (OA002). If an approval guards a step in the current version and does not guard it in this one, only operators may start this one (OA008).
+- `trigger`: `sql` or `manual`. `oarlock status` shows it as the origin of the run.
 
-A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, in which the snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, 40001 may also come between calls that have nothing in common but a page of the table of keys (one finds its key while another adds one), or that both count what waits in a queue with `max_queued`.
+If another open transaction has just taken the same `run_key`, the call waits until that transaction ends:
+
+- The other transaction rolls back: this call makes the run.
+- It commits, and you use READ COMMITTED: this call returns its run.
+- It commits, and you use REPEATABLE READ or SERIALIZABLE: Postgres raises 40001, because your snapshot cannot show that run. Repeat the transaction, and the call returns the run.
+
+SERIALIZABLE raises 40001 in two more cases. One call finds its key while another adds a key to the same page of the table of keys. Or two calls count at the same time how many runs wait in a queue with `max_queued`. Repeat the transaction then too.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
@@ -104,9 +112,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_list IS $$Runs, newest first, in the columns of `run_status`: your own (readers, workers and administrators: all). What is not given filters nothing; `labels` wants each of these, `since` runs created then or later. At most `rows` of them, up to 1,000; for the next page, `before` is the last id of this one.
+COMMENT ON FUNCTION oarlock.run_list IS $$Returns runs, newest first, with the columns of `run_status`. You see your own runs; readers, workers and administrators see all runs.
 
-By `dag`, `parent`, `since` and each `state` but `succeeded` it takes as long as there are rows in the page. Other filters look through runs from the newest on until the page is full.
+Each argument that you pass filters the list. `labels` keeps runs that have all of these labels. `since` keeps runs created at that time or later. A page has at most `rows` runs, from 1 to 1,000. For the next page, pass the last id of this page as `before`.
+
+The filters `dag`, `parent`, `since` and `state` are fast, except `state => 'succeeded'`: their time depends only on the rows of the page. With other filters the database looks through runs from the newest on until the page is full.
 
 ```sql
 SELECT id, state, reason FROM oarlock.run_list(dag => 'report', state => 'failed', since => now() - interval '1 day');
@@ -138,7 +148,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_list IS $$What was asked of a run and what became of it, oldest first: the newest 1,000. Of a run of another user, only what you asked yourself. The verb `child_ended` is how the end of a child run reaches the step that waits for it.
+COMMENT ON FUNCTION oarlock.control_list IS $$Returns the newest 1,000 controls of a run with their results, oldest first. For a run of another user, you see only controls that you sent. The verb `child_ended` stands for the end of a child run: with it, the step that waits for the child learns of the end.
 
 ```sql
 SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
@@ -191,7 +201,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished one, and returns its number: with its params but for those given, its labels, its `logical_at` and what was overridden for it, in the same version of the DAG or, with `latest`, the current one. The new run is yours and says `retry_of`. A queue, priority or selector that the first one did not get from you, but from a parent run or another user, must be one that the DAG lets submitters choose (OA005). To repeat what failed within the same run, use `oarlock.retry`.
+COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished run, and returns the number of the new run. The new run is yours, and its `retry_of` is the finished run.
+
+The new run has the labels, the `logical_at` and the overrides of the finished run. It also has its params; each value that you pass in `params` replaces one of them. It uses the same version of the DAG, or the current version with `latest`.
+
+The queue, priority or selector of the finished run may come from a parent run or from another user. Then the DAG must let submitters choose it (OA005).
+
+To repeat the failed steps within the same run, use `oarlock.retry`.
 
 ```sql
 SELECT oarlock.rerun(40, '{"day": "2026-11-21"}', latest => true);

@@ -48,7 +48,9 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.identity IS $$Which installation this is, and whether the database is where workers served it: `server` (the `system_identifier`), `database` (its oid) and `timeline` are as of then, those that begin with `here_` as of now. `served_at` is null while no worker has come yet. Where they differ, the database may be a copy: workers refuse it until `oarlock migrate adopt` says what it is. `copied_from` is the installation that this one was copied from.
+COMMENT ON FUNCTION oarlock.identity IS $$Returns the id of this installation, and where its database is.
+
+`server` (the `system_identifier`), `database` (its oid) and `timeline` say where workers last served the database. `here_server`, `here_database` and `here_timeline` say where it is now. If they differ, the database may be a copy: workers refuse it until you say what it is, with `oarlock migrate adopt`. `served_at` is null until the first worker comes. `copied_from` is the id of the installation from which this one was copied.
 
 ```sql
 SELECT id, (server, database, timeline) = (here_server, here_database, here_timeline) AS in_place FROM oarlock.identity();

@@ -599,7 +599,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.cron_times IS $$The next `n` times (1 to 1000) at which a schedule with this cron expression fires in a time zone. Five fields: minute, hour, day, month, weekday. Where the clock is put forward, a time that is left out fires as much later; where it is put back, a time that comes twice fires the first time, and both times where the hour begins with `*`. An expression or a zone that does not exist raises OA013 and says what to type.
+COMMENT ON FUNCTION oarlock.cron_times IS $$Returns the next `n` times (1 to 1000) at which a schedule with this cron expression fires in a time zone. An expression has five fields: minute, hour, day, month, weekday. An expression or a zone that does not exist raises OA013, and the hint says how to correct it.
+
+When the clock goes forward, some local times do not exist. A fire at such a time comes later, by the time that the clock skipped. When the clock goes back, some local times come twice. A fire at such a time comes only the first time. If the hour of the expression begins with `*`, it comes both times.
 
 ```sql
 SELECT * FROM oarlock.cron_times('30 3 * * 1-5', 'Europe/Paris');

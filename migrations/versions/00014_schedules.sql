@@ -808,7 +808,7 @@ DECLARE
 BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.name = dag;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+        PERFORM oarlock.refuse_dag(dag);
     END IF;
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.check_owner(d, session_user);
@@ -848,9 +848,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours, and returns its number and when it fires next. The DAG has to say `allow: {schedules: true}`, unless you administer Oarlock. It is part of your transaction, and the same call again changes nothing. Nothing fires by it: a new schedule, or one with changed times, counts from now on.
+COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours. Returns its number and the time when it fires next. The DAG must say `allow: {schedules: true}`, unless you administer Oarlock.
 
-Exactly one of `cron`, `every` and `at`. The rest means what it means in a file. Its runs are yours, as if you had enqueued them.
+Pass exactly one of `cron`, `every` and `at`. `every` is 10 seconds or more, for administrators 1 second or more. The other arguments mean the same as the keys of `schedule:` in a file. The runs are yours, as if you had enqueued them.
+
+The call is part of your transaction. The same call again changes nothing. The call itself starts no run: a new schedule, or a schedule with changed times, counts from now on.
 
 ```sql
 SELECT next_at FROM oarlock.put_schedule('report', 'acme nightly', cron => '30 3 * * 1-5', timezone => 'Europe/Paris', params => '{"day": "2026-11-20"}');
@@ -892,7 +894,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedules IS $$Makes your schedules, or yours of one DAG, exactly those of a set: what is not in it is dropped. In one transaction, and the same set again changes nothing. Each has a `name` and the keys of `schedule:` in a file; `dag` where the call names none.
+COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces your schedules, or with `dag` your schedules of this DAG, by a set: your schedules that are not in the set are dropped. All of it happens in one transaction. The same set again changes nothing.
+
+Each element of the set has a `name` and the keys of `schedule:` in a file. Without the argument `dag`, each element also has `dag`.
 
 ```sql
 SELECT name, next_at FROM oarlock.put_schedules('[{"name": "nightly", "cron": "30 3 * * *", "params": {"day": "2026-11-20"}}, {"name": "often", "every": "15m", "params": {"day": "2026-11-20"}}]', 'report');
@@ -912,7 +916,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.drop_schedule IS $$Takes a schedule of yours away; administrators: of any `owner`. Its runs go on. Its backfills end too; the name of a backfill, such as `nightly#12`, ends that alone.
+COMMENT ON FUNCTION oarlock.drop_schedule IS $$Drops a schedule of yours. Administrators drop a schedule of any `owner`. Runs that exist go on, and backfills of the schedule end. To end a single backfill, pass its name, for example `nightly#12`.
 
 ```sql
 SELECT oarlock.drop_schedule('report', 'acme nightly');
@@ -932,7 +936,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.pause_schedule IS $$Pauses a schedule of yours; administrators: any. It fires nothing until it is resumed; runs that are there go on.
+COMMENT ON FUNCTION oarlock.pause_schedule IS $$Pauses a schedule of yours. Administrators pause any schedule. It fires at no time until you resume it. Runs that exist go on.
 
 ```sql
 SELECT oarlock.pause_schedule('report', 'acme nightly', note => 'until the new disks are in');
@@ -961,7 +965,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as after an outage: by the schedule's `catchup`, `catchup_window` and `catchup_max`; a backfill that has made up for some changes nothing of that. A backfill goes on where it stood.
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns the time when it fires next. Administrators resume any schedule. The schedule goes on from now.
+
+With `catch_up`, Oarlock decides the times of the pause as after an outage: by `catchup`, `catchup_window` and `catchup_max` of the schedule. A backfill of these times makes no difference to that. A paused backfill goes on at the time where it stopped.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');
@@ -993,7 +999,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.trigger_schedule IS $$Starts a run of a schedule of yours now, and returns its number; administrators: of any. Nothing holds it back, neither a pause nor a run before it. Twice with one `logical_at`, or with one that has fired, gives the same run.
+COMMENT ON FUNCTION oarlock.trigger_schedule IS $$Starts a run of a schedule of yours now, and returns the number of the run. Administrators start a run of any schedule. The run is made even if the schedule is paused or a run before it is not over. If the schedule already has a run for this `logical_at`, the call returns that run.
 
 ```sql
 SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11-20T02:30:00Z');
@@ -1001,18 +1007,6 @@ SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11
 -- +goose StatementEnd
 
 -- Seeing schedules ----------------------------------------------------------------------------------------------------
-
--- Returns how many rows a caller wants, or raises an error.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.check_rows(rows int, usual int) RETURNS int
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF rows < 0 THEN
-        RAISE EXCEPTION 'rows is %', rows USING ERRCODE = 'OA013', HINT = format('leave it out for %s', usual);
-    END IF;
-    RETURN coalesce(rows, usual);
-END $$;
--- +goose StatementEnd
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0, name text DEFAULT NULL)
@@ -1043,7 +1037,14 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. Since `held_from` something holds a schedule back: a run that is not over, a full queue, an error; it has no `next_at` then. `owner` is the login that owns it, `''` for schedules of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Returns your schedules by number. Readers, workers and administrators see all schedules. For the next page, pass the last id of this page as `after`.
+
+- `schedule_owner`: the login that owns the schedule, `''` for a schedule of a file. The argument `owner` selects by it.
+- `held_from`: since when something holds the schedule back: a run that is not over, a full queue or an error. Meanwhile `next_at` is null.
+- `last_at`, `last_outcome`, `last_run`, `last_reason`: the newest time that is decided.
+- `unfinished`: the number of its runs that are not over.
+- `failures`: the number of its runs that failed in a row.
+- `decided_at`: all times up to this one are decided. For a backfill with `newest_first`, all times from this one on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
@@ -1065,7 +1066,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_fires IS $$What became of the times of a schedule, the newest first: `fired`, `skipped` (a run before it was not over, or a pause), `dropped` (too late) or `refused`, with the reason. Several times with one outcome are a row, from `logical_at` to `until`; `times` counts them, null: more than 1,000.
+COMMENT ON FUNCTION oarlock.schedule_fires IS $$Returns the decisions about the times of a schedule, the newest first. `outcome` is one of:
+
+- `fired`: a run was made.
+- `skipped`: a run before it was not over, or the schedule was paused.
+- `dropped`: the time was decided too late.
+- `refused`: the run could not be made. `reason` says why.
+
+Several times with one outcome may share a row, from `logical_at` to `until`. `times` is their number, or null if there are more than 1,000.
 
 ```sql
 SELECT logical_at, outcome, run, reason FROM oarlock.schedule_fires('report', 'acme nightly', since => now() - interval '7 days');
@@ -1091,7 +1099,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_times IS $$The next times of a schedule, without its jitter. A pause does not change them.
+COMMENT ON FUNCTION oarlock.schedule_times IS $$Returns the next `n` times of a schedule, without its jitter. A pause does not change them.
 
 ```sql
 SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
@@ -1102,7 +1110,6 @@ SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
 DROP FUNCTION oarlock.schedule_times(text, text, int, text);
 DROP FUNCTION oarlock.schedule_fires(text, text, timestamptz, int, text);
 DROP FUNCTION oarlock.schedule_list(text, text, int, bigint, text);
-DROP FUNCTION oarlock.check_rows(int, int);
 DROP FUNCTION oarlock.trigger_schedule(text, text, timestamptz, text);
 DROP FUNCTION oarlock.resume_schedule(text, text, bool, text);
 DROP FUNCTION oarlock.pause_schedule(text, text, text, text);

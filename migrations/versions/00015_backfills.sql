@@ -147,13 +147,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.backfill IS $$Makes runs for times of a schedule of yours that are past, from `from_at` and before `until_at`, and returns the number of the backfill; administrators: of any. At most 100,000 times. `at_once` of its runs are unfinished at a time, and their priority is the DAG's less 10, so they stand below live ones. Whether the schedule is paused makes no difference.
+COMMENT ON FUNCTION oarlock.backfill IS $$Makes runs for past times of a schedule of yours, from `from_at` and before `until_at`. Returns the number of the backfill. Administrators backfill any schedule. A backfill has at most 100,000 times. It works also while the schedule is paused.
 
-- `reprocess`: which times fire. `missing`: no run of the time is unfinished or has succeeded. `failed`: its newest run failed or was canceled. `all`: each.
-- `newest_first`: the newest time first. A time that is still to come fires when the schedule itself has decided it.
-- `params`: merged over the schedule's. An edit of the schedule changes nothing of a backfill; dropping it ends it.
+- `at_once`: the most runs of the backfill that are not over at the same time. Their priority is that of the DAG minus 10, so other runs of the DAG go first.
+- `reprocess`: which times get a run. `missing`: times without a run that succeeded or is not over. `failed`: times of which the newest run failed or was canceled. `all`: all times.
+- `newest_first`: begins with the newest time. A time in the future fires after the schedule itself has decided it.
+- `params`: replace params of the schedule with the same name.
 
-A backfill is a schedule of its own: `nightly#12` is number 12, of schedule `nightly`. Follow it with `schedule_fires` and `schedule_list`, where it stands until its last run is over, hold it with `pause_schedule`, cancel it with `drop_schedule`.
+An edit of the schedule does not change the backfill. If you drop the schedule, the backfill ends.
+
+A backfill is a schedule too: `nightly#12` is backfill 12 of the schedule `nightly`. Follow it with `schedule_fires` and `schedule_list`, which shows it until its last run is over. Pause it with `pause_schedule`, and cancel it with `drop_schedule`.
 
 ```sql
 SELECT oarlock.backfill('report', 'acme nightly', '2026-11-01T00:00:00Z', '2026-11-20T00:00:00Z', at_once => 4);
@@ -185,7 +188,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.backfill_times IS $$What `oarlock.backfill` with the same arguments would do with each time, as things are now, and does nothing: `fires`, or `skipped` with the reason and the run. Up to 1,000 `rows`; page on with another `from_at` or `until_at`.
+COMMENT ON FUNCTION oarlock.backfill_times IS $$Returns what `oarlock.backfill` with the same arguments would do with each time at this moment. It changes nothing. `outcome` is `fires`, or `skipped` with `reason` and `run`. `rows` is at most 1,000. For more times, call it with another `from_at` or `until_at`.
 
 ```sql
 SELECT logical_at, outcome, reason FROM oarlock.backfill_times('report', 'acme nightly', '2026-11-01T00:00:00Z', '2026-11-20T00:00:00Z');

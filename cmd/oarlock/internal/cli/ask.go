@@ -284,7 +284,7 @@ func (a *controlCmd) ended(ctx context.Context, watch *watcher, got controlResul
 		a.blame(late.kind, late)
 		return got, nil
 	}
-	switch end := runEnd(got.Run, r.State, r.Reason); {
+	switch end := runEnd(r); {
 	case a.verb == dagrun.VerbRetry && end != nil:
 		a.blame(end.kind, end)
 	case a.verb == dagrun.VerbCancel && r.State != "canceled":
@@ -400,7 +400,7 @@ func (a *controlCmd) rehearse(ctx context.Context) error {
 		object = append(object, j)
 		all.lines = append(all.lines, j)
 		all.ids = append(all.ids, decimal(j.Run))
-		t.Rows = append(t.Rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), runview.LocalTime(r.CreatedAt), paint.Dim(runview.Printable(r.Reason))})
+		t.Rows = append(t.Rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), runview.LocalTime(r.CreatedAt), paint.Dim(runview.RunNote(r))})
 	}
 	all.object = object
 	if len(runs) > 0 {

@@ -36,7 +36,9 @@ registers none if one is invalid. A file that says the same as the current versi
 their version. The schedules of the file replace the schedules of the file before. Applying a file fires nothing: the
 command prints when each schedule fires next.
 Standard error warns of an action that neither Oarlock nor a live worker offers: runs wait until a worker offers it.
-It also warns of an approver that is no role of the database. For administrators (role oarlock_admin).`,
+While a worker is live, it also warns of a step with more slots than each worker has, and of secrets with from: command
+if no worker has secrets_command. It always warns of an approver that is no role of the database. For administrators
+(role oarlock_admin).`,
 			examples: []string{
 				"oarlock dag apply etl.yaml",
 				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
@@ -564,46 +566,68 @@ Editors complete and check with it: YAML files name it in a first line "# yaml-l
 	}
 }
 
-// sayUnoffered remarks on actions in files that are not built in and that no live worker offers: a typing error, or a
-// program that is still to be started. If it cannot read workers it prints nothing, since the files are applied anyway.
+// sayUnoffered remarks on needs of files that no live worker meets: actions, slots and secrets_command. A need is a typing
+// error, or a worker is still to be started. If it cannot read workers it prints nothing, since the files are applied anyway.
 func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dagFile) {
-	const prefix = "action:"
-	var wanted []string
-	for _, f := range files {
-		for _, need := range f.spec.Needs() {
-			if name, ok := strings.CutPrefix(need, prefix); ok && !slices.Contains(dagspec.Actions(), name) && !slices.Contains(wanted, name) {
-				wanted = append(wanted, name)
-			}
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
 	workers, err := store.Workers(ctx)
 	if err != nil {
 		return
 	}
-	known := dagspec.Actions()
+	offers, widest := dagspec.Actions(), 0
+	for i := range offers {
+		offers[i] = actionPrefix + offers[i]
+	}
 	for i := range workers {
-		if workers[i].State != queue.WorkerLive {
-			continue
+		if workers[i].State == queue.WorkerLive {
+			offers = append(offers, workers[i].Offers...)
+			widest = max(widest, workers[i].Slots)
 		}
-		for _, offer := range workers[i].Offers {
-			if name, ok := strings.CutPrefix(offer, prefix); ok {
-				known = append(known, name)
+	}
+	var said []string
+	for _, f := range files {
+		for _, text := range unoffered(f.spec, offers, widest) {
+			if !slices.Contains(said, text) {
+				said = append(said, text)
+				e.remark("%s", text)
 			}
 		}
 	}
-	for _, name := range wanted {
-		if slices.Contains(known, name) {
+}
+
+const actionPrefix = "action:" // of an action in the words of dagspec.Spec.Needs
+
+// unoffered returns a text for each need of a DAG that no worker meets. offers are in the words of dagspec.Spec.Needs, and
+// widest is the number of slots of the largest live worker. With 0, no worker is live: a worker that starts may have the
+// slots and the secrets_command, so only actions are checked.
+func unoffered(spec *dagspec.Spec, offers []string, widest int) (texts []string) {
+	for _, need := range spec.Needs() {
+		if slices.Contains(offers, need) {
 			continue
 		}
-		text := fmt.Sprintf("no worker offers the action %s: runs wait until a worker offers it", runview.Printable(name))
-		if near := config.Near(name, known); near != "" {
-			text += fmt.Sprintf("; did you mean %s?", runview.Printable(near))
+		if name, ok := strings.CutPrefix(need, actionPrefix); ok {
+			text := fmt.Sprintf("no worker offers the action %s: runs wait until a worker offers it", runview.Printable(name))
+			if near := config.Near(name, actionsOf(offers)); near != "" {
+				text += fmt.Sprintf("; did you mean %s?", runview.Printable(near))
+			}
+			texts = append(texts, text)
 		}
-		e.remark("%s", text)
+		if need == "secrets:command" && widest > 0 {
+			texts = append(texts, fmt.Sprintf("no worker has secrets_command, and %s has a secret with from: command: runs wait until a worker has it", spec.Name))
+		}
 	}
+	if slots := spec.WidestStep(); widest > 0 && slots > widest {
+		texts = append(texts, fmt.Sprintf("a step of %s needs %d slots, and the largest worker has %d: runs wait until a worker has %d", spec.Name, slots, widest, slots))
+	}
+	return texts
+}
+
+func actionsOf(offers []string) (names []string) {
+	for _, offer := range offers {
+		if name, ok := strings.CutPrefix(offer, actionPrefix); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // sayMissingApprovers remarks on approvers of DAGs that are not roles. If it cannot read them it prints nothing, since the

@@ -193,7 +193,7 @@ func (d *dev) tellEnds(ctx context.Context) {
 		p := d.env.stderrPaint()
 		text := fmt.Sprintf("run %d  %s  %s after %s", run.ID, run.DAG, p.runState(run.State), runview.Span(run.FinishedAt.Sub(later(run.StartedAt, run.CreatedAt))))
 		if run.State != "succeeded" && run.Reason != "" {
-			text += ": " + runview.Printable(run.Reason)
+			text += ": " + runview.Printable(runview.RunReason(run, nil))
 		}
 		d.env.remark("%s  %s", time.Now().Format(time.TimeOnly), text)
 	})

@@ -148,7 +148,7 @@ func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 		}
 		return statusError(*task.ExitCode)
 	}
-	return runEnd(run.ID, run.State, run.Reason)
+	return runEnd(run)
 }
 
 // streamSink copies each stream of the task to the same stream of this process.

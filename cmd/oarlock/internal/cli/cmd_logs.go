@@ -299,7 +299,7 @@ func (e *env) followLogs(ctx context.Context, store *queue.Store, reader *queue.
 	if err != nil {
 		return err
 	}
-	if end := runEnd(run.ID, run.State, run.Reason); end != nil {
+	if end := runEnd(run); end != nil {
 		return end
 	}
 	return nil

@@ -91,7 +91,7 @@ func (e *env) pageAnswer(page *runPage) answer {
 // ended returns the error of a command that waited for a run and showed it. For people it is short: the page has shown why
 // the run ended so, and what to type next.
 func (e *env) ended(run *queue.Run) error {
-	failed := runEnd(run.ID, run.State, run.Reason)
+	failed := runEnd(run)
 	if failed == nil {
 		return nil
 	}

@@ -369,12 +369,12 @@ const poolerHint = "set pool_mode = session for this database in the pooler's fi
 // queueAdvice has the kind of error for SQLSTATEs: Oarlock's own, and the ones with which Postgres reports a missing schema or
 // an invalid value. Without a hint here, the server's hint is shown.
 var queueAdvice = map[string]advice{
-	"OA001":        {notFound, "`oarlock dag list` lists the DAGs, `oarlock dag apply FILE` registers one"},
+	"OA001":        {notFound, "check the name; an administrator lists the DAGs with `oarlock dag list` and registers one with `oarlock dag apply FILE`"},
 	dagRemovedCode: {kind: notFound},
 	"OA003":        {kind: invalid},
 	"OA004":        {kind: conflict},
 	"OA005":        {kind: invalid},
-	"OA006":        {conflict, "try again later, start workers, or raise its limit: `oarlock queues set QUEUE --max-queued N`"},
+	"OA006":        {conflict, "try again later, or have an administrator start workers or raise the limit: `oarlock queues set QUEUE --max-queued N`"},
 	"OA007":        {kind: notFound},
 	"OA008":        {kind: denied},
 	"OA009":        {kind: invalid},
@@ -441,7 +441,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	case refusal.Object == "runs": // the server's hint is about SQL
 		p.hint = runHint
 	case refusal.Object == "queues":
-		p.hint = "`oarlock queues` lists the queues; an administrator makes one with `oarlock queues set NAME`"
+		p.hint = "check the name; an administrator lists the queues with `oarlock queues` and makes one with `oarlock queues set NAME`"
 	}
 	return true
 }

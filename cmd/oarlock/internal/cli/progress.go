@@ -218,9 +218,9 @@ func (s selection) more(ctx context.Context, store *queue.Store, last queue.RunI
 }
 
 // runEnd returns the error with which the end of an awaited run ends the command; nil: the run succeeded.
-func runEnd(run queue.RunID, state, reason string) *failure {
+func runEnd(run *queue.Run) *failure {
 	k := runFailed
-	switch state {
+	switch run.State {
 	case "failed":
 	case "canceled":
 		k = runCanceled
@@ -229,8 +229,8 @@ func runEnd(run queue.RunID, state, reason string) *failure {
 	}
 	return &failure{
 		kind: k,
-		err:  fmt.Errorf("run %d %s: %s", run, state, cmp.Or(runview.Printable(reason), "no reason given")),
-		hint: fmt.Sprintf("`%s status %d` shows its tasks", program, run),
+		err:  fmt.Errorf("run %d %s: %s", run.ID, run.State, cmp.Or(runview.Printable(runview.RunReason(run, nil)), "no reason given")),
+		hint: fmt.Sprintf("`%s status %d` shows its tasks", program, run.ID),
 	}
 }
 

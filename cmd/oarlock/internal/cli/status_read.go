@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -130,7 +131,13 @@ func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 }
 
 // reason returns what the run waits for, or why it ended.
-func (p *runPage) reason() string { return cmp.Or(p.isCopy, p.run.Reason) }
+func (p *runPage) reason() string {
+	var spec *dagspec.Spec
+	if p.dag != nil {
+		spec = p.dag.Spec
+	}
+	return cmp.Or(p.isCopy, runview.RunReason(p.run, spec))
+}
 
 // readEvents reads the events since the last read.
 func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
