@@ -127,6 +127,6 @@ func outageTable() string {
 		table += row("running tasks in an outage of "+short(last), func(o worker.Outages) string { return o.Over(last) })
 	}
 	table += row("longest outage that no task notices", func(o worker.Outages) string { return short(o.Harmless) })
-	table += row("outage after which none is left", func(o worker.Outages) string { return short(o.Fatal) })
-	return table + row("runs of a lost host go on elsewhere after about", func(o worker.Outages) string { return short(o.TakeOver.Round(time.Second)) })
+	table += row("outage after which no running task is left", func(o worker.Outages) string { return short(o.Fatal) })
+	return table + row("runs of a lost host go on at another worker after about", func(o worker.Outages) string { return short(o.TakeOver.Round(time.Second)) })
 }

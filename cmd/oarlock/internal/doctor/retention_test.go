@@ -58,7 +58,7 @@ func TestRetention_SaysWhenNobodyPrunes(t *testing.T) {
 func TestRetention_WarnsAsOperationsSays(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		"docs/operations.md": fmt.Sprintf("`oarlock doctor` warns, with exit status 0, of runs that should have gone %d days ago", pruneGrace),
+		"docs/operations.md": fmt.Sprintf("`oarlock doctor` warns, with exit status 0, of runs that should have been deleted %d days ago", pruneGrace),
 		"docs/cli.md":        "| `oarlock prune` does not run, and runs are past their retention | `retention` warns | 0 |",
 		"deploy/alerts.yaml": fmt.Sprintf("max(oarlock_prune_overdue_seconds) > %d * 86400", pruneGrace),
 	} {
