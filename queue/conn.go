@@ -144,7 +144,8 @@ func (l *dedicatedConn) connect(ctx context.Context) error {
 	return err
 }
 
-// takeUp makes a new connection ready for use.
+// takeUp makes a connection, if there is none yet, and makes it ready for use: it records the server process, and calls known,
+// and again if this is not the first connection. After an error there is no connection.
 func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	if err := l.dial(ctx); err != nil {
 		return err
@@ -167,7 +168,8 @@ func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// dial makes a connection, unless there is already one that is not ready yet.
+// dial sets l.conn to a new connection that is not taken up yet, unless there is already such a one. If the server refuses
+// more connections, it borrows one instead.
 func (l *dedicatedConn) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
@@ -500,7 +502,8 @@ type shortage struct {
 	since time.Time // zero: there is no shortage
 }
 
-// lasts reports whether the shortage has lasted longer than other clients may take to leave.
+// lasts is called when the pooler has lent too few connections. The first call begins the shortage and returns false. Later
+// calls report whether the shortage has lasted for patience, longer than other clients may take to leave.
 func (s *shortage) lasts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -545,7 +548,8 @@ type loan struct {
 	pooler pglink.Pooler
 }
 
-// share makes the dedicatedConns of a session lend to each other from now on.
+// share lets the dedicatedConns of a session borrow each other's connections when the server refuses a new one. conns is the
+// order of lending. The lease is the first to get a connection.
 func (l *sessionConns) share() {
 	n := &lending{conns: []*dedicatedConn{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
 	for _, one := range n.conns {
@@ -590,7 +594,8 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits for a connection of another dedicatedConn of its session, and reports whether it got one.
+// borrow waits, at most crowdedPause, for a connection of another dedicatedConn of its session, and makes it its own, not
+// taken up yet. It reports whether it got one.
 func (l *dedicatedConn) borrow(ctx context.Context) bool {
 	n := l.lending
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)

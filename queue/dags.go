@@ -228,7 +228,7 @@ func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, 
 	}
 }
 
-// put caches a definition. If the cache is full, an arbitrary one gives way.
+// put caches a definition; nil: nothing. If the cache is full, an arbitrary one gives way.
 func (d *definitions) put(v version, def *Definition) {
 	if def == nil {
 		return

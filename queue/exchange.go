@@ -111,14 +111,15 @@ func (x *exchange) notice(lanes map[int]notice) {
 
 func (x *exchange) takeNoticed() map[int]notice { return taken(x, &x.noticed) }
 
-// sending records the ids of a claim statement. The claimer calls it before it sends the statement.
+// sending records the ids of a claim statement. The claimer calls it before it sends the statement, and answered after the
+// answer.
 func (x *exchange) sending(ids []uuid.UUID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sent = append(x.sent, ids)
 }
 
-// answered removes the ids of the last statement.
+// answered removes the ids of the last statement, because the server has answered it.
 func (x *exchange) answered() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -366,7 +367,8 @@ func (c *cursors) told(lane int, at time.Time) (older bool) {
 	return older
 }
 
-// sweeping marks the moment before a sweep reads the heads. The sweep may not see runs that are notified later.
+// sweeping marks the moment before a sweep reads the heads: from now on, c.lowered gathers the cursors that notifications
+// lower. The sweep may not have seen these runs, so swept lowers its result by them.
 func (c *cursors) sweeping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -417,7 +419,8 @@ func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry 
 	return late
 }
 
-// forget makes the next poll begin at the very start, because another server answers, and its clock may be behind.
+// forget drops all cursors. The next poll begins at the very start, because another server answers, and its clock may be
+// behind.
 func (c *cursors) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

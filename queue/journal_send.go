@@ -293,8 +293,9 @@ func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*flushPa
 	return nil
 }
 
-// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do it
-// and never will. While the database is away, persist goes on trying until the journal is closed.
+// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do
+// it and never will. While the database is away, persist goes on trying until the journal is closed; then it returns ErrClosed
+// and ErrUnknown. j.flying is parts meanwhile.
 func (j *journal) persist(parts []*flushPart, do func(context.Context, *pgx.Conn) error) error {
 	j.flying = parts
 	defer func() { j.flying = nil }()
@@ -525,8 +526,8 @@ type health struct {
 	aside Aside
 }
 
-// note records the result of a try that began at began. An error about a record says nothing about the database, so it changes
-// nothing.
+// note records in h.fails the result of a try that began at began. Success ends a failure; an error begins one, or replaces
+// the error of the one that lasts. An error about a record says nothing about the database, so it changes nothing.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

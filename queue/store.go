@@ -347,7 +347,9 @@ func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Inst
 	return i, i.Judge(known)
 }
 
-// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that.
+// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that, and
+// vouch sets i.ID to it. It returns an error if the installation changed since i was read. An installation that lives in place
+// needs no record.
 func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) error {
 	if i.InPlace() {
 		return nil

@@ -219,7 +219,8 @@ func versionNumber(text string) (int, error) {
 	return int(number), nil
 }
 
-// compareBefore adds the differences to the version before, unless that version has been deleted.
+// compareBefore sets data.Before, data.ListDiff and data.Changes to the differences from the version before. If that version
+// has been deleted, it leaves them empty.
 func (s *server) compareBefore(ctx context.Context, data *dagData) error {
 	before, err := s.store.GetDAG(ctx, data.Name, data.Version-1)
 	if errors.Is(err, queue.ErrNotFound) {

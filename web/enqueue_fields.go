@@ -135,7 +135,8 @@ func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 // plainNumber matches numbers that browsers do not rewrite in a number field.
 var plainNumber = regexp.MustCompile(`^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$`)
 
-// set fills the field in. If an input of the field's kind would change the value, the field gets another kind.
+// set fills the field in. If an input of the field's kind would change the value, the field gets another kind; a choice gets
+// the value as one more option.
 func (f *formField) set(value string) {
 	f.Value = value
 	switch {

@@ -59,7 +59,8 @@ func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*ru
 	}}
 }
 
-// addRegions renders regions of a page into v.
+// addRegions renders regions of a page into v.regions, and appends their names to v.order. It leaves out the text of durations
+// that still grow, so that these do not count as changes.
 func (s *server) addRegions(v *liveView, data any, file string, regions []string) error {
 	for _, name := range regions {
 		html, err := s.renderRegion(file, name, data)

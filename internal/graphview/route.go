@@ -136,7 +136,8 @@ func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
 	}
 }
 
-// meet moves both ends of a link to a common column, if there is one.
+// meet moves both ends of a link, out and in, to a common column, if there is one and the cells have no other link on these
+// sides.
 func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
 	lo1, hi1 := s.cells[from].interior()
 	lo2, hi2 := s.cells[to].interior()

@@ -126,7 +126,8 @@ func (f *folder) make(dir string) (string, error) {
 	return dir, explain("resolve", dir, err)
 }
 
-// check refuses a folder that belongs to another user or holds other things.
+// check refuses a folder that belongs to another user or holds other things. If a user other than root owns the data already,
+// check makes that user f.owner when this process drops its rights.
 func (f *folder) check() error {
 	refuse := func(why string) error {
 		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}

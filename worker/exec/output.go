@@ -110,7 +110,7 @@ type outputParser struct {
 	values map[string]string
 }
 
-// next returns the next line. The last line may lack its newline.
+// next removes the next line from the rest and returns it without its newline. The last line may lack its newline.
 func (p *outputParser) next() string {
 	line, rest, _ := strings.Cut(p.rest, "\n")
 	p.rest = rest

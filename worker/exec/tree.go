@@ -31,7 +31,7 @@ type tree struct {
 	reaped  bool
 }
 
-// bury records that the first process is a zombie.
+// bury records in t and in the tracker that the first process is a zombie.
 func (t *tree) bury() {
 	t.ended = true
 	t.tracker.bury(t.leader, anyInode)

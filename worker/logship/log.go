@@ -92,7 +92,9 @@ func (l *Log) LastLine() string {
 	return l.last.text()
 }
 
-// write masks and takes bytes. At the end of the stream it also takes the bytes that the masker has held back.
+// write masks bytes and adds them to the log. Bytes beyond the limit of the attempt are dropped and counted, with one note in
+// the log. Bytes that may be part of a secret are held back; at the end of the stream write adds these too. After the end of
+// the log it does nothing.
 func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	l.mu.Lock()
 	if l.closed {
@@ -120,7 +122,7 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	}
 }
 
-// limit counts n bytes, and returns how many of them are beyond the limit.
+// limit counts n bytes, and returns how many of them are beyond the limit of the attempt. These are not counted.
 func (l *Log) limit(n int64) int64 {
 	over := max(0, l.total+n-l.shipper.config.AttemptBytes)
 	l.total += n - over
@@ -143,7 +145,9 @@ func (l *Log) add(id queue.Stream, data []byte) {
 	}
 }
 
-// append returns how much of the reserved memory it used, and the channel by which the loop must be signaled; nil: not at all.
+// append adds data to the open pieces. reserved says that the caller has reserved memory for them; if not, append drops data
+// and counts it as dropped. It returns how much of the reserved memory it used, and the channel by which the caller must
+// signal the loop; nil: not at all.
 func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -82,8 +82,8 @@ func (t *transaction) perform(ctx context.Context, do func(context.Context, *tra
 	return t.commit(ctx, outputs)
 }
 
-// settles decides whether the transaction stores the task's outcome. A read-only one does not: it may run again. Nor does a
-// publish.
+// settles decides whether the transaction stores the task's outcome, and sets t.life if it does. A read-only one does not: it
+// may run again. Neither does a publish.
 func (t *transaction) settles(ctx context.Context, l *life) error {
 	if l == nil || t.task.Publish || t.options.tx.AccessMode == pgx.ReadOnly {
 		return nil

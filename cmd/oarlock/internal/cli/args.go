@@ -99,7 +99,8 @@ func (a *argParser) take(word string) error {
 // otherWords maps words that users often try to the names of the commands.
 var otherWords = map[string]string{"runs": "list", "ls": "list"}
 
-// plain takes a word as a command as long as commands may follow, and then as an argument. backfill takes both.
+// plain takes a word as a command, a.path, as long as commands may follow, and then as an argument, a.args. backfill takes
+// both. It returns a usageError if the word is neither.
 func (a *argParser) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
@@ -125,7 +126,8 @@ func (a *argParser) plain(word string) error {
 	return &usageError{msg: fmt.Sprintf("unknown %s %q", what, word), hint: hint}
 }
 
-// flag joins a flag and its value into one word, and adds it to the flags of the program or to those of the command.
+// flag joins a flag and its value, which it takes from a.rest, into one word. It adds the word to the flags of the program or
+// to those of the command.
 func (a *argParser) flag(word string) error {
 	g, found := a.given(word)
 	if !found {

@@ -110,7 +110,8 @@ func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
 	return o, o.filter(c)
 }
 
-// aim reads the run and the step from the arguments.
+// aim sets the run and the step of the query from the arguments. It returns a usageError unless they name one run. A step
+// without an item means all its items.
 func (o *logsOptions) aim(args []string) error {
 	t, err := parseTarget("logs", args)
 	if err != nil {
@@ -125,7 +126,7 @@ func (o *logsOptions) aim(args []string) error {
 	return nil
 }
 
-// filter reads the flags that restrict the logs.
+// filter sets the options that restrict the logs from the flags. Without --attempt, the query has the latest attempts only.
 func (o *logsOptions) filter(c *cli.Context) (err error) {
 	if name := c.String("stream"); name != "" {
 		i := slices.Index(runview.StreamNames, name)

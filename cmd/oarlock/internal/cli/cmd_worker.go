@@ -432,7 +432,8 @@ type standby struct {
 	server  *health.Server
 }
 
-// begin reports why the worker waits, to systemd and at /readyz.
+// begin reports why the worker waits, to systemd and at /readyz. It listens for that, unless there is no address or another
+// process has it. The caller must call end.
 func (s *standby) begin(why string) {
 	s.tell("STATUS=starting, " + why)
 	if s.listen == "" {

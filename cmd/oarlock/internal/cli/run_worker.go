@@ -256,7 +256,7 @@ func (l *liveLines) above(line string) {
 	l.tell()
 }
 
-// take returns the lines for above the page that came since the last call.
+// take removes the lines for above the page that came since the last call, and returns them; "": none.
 func (l *liveLines) take() string {
 	if l == nil {
 		return ""
@@ -287,7 +287,8 @@ func (l *liveLines) settle() {
 	}
 }
 
-// add keeps the last line of a chunk as the last line of its task, finished or not.
+// add keeps the last line of a chunk as the last line of its task, finished or not, and tells the watcher to draw. A chunk
+// without text changes nothing, nor does one of Oarlock's own.
 func (l *liveLines) add(c *queue.Chunk) {
 	if c.Stream == queue.StreamOarlock {
 		return

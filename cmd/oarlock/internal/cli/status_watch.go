@@ -217,7 +217,7 @@ func (w *watcher) finish(page *runPage) error {
 	return w.env.say(w.env.pageAnswer(page))
 }
 
-// tellJSON prints the run if its JSON has changed.
+// tellJSON prints the run if its JSON has changed since the last call.
 func (w *watcher) tellJSON(page *runPage) error {
 	line, err := runview.EncodeJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if err != nil {
@@ -273,7 +273,7 @@ type progressPrinter struct {
 	text strings.Builder
 }
 
-// line adds a line, unless the last line with this key was about the same state.
+// line adds a line to t.text, unless the last line with this key was about the same state.
 func (t *progressPrinter) line(key, state, text string) {
 	if t.seen[key] != state {
 		t.seen[key] = state
@@ -343,8 +343,8 @@ func (w *watcher) refresh() error {
 	return w.redraw(&page)
 }
 
-// redraw draws the page over the one before. It sums up the tasks that do not fit on the terminal; the page at the end
-// shows all.
+// redraw draws the page over the one before, and remembers the lines in w.drawn. It sums up the tasks that do not fit on the
+// terminal; the page at the end shows all.
 func (w *watcher) redraw(page *runPage) error {
 	columns, rows := w.env.window()
 	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()
@@ -368,8 +368,8 @@ func (w *watcher) redraw(page *runPage) error {
 	return w.env.print(text)
 }
 
-// over returns text with the control codes that draw it over the page before. The cursor goes up and each line is
-// overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
+// over returns text with the control codes that draw it over the page before, and clears w.drawn. The cursor goes up and each
+// line is overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
 func (w *watcher) over(text string) string {
 	if len(w.drawn) == 0 {
 		return text
