@@ -201,7 +201,7 @@ type Detail struct {
 	LastLine string // last line of stderr, for the run's status
 }
 
-// ends reports whether this batch gives the claim back.
+// ends reports whether this batch gives the claim back: the run has a result, or the driver leaves it.
 func (b *Batch) ends() bool { return b.Leave != nil || b.Result != nil }
 
 // claimReply is the answer to a statement that claims runs.

@@ -119,7 +119,7 @@ func (l *dedicatedConn) holding(ctx context.Context, do func(context.Context) er
 	return do(ctx)
 }
 
-// breaks reports whether err makes a connection useless.
+// breaks reports whether a connection cannot be used any more after err.
 func breaks(err error) bool {
 	if stale(err) {
 		return true
@@ -272,10 +272,10 @@ var awakeFrom = time.Now().Add(-time.Nanosecond) // so that no moment is 0
 
 func awake() int64 { return int64(time.Since(awakeFrom)) }
 
-// beat marks the start of the next thing.
+// beat records that the goroutine begins its next piece of work now, and is busy from now on.
 func (p *pulse) beat() { p.since.Store(awake()) }
 
-// rest marks the goroutine as idle.
+// rest records that the goroutine is idle, until the next beat.
 func (p *pulse) rest() { p.since.Store(0) }
 
 // at returns how long the current thing has taken; 0: the goroutine is idle.

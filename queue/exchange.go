@@ -77,7 +77,7 @@ func newExchange() *exchange {
 	return x
 }
 
-// taken returns the value of a field of x and sets the field to its zero value.
+// taken takes the value out of field, a field of x: it returns the value, and leaves the zero value in its place.
 func taken[T any](x *exchange, field *T) (value T) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,7 +93,7 @@ type notice struct {
 
 func (n notice) and(m notice) notice { return notice{n.rows + m.rows, earlier(n.at, m.at)} }
 
-// notice adds notices, by lane, for the next poll.
+// notice adds notices, by lane, to the ones that the next poll takes. It drops notices of new lanes beyond noticedMax.
 func (x *exchange) notice(lanes map[int]notice) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -159,7 +159,7 @@ func (x *exchange) takeUnreadable(atMost int) []unreadClaim {
 	return taken
 }
 
-// addChores leaves chores to the next DoChores.
+// addChores adds chores to the ones that the next DoChores does.
 func (x *exchange) addChores(due chores) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -307,7 +307,7 @@ func (c *cursors) asking() {
 	clear(c.noticed)
 }
 
-// areKnown reports whether a sweep has set the cursors.
+// areKnown reports whether a sweep has set the cursors. It is false at the start, and after forget.
 func (c *cursors) areKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

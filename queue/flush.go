@@ -488,7 +488,7 @@ func (r *flushRows) text(s string) {
 	r.buf = append(r.buf, s...)
 }
 
-// textOrNull writes "" as null.
+// textOrNull writes a column of text; "" as null.
 func (r *flushRows) textOrNull(s string) {
 	if s == "" {
 		r.null(pgtype.TextOID)
@@ -555,7 +555,7 @@ func (r *flushRows) logDay(t dagrun.Time) {
 	r.day((int64(t) - epochMillis - mod(int64(t), dayMillis)) / dayMillis)
 }
 
-// date writes the day of t.
+// date writes a column of date: the day of t in UTC.
 func (r *flushRows) date(t time.Time) {
 	day := t.UnixMilli()
 	r.day((day - epochMillis - mod(day, dayMillis)) / dayMillis)

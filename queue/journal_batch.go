@@ -181,7 +181,7 @@ func (p *flushPart) calms() bool {
 	return p.last && h.claim.Losses > 0 && !h.calmed && p.commit.finishes()
 }
 
-// changes reports whether the run's own row changes.
+// changes reports whether the part changes the run's own row.
 func (p *flushPart) changes() bool {
 	return p.last && (p.commit.ends() || p.commit.batch.Records.Run != nil && !p.commit.begins) || p.calms()
 }

@@ -236,7 +236,9 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// judge settles parts by the answer to their flush.
+// judge settles parts by the answer to their flush: a part that was written with nil, any other with ErrLeaseLost, or with
+// ErrInboxMoved if the run has a new control. Without a fence the session is lost, with all claims. An error means that some
+// parts are not settled, and must be sent again.
 func (j *journal) judge(ctx context.Context, conn *pgx.Conn, parts []*flushPart, got reply) error {
 	if !got.fenced {
 		j.loseSession(parts)
@@ -466,7 +468,7 @@ type Failure struct {
 	Err   error     // of the last try
 }
 
-// Failing reports whether tries fail.
+// Failing reports whether tries fail now. The zero Failure does not.
 func (f Failure) Failing() bool { return !f.Since.IsZero() }
 
 // Cause names the kind of error, for people. It shows nothing of a record, a login or a host. It returns "" if tries do not fail.

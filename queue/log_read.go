@@ -343,7 +343,7 @@ const maxStarts = 1000
 
 type logStart struct{ Place, Seq int }
 
-// places returns the arguments that identify logs.
+// places returns the arguments that identify logs: one array for each column of their keys.
 func (r *logReader) places(logs []*openLog) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"run":      r.query.Run,
@@ -506,7 +506,7 @@ func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
 	return take(chunk)
 }
 
-// first returns the log with the oldest chunk.
+// first returns the log with the oldest chunk; nil: no log has more. Each of a.cursors must have a chunk.
 func (a *arrival) first() *cursor {
 	var oldest *cursor
 	for _, c := range a.cursors {

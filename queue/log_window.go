@@ -99,7 +99,7 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	return windowOf(rows), nil
 }
 
-// windowOf reads the rows of a window.
+// windowOf makes the window of its rows. There must be at least one row, the one that describes the window.
 func windowOf(rows []windowRow) *windowPart {
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{

@@ -189,7 +189,7 @@ func (s *Session) Followed(run RunID) bool {
 	return held != nil && held.followed
 }
 
-// follow records that readers follow the logs of runs.
+// follow records that readers follow the logs of runs, so that their chunks are sent sooner. Runs without a claim are ignored.
 func (h *claimSet) follow(runs []RunID) {
 	if len(runs) == 0 {
 		return
@@ -407,7 +407,7 @@ func include(runs []RunID, run RunID) []RunID {
 	return append(runs, run)
 }
 
-// attemptKey identifies an attempt among all.
+// attemptKey identifies an attempt among the attempts of all runs.
 type attemptKey struct {
 	run     RunID
 	task    dagrun.TaskID

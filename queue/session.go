@@ -91,7 +91,7 @@ func (s *Session) lost() error {
 	return err
 }
 
-// newToken returns a channel that holds one token.
+// newToken returns a channel that holds one token: see take.
 func newToken() chan struct{} {
 	token := make(chan struct{}, 1)
 	token <- struct{}{}

@@ -58,7 +58,7 @@ type Store struct {
 	shortage    shortage     // shortage of connections that a pooler lends
 }
 
-// Open connects to a database that has Oarlock's schema.
+// Open connects to a database that has Oarlock's schema. The caller closes the store.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {

@@ -99,7 +99,7 @@ func (f *enqueueForm) Opens() bool {
 	return slices.ContainsFunc(f.Options, func(o *formField) bool { return o.Value != "" })
 }
 
-// Given reports whether the user filled in any field.
+// Given reports whether the user gave a param that differs from before, or filled in an option.
 func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 
 // mayEnqueue returns the rights of the login, or an error if it may not enqueue runs.
@@ -236,7 +236,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 
 // fillLoose makes one field with a line NAME=VALUE per param, for a login that may not read the types of the DAG's params. The
 // field shows the text that the user sent in it, or else the params of begin, overlaid by texts. It sets f.given to the params
-// that differ from f.before. A line that cannot be read sets the Problem of the field.
+// that differ from f.before. A text that cannot be parsed sets the Problem of the field, and gives no param.
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",

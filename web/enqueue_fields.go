@@ -175,7 +175,8 @@ func (f *formField) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// readPairs parses lines of NAME=VALUE.
+// readPairs parses lines of NAME=VALUE, and skips empty ones. The first line that it cannot parse, and the first name that is
+// given twice, is an error.
 func readPairs(text string) (pairs map[string]string, err error) {
 	pairs = map[string]string{}
 	for line := range strings.SplitSeq(sentText(text), "\n") {

@@ -126,7 +126,8 @@ func (h *hub) leave(t *topic, v *viewer) {
 	}
 }
 
-// drop removes a viewer. The caller holds mu.
+// drop removes a viewer from t and closes its events, which ends its stream. A viewer that is gone already is no error. The
+// caller holds mu.
 func (h *hub) drop(t *topic, v *viewer) {
 	if t.viewers[v] {
 		delete(t.viewers, v)

@@ -170,7 +170,7 @@ func (s *server) step(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readStep reads a page about one task.
+// readStep parses the request and reads the page of kind about one task, by readStepPage.
 func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
 	q, err := parseStepQuery(r, kind)
 	if err != nil {

@@ -85,7 +85,7 @@ func (p *runPage) taskCount() (n int) {
 	return n
 }
 
-// tryCount returns the number of earlier attempts of steps.
+// tryCount returns the number of earlier attempts that the summaries of all steps hold. Attempts of items are not counted.
 func (p *runPage) tryCount() (n int) {
 	for i := range p.steps {
 		n += len(p.steps[i].Tries)

@@ -377,7 +377,7 @@ func (s *Site) account(key accountKey) *account {
 
 // addAccount makes an account, and counts a use, which the caller releases. It returns nil when there are too many. It
 // replaces an account with the same key, because the connections of that account may belong to a role that has been dropped
-// since; the old account is closed when its last use ends.
+// since. The old account is retired: it stays open until its last request is over.
 func (s *Site) addAccount(key accountKey, login Login) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,7 +402,7 @@ func (s *Site) release(a *account) {
 	a.idle = time.Now()
 }
 
-// sweep calls sweepOnce every sweepInterval.
+// sweep calls sweepOnce every sweepInterval until ctx ends, and closes s.swept at its end.
 func (s *Site) sweep(ctx context.Context) {
 	defer close(s.swept)
 	for ctx.Err() == nil {

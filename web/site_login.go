@@ -116,7 +116,7 @@ type pending struct {
 	To       string `json:"to"`
 }
 
-// begin redirects to the provider.
+// begin redirects to the provider. It keeps the attempt in a cookie of the browser, where callback finds it.
 func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)
@@ -134,7 +134,8 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// callback handles the redirect back from the provider.
+// callback handles the redirect back from the provider: it opens a session and redirects to the page that the user wanted. It
+// refuses a browser without the cookie of begin. A request with another state leaves that cookie alone.
 func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)

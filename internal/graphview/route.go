@@ -24,7 +24,8 @@ func (b *bus) measure() {
 	b.lo, b.hi = slices.Min(ends), slices.Max(ends)
 }
 
-// buses groups the links below each layer into buses.
+// buses groups the links below each layer into buses: links of one manner to the same cells share one. It returns them by
+// layer.
 func (s *sketch) buses() [][]*bus {
 	all := make([][]*bus, len(s.layers))
 	for i, row := range s.layers {

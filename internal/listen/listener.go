@@ -119,8 +119,7 @@ func (l *Listener) change() {
 	}
 }
 
-// hasChanged reports whether subscribers have changed since the last call that returned true. It keeps stop, to be called at
-// the next change.
+// hasChanged reports whether subscribers have changed since the last call. It keeps stop, to be called at the next change.
 func (l *Listener) hasChanged(stop context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,7 @@ func Parse(url string, o Options) (*pgx.ConnConfig, error) {
 	return pool.ConnConfig, nil
 }
 
-// Connect opens one connection.
+// Connect opens one connection, by Parse and Dial. The caller closes it.
 func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	config, err := Parse(url, o)
 	if err != nil {

@@ -66,7 +66,7 @@ func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
 // the outcome of the task, exactly once.
 func (r *Rig) HandleTx(name string, f postgres.TxFunc) { r.Execute(name, r.sql.Func(f)) }
 
-// Execute is like Handle, for an executor.
+// Execute is like Handle, for an executor. Call it before Run.
 func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+name] = x }
 
 // Metrics returns a handler that serves the worker's metrics, for a server of the program.

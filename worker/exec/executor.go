@@ -71,7 +71,7 @@ type Executor struct {
 
 var _ worker.Executor = (*Executor)(nil)
 
-// New returns an executor. The caller closes it.
+// New returns an executor, with folders of its own for attempts. The caller closes it.
 func New(c Config) (*Executor, error) {
 	if c.Environ == nil {
 		c.Environ = os.Environ()

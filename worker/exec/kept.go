@@ -64,7 +64,7 @@ func (k *kept) drain(s *stream) bool {
 	return true
 }
 
-// kill ends all kept trees.
+// kill kills the kept trees, removes their cgroups, and waits until no pipe is read any more. kept is empty afterwards.
 func (k *kept) kill() error {
 	k.mu.Lock()
 	trees := k.trees

@@ -79,7 +79,8 @@ func openPatiently(path string) (*os.File, error) {
 	}
 }
 
-// parseOutputs parses `name=value` lines and `name<<END` blocks.
+// parseOutputs parses `name=value` lines and `name<<END` blocks, and returns the declared outputs as a JSON object. An error
+// names the line.
 func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {

@@ -40,7 +40,7 @@ func (t *tree) bury() {
 // forget drops the first process from the tracker. The caller reaps the process afterwards.
 func (t *tree) forget() { t.tracker.forget(t.leader, t.owner) }
 
-// alive lists the living processes of the body.
+// alive lists the living processes of the body: the ones that the tracker knows, and the ones in the cgroup.
 func (t *tree) alive() ([]process, error) {
 	alive, err := t.tracker.of(t.owner)
 	if err != nil || t.cgroup == nil {

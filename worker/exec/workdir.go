@@ -14,7 +14,6 @@ import (
 // freeAtMost bounds the unused working folders that are kept for other bodies.
 const freeAtMost = 64
 
-// workdir is a working folder.
 type workdir struct {
 	path string
 	made mark // mark right after the folder was made

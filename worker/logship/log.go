@@ -56,7 +56,7 @@ func (l *Log) Stdout() io.Writer { return &l.streams[0] }
 // Stderr returns the writer for the body's standard error.
 func (l *Log) Stderr() io.Writer { return &l.streams[1] }
 
-// Mask adds secrets that are masked from now on.
+// Mask adds secrets that are masked from now on, in both streams. Bytes that were written before are not masked.
 func (l *Log) Mask(secrets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ type stream struct {
 	id  queue.Stream
 }
 
-// Write masks and takes p. It never fails.
+// Write masks p and adds it to the log. It never fails, even where it drops bytes: see write.
 func (s *stream) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), ChunkBytes)
@@ -82,7 +82,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Note adds a line of Oarlock's own.
+// Note adds a line of Oarlock's own to the log. It is not masked, so text must hold no secret.
 func (l *Log) Note(text string) { l.add(queue.StreamOarlock, []byte(text+"\n")) }
 
 // LastLine returns the last line of standard error that is not blank, in a form that a text column can hold.

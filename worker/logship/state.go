@@ -85,7 +85,8 @@ func (n *logState) ready() bool {
 	return n.sending == 0 && n.tail() == 0
 }
 
-// collect numbers the next pieces and returns their chunks.
+// collect takes the next pieces, as many as b has room for, and returns their chunks. Until stored or failed is called, they
+// count as sent.
 func (n *logState) collect(b *budget) []queue.Chunk {
 	pieces := n.take(b)
 	chunks := make([]queue.Chunk, 0, len(pieces))

@@ -196,7 +196,7 @@ func (b *budget) tidy() {
 	}
 }
 
-// drop closes the idle connections that are old.
+// drop closes the idle connections for which old returns true, and frees their slots.
 func (b *budget) drop(old func(*session) bool) {
 	b.mu.Lock()
 	var dropped, kept []*session

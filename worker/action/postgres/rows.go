@@ -138,7 +138,8 @@ func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	return nil
 }
 
-// finished ends the text and returns it.
+// finished ends the text of the rows, for example with the bracket of a JSON list, and returns it. No row may be added
+// afterwards.
 func (r *rows) finished() []byte {
 	switch f := r.query.format; {
 	case (f == "" || f == "json") && r.count == 0:

@@ -110,7 +110,8 @@ func endsTransaction(tag pgconn.CommandTag) bool {
 	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String()) // sql-shown: command tags of the server
 }
 
-// values returns the params in the server's format.
+// values returns the params in the text format of the types that the server expects. It fails unless there is one for each
+// type.
 func (s statement) values(types []uint32) ([][]byte, error) {
 	if len(s.params) != len(types) {
 		return nil, fmt.Errorf("the statement has %d parameters, but params has %d values", len(types), len(s.params))

@@ -122,7 +122,7 @@ func nameOf(task *worker.Task) string {
 	return run + step[:min(len(step), maxNameBytes-len(run)-len(attempt))] + attempt
 }
 
-// rollback rolls back if the transaction was not committed.
+// rollback rolls back if the transaction was not committed. The caller need not know whether it was.
 func (t *transaction) rollback() {
 	if t.tx == nil || t.session.conn.IsClosed() {
 		return

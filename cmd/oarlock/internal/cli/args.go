@@ -213,7 +213,8 @@ func (a *argParser) unknownFlag(word string) error {
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
-// finish makes the checks that need the whole line.
+// finish makes the checks that need the whole line: a command is given, and takes arguments if there are any. With --help it
+// checks nothing.
 func (a *argParser) finish() error {
 	c := a.command()
 	switch {
@@ -335,7 +336,8 @@ type target struct {
 // stepName matches a step, a step that replaces another one, and a handler: load, search~1, @exit.
 var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,2})?$`)
 
-// parseTarget reads RUN… [STEP[/item]].
+// parseTarget parses RUN… [STEP[/item]]. It returns a usageError for other words, and for a step without a run; no words are
+// no error.
 func parseTarget(command string, words []string) (target, error) {
 	var t target
 	for _, word := range words {
@@ -366,7 +368,7 @@ func parseTarget(command string, words []string) (target, error) {
 	return t, nil
 }
 
-// find returns the numbers of the runs, each once.
+// find returns the numbers of the runs, each once. It reads the database for @latest.
 func (t target) find(ctx context.Context, store *queue.Store) ([]queue.RunID, error) {
 	var ids []queue.RunID
 	seen := map[queue.RunID]bool{}

@@ -385,7 +385,7 @@ type jsonRehearsed struct {
 	CreatedAt *time.Time `json:"created_at"`
 }
 
-// rehearse prints the runs that the command would ask.
+// rehearse prints the runs that the command would ask, and says that nothing was sent.
 func (a *controlCmd) rehearse(ctx context.Context) error {
 	runs, err := a.chosen(ctx)
 	if err != nil {

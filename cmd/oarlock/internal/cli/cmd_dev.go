@@ -444,7 +444,7 @@ func (d *dev) drainWorkers() error {
 	return err
 }
 
-// stopWorkers ends all workers at once.
+// stopWorkers stops all workers, one after the other, and waits for their end.
 func (d *dev) stopWorkers() error {
 	var err error
 	for _, w := range d.workers {

@@ -60,7 +60,6 @@ or with base64 if the piece is not UTF-8.`,
 	}
 }
 
-// logsOptions are the flags of logs.
 type logsOptions struct {
 	query      queue.LogQuery // without the run
 	run        runArg

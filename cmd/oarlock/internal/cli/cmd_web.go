@@ -130,7 +130,7 @@ func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
 	return web.Serve(ctx, listener, site, plan.tls, e.log)
 }
 
-// frame sets what all pages show: version and database.
+// frame sets in plan.options the version and the database that all pages show, and the log.
 func (e *env) frame(plan *webPlan, link *pgx.ConnConfig) {
 	o := &plan.options
 	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
@@ -445,7 +445,7 @@ func webKeys() []config.Key {
 	return keys
 }
 
-// aSite checks an address that browsers can open.
+// aSite returns an error unless text is a URL that browsers can open, without user, query or fragment.
 func aSite(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -512,7 +512,7 @@ func (p *webPlan) isSecure() bool {
 	return p.tls != nil || p.url != nil && p.url.Scheme == "https"
 }
 
-// anyAddress checks an address to listen on.
+// anyAddress returns given as an address to listen on, or a usageError if it is not HOST:PORT.
 func anyAddress(given string) (string, error) {
 	host, port, err := splitAddress(given)
 	return net.JoinHostPort(host, port), err

@@ -132,7 +132,8 @@ func (e *env) guardWorker(ctx context.Context, config embed.Config, args []strin
 	return statusError(code) // the driver process has printed why
 }
 
-// work is the main function of the driver process.
+// work runs the worker in the driver process until it ends. The first signal lets running tasks finish. A late signal, once
+// the worker has ended, is ignored.
 func (e *env) work(ctx context.Context, config embed.Config, own ownership) error {
 	embed.Roomy()
 	r, err := embed.New(config)

@@ -173,7 +173,7 @@ func (s *tailSink) cut(kept []queue.Chunk) {
 	}
 }
 
-// ring keeps the last items that were added.
+// ring keeps the last size items that were added.
 type ring[T any] struct {
 	items []T
 	size  int

@@ -148,7 +148,8 @@ func (w *ownWorker) drain() error {
 	return nil
 }
 
-// stop ends the worker and every process below it.
+// stop ends the worker and every process below it, and waits for their end. It closes the worker's standard input first, and
+// sends signals only to a worker that does not end within goodbye. It gives the worker's name free.
 func (w *ownWorker) stop() error {
 	defer w.leave()
 	err := w.stdin.Close()
@@ -271,7 +272,7 @@ func (l *liveLines) take() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// of returns the last line of a task.
+// of returns the last line of a task; "": it has written none. A nil l has no lines.
 func (l *liveLines) of(task string) string {
 	if l == nil {
 		return ""
@@ -306,7 +307,7 @@ func (l *liveLines) add(c *queue.Chunk) {
 	l.tell()
 }
 
-// Write has lines printed above the page.
+// Write keeps lines until the watcher prints them above the page. It never fails.
 func (l *liveLines) Write(p []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(p), "\n"), "\n") {
 		l.above(line)

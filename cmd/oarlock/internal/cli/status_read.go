@@ -132,7 +132,7 @@ func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 // reason returns what the run waits for, or why it ended.
 func (p *runPage) reason() string { return cmp.Or(p.isCopy, p.run.Reason) }
 
-// readEvents reads the events since the last read.
+// readEvents appends to p.events the events since the last read.
 func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	last := int64(0)
 	if n := len(p.events); n > 0 {

@@ -202,7 +202,8 @@ func (w *watcher) showPage(page *runPage) error {
 	return nil
 }
 
-// finish shows the end of the run, in full.
+// finish shows the end of the run, in full, in the format of --output. With -o id it prints nothing, because the id was
+// printed at the start.
 func (w *watcher) finish(page *runPage) error {
 	switch format := w.env.settings.Text("output"); {
 	case format == "id":
@@ -397,7 +398,7 @@ func (e *env) pageColumns() int {
 	return max(columns-1, 0)
 }
 
-// window returns the current size of the terminal.
+// window returns the current size of the terminal. An unknown number of columns is 0, an unknown number of rows is usualRows.
 func (e *env) window() (columns, rows int) {
 	columns, rows = e.Columns, e.Rows
 	if e.Size != nil {
