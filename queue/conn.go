@@ -358,8 +358,9 @@ type gains struct {
 	refused error // why the worker did not get the next connection; nil: unknown
 }
 
-// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made later,
-// other clients might have taken them by then.
+// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made
+// later, other clients might have taken them by then. It returns how many the session has, and the refusal of the next one. In
+// tests with ConnectLate it makes none.
 func (s *Store) occupy(ctx context.Context, l *sessionConns, p pglink.Pooler) gains {
 	if s.shortage.trusting {
 		return gains{n: s.needs(p)}

@@ -317,7 +317,8 @@ func (r *logReader) from(l *openLog) *openLog {
 	return l
 }
 
-// start moves the logs that exist at first to the places where the query's Lines and Since begin.
+// start moves the logs that exist at first to the places where the query's Lines and Since begin. After the first discover it
+// does nothing: later logs are read from their start.
 func (r *logReader) start(ctx context.Context, opened []*openLog) error {
 	q := r.query
 	if r.begun || q.Lines == 0 && q.Since.IsZero() {

@@ -162,7 +162,8 @@ func (w *retriedWrite) send(ctx context.Context) error {
 	})
 }
 
-// settle calls again. If the server refuses, that is as final as success, because it answers the same request.
+// settle calls again, and reports whether the write is done. If the server refuses, that is as final as success, because it
+// answers the same request; w.answer is the refusal then. If do was never called, settle returns false and calls nothing.
 func (w *retriedWrite) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil

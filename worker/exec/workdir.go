@@ -66,7 +66,8 @@ func (w *workdirs) pop() *workdir {
 	return d
 }
 
-// give takes back a folder that no process uses any more.
+// give takes back a folder that no process uses any more. It keeps an untouched folder for another body, and removes any
+// other; with Config.KeepWorkDir, remove leaves the folder in place.
 func (w *workdirs) give(d *workdir) {
 	if d.made.there && d.made == markOf(d.path) && isEmpty(d.path) && !w.session.keep && w.push(d) {
 		return

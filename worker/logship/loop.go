@@ -135,7 +135,8 @@ func (l *loop) close(n *logState) {
 	n.closing = nil
 }
 
-// sleep returns the time until there is something to do, if no event comes before.
+// sleep returns the time until there is something to do, if no event comes before. While a call of the sink is under way, only
+// the ends of logs count, because the end of the call is an event.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	for n := range l.closings {

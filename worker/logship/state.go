@@ -185,7 +185,8 @@ func (n *logState) forget(p *piece) int64 {
 	return n.spool.forget(p)
 }
 
-// abandon drops all pieces, because nothing of the run can be stored any more.
+// abandon drops all pieces, because nothing of the run can be stored any more, and counts them as dropped. It returns how much
+// memory that frees; the caller must release it. After finish it does nothing.
 func (n *logState) abandon() int64 {
 	l := n.log
 	l.mu.Lock()

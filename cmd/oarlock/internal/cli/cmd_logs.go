@@ -158,7 +158,8 @@ type logSink interface {
 	end() error
 }
 
-// showLogs prints the stored logs, and then what tasks write.
+// showLogs prints the stored logs. With --follow it then prints what tasks write, until the run is over. Without --follow it
+// also says if nothing was written, and which task has logs of earlier attempts.
 func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)

@@ -149,7 +149,7 @@ func (w *ownWorker) drain() error {
 }
 
 // stop ends the worker and every process below it, and waits for their end. It closes the worker's standard input first, and
-// sends signals only to a worker that does not end within goodbye. It gives the worker's name free.
+// sends signals only to a worker that does not end within goodbye. Afterwards another command may use the worker's name.
 func (w *ownWorker) stop() error {
 	defer w.leave()
 	err := w.stdin.Close()

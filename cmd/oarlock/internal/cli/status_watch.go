@@ -388,8 +388,8 @@ func (w *watcher) over(text string) string {
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
-// pageColumns returns how many columns a page may fill; 0: no limit. It leaves out the last column: on a full line the code
-// that clears the rest would clear the last character.
+// pageColumns returns how many columns a page may fill; 0: no limit, because standard output is no terminal or its width is
+// unknown. It leaves out the last column: on a full line the code that clears the rest would clear the last character.
 func (e *env) pageColumns() int {
 	if !e.StdoutTTY {
 		return 0
