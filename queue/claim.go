@@ -201,7 +201,7 @@ type Detail struct {
 	LastLine string // last line of stderr, for the run's status
 }
 
-// ends reports whether this batch gives the claim back.
+// ends reports whether this batch gives the claim back: the run has a result, or the driver leaves it.
 func (b *Batch) ends() bool { return b.Leave != nil || b.Result != nil }
 
 // claimReply is the answer to a statement that claims runs.
@@ -341,8 +341,8 @@ func newClaimSet() *claimSet {
 	return &claimSet{byRun: map[RunID]*heldClaim{}, forfeited: map[uuid.UUID]*Claim{}}
 }
 
-// add adds a claim. If the set still holds an older claim of the same run, that one was lost, for example by a failover, and add
-// forfeits it: its driver must not go on beside the new one.
+// add adds a claim, and ties its leaving to the doubt of the set. If the set still holds an older claim of the same run, that
+// one was lost, for example by a failover, and add forfeits it: its driver must not go on beside the new one.
 func (h *claimSet) add(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -370,7 +370,8 @@ func (h *claimSet) remove(c *Claim) {
 	h.dropLocked(c)
 }
 
-// dropLocked removes a claim. The caller must hold mu.
+// dropLocked removes a claim, and counts the end of a limited one. It does nothing if the set holds no claim with this id. The
+// caller must hold mu.
 func (h *claimSet) dropLocked(c *Claim) {
 	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
 		delete(h.byRun, c.Run)

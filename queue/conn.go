@@ -119,7 +119,7 @@ func (l *dedicatedConn) holding(ctx context.Context, do func(context.Context) er
 	return do(ctx)
 }
 
-// breaks reports whether err makes a connection useless.
+// breaks reports whether a connection cannot be used any more after err.
 func breaks(err error) bool {
 	if stale(err) {
 		return true
@@ -144,7 +144,8 @@ func (l *dedicatedConn) connect(ctx context.Context) error {
 	return err
 }
 
-// takeUp makes a new connection ready for use.
+// takeUp makes a connection, if there is none yet, and makes it ready for use: it records the server process, and calls known,
+// and again if this is not the first connection. After an error there is no connection.
 func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	if err := l.dial(ctx); err != nil {
 		return err
@@ -167,7 +168,8 @@ func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// dial makes a connection, unless there is already one that is not ready yet.
+// dial sets l.conn to a new connection that is not taken up yet, unless there is already such a one. If the server refuses
+// more connections, it borrows one instead.
 func (l *dedicatedConn) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
@@ -270,10 +272,10 @@ var awakeFrom = time.Now().Add(-time.Nanosecond) // so that no moment is 0
 
 func awake() int64 { return int64(time.Since(awakeFrom)) }
 
-// beat marks the start of the next thing.
+// beat records that the goroutine begins its next piece of work now, and is busy from now on.
 func (p *pulse) beat() { p.since.Store(awake()) }
 
-// rest marks the goroutine as idle.
+// rest records that the goroutine is idle, until the next beat.
 func (p *pulse) rest() { p.since.Store(0) }
 
 // at returns how long the current thing has taken; 0: the goroutine is idle.
@@ -356,8 +358,9 @@ type gains struct {
 	refused error // why the worker did not get the next connection; nil: unknown
 }
 
-// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made later,
-// other clients might have taken them by then.
+// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made
+// later, other clients might have taken them by then. It returns how many the session has, and the refusal of the next one. In
+// tests with ConnectLate it makes none.
 func (s *Store) occupy(ctx context.Context, l *sessionConns, p pglink.Pooler) gains {
 	if s.shortage.trusting {
 		return gains{n: s.needs(p)}
@@ -500,7 +503,8 @@ type shortage struct {
 	since time.Time // zero: there is no shortage
 }
 
-// lasts reports whether the shortage has lasted longer than other clients may take to leave.
+// lasts is called when the pooler has lent too few connections. The first call begins the shortage and returns false. Later
+// calls report whether the shortage has lasted for patience, longer than other clients may take to leave.
 func (s *shortage) lasts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -545,7 +549,8 @@ type loan struct {
 	pooler pglink.Pooler
 }
 
-// share makes the dedicatedConns of a session lend to each other from now on.
+// share lets the dedicatedConns of a session borrow each other's connections when the server refuses a new one. conns is the
+// order of lending. The lease is the first to get a connection.
 func (l *sessionConns) share() {
 	n := &lending{conns: []*dedicatedConn{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
 	for _, one := range n.conns {
@@ -590,7 +595,8 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits for a connection of another dedicatedConn of its session, and reports whether it got one.
+// borrow waits, at most crowdedPause, for a connection of another dedicatedConn of its session, and makes it its own, not
+// taken up yet. It reports whether it got one.
 func (l *dedicatedConn) borrow(ctx context.Context) bool {
 	n := l.lending
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)

@@ -228,7 +228,7 @@ func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, 
 	}
 }
 
-// put caches a definition. If the cache is full, an arbitrary one gives way.
+// put caches a definition; nil: nothing. If the cache is full, an arbitrary one gives way.
 func (d *definitions) put(v version, def *Definition) {
 	if def == nil {
 		return
@@ -244,7 +244,8 @@ func (d *definitions) put(v version, def *Definition) {
 	d.kept[v] = def
 }
 
-// Definition returns a version of a DAG, ready to be driven. It is shared, so callers must not change it.
+// Definition returns a version of a DAG, ready to be driven. It is shared, so callers must not change it. With
+// Config.FreshPaths it is a copy with the path that the version has now.
 func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Definition, error) {
 	v := version{dagID, number}
 	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.readDefinition(ctx, v) })

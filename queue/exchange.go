@@ -77,7 +77,7 @@ func newExchange() *exchange {
 	return x
 }
 
-// taken returns the value of a field of x and sets the field to its zero value.
+// taken takes the value out of field, a field of x: it returns the value, and leaves the zero value in its place.
 func taken[T any](x *exchange, field *T) (value T) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,7 +93,7 @@ type notice struct {
 
 func (n notice) and(m notice) notice { return notice{n.rows + m.rows, earlier(n.at, m.at)} }
 
-// notice adds notices, by lane, for the next poll.
+// notice adds notices, by lane, to the ones that the next poll takes. It drops notices of new lanes beyond noticedMax.
 func (x *exchange) notice(lanes map[int]notice) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,14 +111,15 @@ func (x *exchange) notice(lanes map[int]notice) {
 
 func (x *exchange) takeNoticed() map[int]notice { return taken(x, &x.noticed) }
 
-// sending records the ids of a claim statement. The claimer calls it before it sends the statement.
+// sending records the ids of a claim statement. The claimer calls it before it sends the statement, and answered after the
+// answer.
 func (x *exchange) sending(ids []uuid.UUID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sent = append(x.sent, ids)
 }
 
-// answered removes the ids of the last statement.
+// answered removes the ids of the last statement, because the server has answered it.
 func (x *exchange) answered() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,7 +159,7 @@ func (x *exchange) takeUnreadable(atMost int) []unreadClaim {
 	return taken
 }
 
-// addChores leaves chores to the next DoChores.
+// addChores adds chores to the ones that the next DoChores does.
 func (x *exchange) addChores(due chores) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -306,7 +307,7 @@ func (c *cursors) asking() {
 	clear(c.noticed)
 }
 
-// areKnown reports whether a sweep has set the cursors.
+// areKnown reports whether a sweep has set the cursors. It is false at the start, and after forget.
 func (c *cursors) areKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -366,7 +367,8 @@ func (c *cursors) told(lane int, at time.Time) (older bool) {
 	return older
 }
 
-// sweeping marks the moment before a sweep reads the heads. The sweep may not see runs that are notified later.
+// sweeping marks the moment before a sweep reads the heads: from now on, c.lowered gathers the cursors that notifications
+// lower. The sweep may not have seen these runs, so swept lowers its result by them.
 func (c *cursors) sweeping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -417,7 +419,8 @@ func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry 
 	return late
 }
 
-// forget makes the next poll begin at the very start, because another server answers, and its clock may be behind.
+// forget drops all cursors. The next poll begins at the very start, because another server answers, and its clock may be
+// behind.
 func (c *cursors) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,8 +110,8 @@ func (f *flush) groups() []*flushRows {
 	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps, &f.approvals}
 }
 
-// fill encodes parts as the arguments. It sorts them by run, the order in which rows are locked. The place of a part is its index
-// from 1.
+// fill encodes parts as f.args, and sets the text and the parameters of the statement that they need. It sorts parts by run,
+// the order in which rows are locked. The place of a part is its index from 1.
 func (f *flush) fill(parts []*flushPart) {
 	slices.SortFunc(parts, func(a, b *flushPart) int { return int(a.commit.batch.Claim.Run - b.commit.batch.Claim.Run) })
 	for _, g := range f.groups() {
@@ -150,7 +150,7 @@ func (f *flush) textFor(parts []*flushPart) *flushText {
 func (f *flush) given(arg int) bool { return f.args[arg] != nil }
 
 // lockOrder returns the runs to lock before any row is changed, in order. It returns nil unless a parent has to be told of an
-// end.
+// end. The result is overwritten by the next call.
 func (f *flush) lockOrder(parts []*flushPart) []byte {
 	f.locks = f.locks[:0]
 	for _, p := range parts {
@@ -418,7 +418,7 @@ func (r *flushRows) reset() {
 	r.buf, r.count = append(r.buf[:0], make([]byte, arrayHeaderBytes)...), 0
 }
 
-// row begins the next row. Every column of the type must follow.
+// row begins the next row, and ends the one before. The caller must then write every column of the type.
 func (r *flushRows) row() {
 	r.endRow()
 	r.count++
@@ -488,7 +488,7 @@ func (r *flushRows) text(s string) {
 	r.buf = append(r.buf, s...)
 }
 
-// textOrNull writes "" as null.
+// textOrNull writes a column of text; "" as null.
 func (r *flushRows) textOrNull(s string) {
 	if s == "" {
 		r.null(pgtype.TextOID)
@@ -507,7 +507,7 @@ func (r *flushRows) uuid(id uuid.UUID) {
 	r.buf = append(r.buf, id[:]...)
 }
 
-// json writes "" as null.
+// json writes a column of jsonb; "" as null.
 func (r *flushRows) json(s string) {
 	if s == "" {
 		r.null(pgtype.JSONBOID)
@@ -525,7 +525,8 @@ const (
 	latestMillis = math.MaxInt64/1000 - epochMillis // about the year 292,000
 )
 
-// time writes 0 as null. The stored value has microseconds, so milliseconds come back exactly.
+// time writes a column of timestamptz; 0 as null. The stored value has microseconds, so milliseconds come back exactly. The
+// server refuses a time that is out of range.
 func (r *flushRows) time(t dagrun.Time) {
 	if t == 0 {
 		r.null(pgtype.TimestamptzOID)
@@ -539,7 +540,7 @@ func (r *flushRows) time(t dagrun.Time) {
 	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(micros))
 }
 
-// timestamp writes the time of a chunk, which is never null.
+// timestamp writes the column with the time of a chunk, which is never null.
 func (r *flushRows) timestamp(t time.Time) {
 	r.head(pgtype.TimestamptzOID, 8)
 	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(t.UnixMicro()-epochMillis*1000))
@@ -554,7 +555,7 @@ func (r *flushRows) logDay(t dagrun.Time) {
 	r.day((int64(t) - epochMillis - mod(int64(t), dayMillis)) / dayMillis)
 }
 
-// date writes the day of t.
+// date writes a column of date: the day of t in UTC.
 func (r *flushRows) date(t time.Time) {
 	day := t.UnixMilli()
 	r.day((day - epochMillis - mod(day, dayMillis)) / dayMillis)

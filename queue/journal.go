@@ -194,7 +194,8 @@ func (j *journal) write() {
 	}
 }
 
-// next waits for a commit to write. It returns nil once the journal is closed and no commit is left.
+// next waits for a commit to write: j.carry, a commit that was set aside and is due again, or one of the queue. Meanwhile it
+// probes the database when a probe is due. It returns nil once the journal is closed and no commit is left.
 func (j *journal) next() *pendingCommit {
 	if e := j.carry; e != nil {
 		j.carry = nil
@@ -244,8 +245,9 @@ func (j *journal) take(e *pendingCommit) bool {
 	return true
 }
 
-// gather adds commits from the queue to first, as many as fit into one flush. A flush never holds both a change of a parent's own
-// row and the end of its child, which changes that row too: one statement can change a row only once.
+// gather adds commits from the queue to first, as many as fit into one flush. It leaves the first one that does not fit in
+// j.carry, for next. A flush never holds both a change of a parent's own row and the end of its child, which changes that row
+// too: one statement can change a row only once.
 func (j *journal) gather(first *pendingCommit) []*flushPart {
 	g := flushBuilder{}
 	g.add(first)
@@ -430,7 +432,8 @@ func (j *journal) isFree(e *pendingCommit) bool {
 	return err != nil || free == len(rows)
 }
 
-// setAside keeps a commit until its rows are free.
+// setAside adds a commit to j.aside, because another transaction holds its rows. The commit is due again after a pause, which
+// doubles each time.
 func (j *journal) setAside(e *pendingCommit) {
 	e.pause = min(max(2*e.pause, firstAsidePause), longestAsidePause)
 	e.due = time.Now().Add(e.pause)

@@ -181,7 +181,7 @@ func (p *flushPart) calms() bool {
 	return p.last && h.claim.Losses > 0 && !h.calmed && p.commit.finishes()
 }
 
-// changes reports whether the run's own row changes.
+// changes reports whether the part changes the run's own row.
 func (p *flushPart) changes() bool {
 	return p.last && (p.commit.ends() || p.commit.batch.Records.Run != nil && !p.commit.begins) || p.calms()
 }
@@ -242,7 +242,7 @@ func (p *flushPart) highest() int64 {
 	return highest
 }
 
-// whole returns the commit as one part that is not settled.
+// whole returns the commit as one part that is not settled, &e.all. It replaces the part of an earlier call.
 func (e *pendingCommit) whole() *flushPart {
 	rec := &e.batch.Records
 	e.all = flushPart{commit: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
@@ -301,7 +301,8 @@ type commitSplitter struct {
 	rows, bytes int
 }
 
-// room begins a new part if the next rows, which must stay together, do not fit into the current one.
+// room counts the next rows, which must stay together, into the current part. If they do not fit, it first moves that part to
+// c.done, and begins a new one. The caller then adds the rows to c.part.
 func (c *commitSplitter) room(rows, size int) {
 	if c.rows > 0 && (c.rows+rows > flushRowsMax || c.bytes+size > flushBytesMax) {
 		c.done = append(c.done, c.part)
@@ -311,8 +312,8 @@ func (c *commitSplitter) room(rows, size int) {
 	c.bytes += size
 }
 
-// withTask adds a task together with its attempts. Until the task's row is written, the stored row still describes the first of
-// these attempts.
+// withTask adds a task together with its attempts to the current part. Until the task's row is written, the stored row still
+// describes the first of these attempts.
 func (c *commitSplitter) withTask(t *dagrun.TaskRecord, attempts []dagrun.AttemptRecord) {
 	size := c.entry.taskBytes(t)
 	for i := range attempts {

@@ -236,7 +236,9 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// judge settles parts by the answer to their flush.
+// judge settles parts by the answer to their flush: a part that was written with nil, any other with ErrLeaseLost, or with
+// ErrInboxMoved if the run has a new control. Without a fence the session is lost, with all claims. An error means that some
+// parts are not settled, and must be sent again.
 func (j *journal) judge(ctx context.Context, conn *pgx.Conn, parts []*flushPart, got reply) error {
 	if !got.fenced {
 		j.loseSession(parts)
@@ -293,8 +295,9 @@ func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*flushPa
 	return nil
 }
 
-// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do it
-// and never will. While the database is away, persist goes on trying until the journal is closed.
+// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do
+// it and never will. While the database is away, persist goes on trying until the journal is closed; then it returns ErrClosed
+// and ErrUnknown. j.flying is parts meanwhile.
 func (j *journal) persist(parts []*flushPart, do func(context.Context, *pgx.Conn) error) error {
 	j.flying = parts
 	defer func() { j.flying = nil }()
@@ -465,7 +468,7 @@ type Failure struct {
 	Err   error     // of the last try
 }
 
-// Failing reports whether tries fail.
+// Failing reports whether tries fail now. The zero Failure does not.
 func (f Failure) Failing() bool { return !f.Since.IsZero() }
 
 // Cause names the kind of error, for people. It shows nothing of a record, a login or a host. It returns "" if tries do not fail.
@@ -525,8 +528,8 @@ type health struct {
 	aside Aside
 }
 
-// note records the result of a try that began at began. An error about a record says nothing about the database, so it changes
-// nothing.
+// note records in h.fails the result of a try that began at began. Success ends a failure; an error begins one, or replaces
+// the error of the one that lasts. An error about a record says nothing about the database, so it changes nothing.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

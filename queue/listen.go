@@ -250,7 +250,8 @@ func (f *follower) hear(ctx context.Context) (news bool, err error) {
 	return blind || err == nil, ctx.Err()
 }
 
-// patience returns how long to wait for news before the next look.
+// patience returns how long to wait for news before the next look. The first looks after register come after short waits, and
+// each call counts as one of them.
 func (f *follower) patience() time.Duration {
 	if f.registered.IsZero() || f.looks >= len(freshly) {
 		return followPoll
@@ -259,7 +260,8 @@ func (f *follower) patience() time.Duration {
 	return freshly[f.looks-1]
 }
 
-// register registers the follower. It runs after LISTEN and before the next look, so that no change falls in between.
+// register registers the follower in the database, and makes patience begin with short waits again. An error is ignored: the
+// follower then only polls. It runs after LISTEN and before the next look, so that no change falls in between.
 func (f *follower) register(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

@@ -120,8 +120,8 @@ func partsOf(claims []*Claim) pgx.StrictNamedArgs {
 	return args
 }
 
-// read reads the rows of a statement. Each row says for how many more claims the answer is complete; without rows it is complete
-// for all.
+// read passes the rows of a statement to take, and moves *to past the claims for which the answer is complete. Each row says
+// by its upto for how many more claims that is; without rows the answer is complete for all.
 func (l *loading) read(results pgx.BatchResults, to *int, take func(row pgx.CollectableRow, upto *int) error) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *loading) loaded() []*Loaded {
 	return loaded
 }
 
-// take adds a stored task to its run.
+// take adds a stored task to l.Saved, and the end of its log to l.Logs if the log goes on.
 func (l *Loaded) take(t *taskRow) error {
 	record, err := t.record()
 	if err != nil {

@@ -146,7 +146,8 @@ type openLog struct {
 	end   bool      // the final chunk was read
 }
 
-// begin finds the run, and the step that the query names.
+// begin reads the steps of the run, and sets r.task or r.step to the task or step that the query names. Once it has succeeded,
+// a further call does nothing.
 func (r *logReader) begin(ctx context.Context) error {
 	if r.names != nil {
 		return nil
@@ -224,7 +225,8 @@ func (r *logReader) find(steps []logStep) *dagrun.TaskID {
 	return nil
 }
 
-// discover looks for new attempts, of tasks that have changed since its last run, and checks whether the run is over.
+// discover looks for new attempts, of tasks that have changed since its last run, and adds their logs to r.open. It sets
+// r.over if the run is over. After an error the next discover finds the same attempts again.
 func (r *logReader) discover(ctx context.Context) error {
 	args := pgx.StrictNamedArgs{"run": r.query.Run, "epoch": r.epoch, "seq": r.seq, "step": nil, "item": nil, "alt": nil}
 	if r.task != nil {
@@ -281,8 +283,9 @@ func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
 	return epoch, seq
 }
 
-// wanted removes the logs that the query does not select: other steps, other attempts, and attempts before the attempt that
-// was a task's latest at first.
+// wanted returns the logs in found that the query selects by step and attempt. For a query of one task, or with Latest, its
+// first call also fixes in r.first where each task begins: at query.Attempt, or else at the newest attempt that exists then.
+// Earlier attempts are left out from then on. wanted overwrites found.
 func (r *logReader) wanted(found []foundLog) []foundLog {
 	if !r.begun && (r.task != nil || r.query.Latest) {
 		for _, f := range found { // the latest attempt of a task comes last
@@ -295,7 +298,9 @@ func (r *logReader) wanted(found []foundLog) []foundLog {
 	})
 }
 
-// from sets where reading of a log begins, as the query wants it.
+// from sets l.next, the number of the first chunk to read, and l.end if nothing is left to read. It returns l. In a query of
+// one task, the first log begins at query.From; from then sets query.From to 0, so that later attempts are read from their
+// start. In a query with Last, reading begins after that chunk.
 func (r *logReader) from(l *openLog) *openLog {
 	last := r.query.Last
 	switch {
@@ -312,7 +317,8 @@ func (r *logReader) from(l *openLog) *openLog {
 	return l
 }
 
-// start moves the logs that exist at first to the places where the query's Lines and Since begin.
+// start moves the logs that exist at first to the places where the query's Lines and Since begin. After the first discover it
+// does nothing: later logs are read from their start.
 func (r *logReader) start(ctx context.Context, opened []*openLog) error {
 	q := r.query
 	if r.begun || q.Lines == 0 && q.Since.IsZero() {
@@ -338,7 +344,7 @@ const maxStarts = 1000
 
 type logStart struct{ Place, Seq int }
 
-// places returns the arguments that identify logs.
+// places returns the arguments that identify logs: one array for each column of their keys.
 func (r *logReader) places(logs []*openLog) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"run":      r.query.Run,
@@ -403,7 +409,7 @@ func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int
 	})
 }
 
-// passed moves the place in a log behind a chunk.
+// passed moves the place in a log behind a chunk. It counts the log in r.ended if that was the final chunk.
 func (r *logReader) passed(l *openLog, c *Chunk) {
 	l.next, l.last, l.end = c.Seq+1, later(l.last, c.At), c.Final
 	if c.Final {
@@ -468,7 +474,8 @@ func (l *openLog) from() time.Time { return later(l.began, l.last) }
 // at returns when the first chunk arrived. If the clock was set back, the chunk still comes after the earlier chunks of its log.
 func (c *cursor) at() time.Time { return later(c.chunks[0].At, c.last) }
 
-// each passes chunks to take until take returns false. The next pass reads again what this one read and did not pass on.
+// each passes chunks to take, oldest first, until take returns false. The next pass reads again what this one read and did not
+// pass on. After maxReadsInPass reads of a run that goes on, each ends early and sets the reader's more.
 func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
 	for {
 		if wanted := a.wanted(); len(wanted) > 0 {
@@ -488,7 +495,8 @@ func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
 	}
 }
 
-// pass hands over the first chunk of a log.
+// pass removes the first chunk of a log, marks it as read, and returns the result of take for it. It removes a log that has
+// nothing more.
 func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
 	chunk := c.chunks[0]
 	c.chunks = c.chunks[1:]
@@ -499,7 +507,7 @@ func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
 	return take(chunk)
 }
 
-// first returns the log with the oldest chunk.
+// first returns the log with the oldest chunk; nil: no log has more. Each of a.cursors must have a chunk.
 func (a *arrival) first() *cursor {
 	var oldest *cursor
 	for _, c := range a.cursors {
@@ -510,7 +518,8 @@ func (a *arrival) first() *cursor {
 	return oldest
 }
 
-// wanted returns the logs that must be read before the oldest chunk is known.
+// wanted returns the logs that must be read before the oldest chunk is known; none: a.first has it. It moves logs that come
+// into question by now from a.later to a.cursors.
 func (a *arrival) wanted() []*cursor {
 	var wanted []*cursor
 	for _, c := range a.cursors {

@@ -99,7 +99,7 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	return windowOf(rows), nil
 }
 
-// windowOf reads the rows of a window.
+// windowOf makes the window of its rows. There must be at least one row, the one that describes the window.
 func windowOf(rows []windowRow) *windowPart {
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{
@@ -117,7 +117,7 @@ func windowOf(rows []windowRow) *windowPart {
 	return part
 }
 
-// keepLast removes all lines but the last n.
+// keepLast removes all lines but the last ones, and sets w.Begin to the number of the first line that is left.
 func (w *LogWindow) keepLast(lines int) {
 	if extra := len(w.Lines) - lines; extra > 0 {
 		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
@@ -223,7 +223,8 @@ type lineReader struct {
 	open    [StreamStderr + 1]int // for each stream, the index in lines, counted from 1, of its unfinished line; 0: none
 }
 
-// add takes the next chunk. It leaves out the rest of a line that began before the reader did.
+// add splits the next chunk into r.lines. A line without its end stays open, and the next chunk of its stream continues it.
+// add leaves out the rest of a line that began before the reader did.
 func (r *lineReader) add(c *Chunk) {
 	if c.Dropped > 0 {
 		r.closeAll()
@@ -255,8 +256,8 @@ func (r *lineReader) add(c *Chunk) {
 	}
 }
 
-// skip passes chunks that were left out and in which lines may have begun. Bytes that were lost before them count for these
-// lines.
+// skip moves r.begun past chunks that were left out and in which lines may have begun. Bytes that were lost before them count
+// for these lines, so it clears r.dropped.
 func (r *lineReader) skip(lines int64) {
 	if lines > r.begun {
 		r.begun, r.dropped = lines, 0

@@ -66,7 +66,8 @@ type LineCounter struct {
 	open [StreamStderr + 1]bool // streams with a last byte that was no newline
 }
 
-// Count sets the Lines of the next chunk.
+// Count adds the lines that begin in the next chunk to l.Lines, and sets c.Lines to the sum. The chunks of a log must come in
+// order, each once.
 func (l *LineCounter) Count(c *Chunk) {
 	if c.Dropped > 0 {
 		l.open = [StreamStderr + 1]bool{}
@@ -188,7 +189,7 @@ func (s *Session) Followed(run RunID) bool {
 	return held != nil && held.followed
 }
 
-// follow records that readers follow the logs of runs.
+// follow records that readers follow the logs of runs, so that their chunks are sent sooner. Runs without a claim are ignored.
 func (h *claimSet) follow(runs []RunID) {
 	if len(runs) == 0 {
 		return
@@ -245,7 +246,8 @@ func isCollision(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23505"
 }
 
-// insert stores the chunks of runs that the session holds, and leaves out the others.
+// insert stores the chunks of runs that the session holds, and sets a.chunks to nil. It leaves out the others, forfeits their
+// claims, and adds the runs to a.left.Lost.
 func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	claims := a.claims()
 	if len(a.chunks) == 0 {
@@ -315,7 +317,8 @@ func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictName
 	return pgx.CollectExactlyOneRow(pgx.RowsFromResultReader(conn.TypeMap(), result), pgx.RowToStructByPos[appended])
 }
 
-// claims returns the claims of the chunks' runs. It leaves out chunks of runs that are not held.
+// claims returns the claims of the chunks' runs. It removes chunks of runs that are not held from a.chunks, and adds the runs
+// to a.left.Lost.
 func (a *appending) claims() (claims []*Claim) {
 	byRun := map[RunID]*Claim{}
 	for i := range a.chunks {
@@ -333,8 +336,8 @@ func (a *appending) claims() (claims []*Claim) {
 	return claims
 }
 
-// sift removes chunks that are stored already. It leaves out all chunks of an attempt if another chunk is stored in the place of
-// one of them.
+// sift removes chunks that are stored already from a.chunks. If another chunk is stored in the place of one of them, it
+// removes all chunks of that attempt, and adds the run to a.left.Conflicts.
 func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	args := arguments(a.chunks)
 	args["data"] = column(a.chunks, content)
@@ -404,7 +407,7 @@ func include(runs []RunID, run RunID) []RunID {
 	return append(runs, run)
 }
 
-// attemptKey identifies an attempt among all.
+// attemptKey identifies an attempt among the attempts of all runs.
 type attemptKey struct {
 	run     RunID
 	task    dagrun.TaskID

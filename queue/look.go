@@ -105,7 +105,8 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	}, nil
 }
 
-// leaveChores leaves the work that is due for all workers to the next DoChores.
+// leaveChores leaves the work that is due for all workers to the next DoChores. Partitions for logs are due at the first look,
+// and then every logDaysInterval.
 func (l *lookout) leaveChores(seen *lookReply) {
 	due := chores{wakes: seen.wakes, expires: seen.expires}
 	if now := l.now(); now >= l.logDays {
@@ -228,7 +229,10 @@ func newObserver(now func() time.Duration) *observer {
 // only if no look failed during all of it.
 func (o *observer) fail() { o.failed = true }
 
-// see takes the peers of a look that succeeded, and returns the peers that have not moved their beat for their whole TTL.
+// see takes the peers of a look that succeeded, and returns the peers that have not moved their beat for their whole TTL. It
+// counts the silence of a peer from look to look. A gap does not count if it was too long or if a look failed in it, because
+// this worker could not watch then. see sets o.others to the number of live peers that moved their beat lately, and o.quiet to
+// the other live peers.
 func (o *observer) see(peers []peer) (silent []peer) {
 	now := o.now()
 	gap, blind := now-o.last, o.failed
@@ -272,12 +276,12 @@ var (
 	expireQueued = sql.Named("queue/expire_queued")
 )
 
-// DoChores does the work for all workers that the last look found due. It queues parked runs that are due, ends queued
-// runs that have waited too long, and makes partitions for logs. It also gives back claims of this session that this version
-// cannot read. It returns how many runs it queued. Call it after each Look; if nothing is due it sends nothing.
+// DoChores does the work for all workers that the last look found due. It queues parked runs that are due, ends queued runs
+// that have waited too long, and makes partitions for logs. It also gives back claims of this session that this version cannot
+// read. It returns how many runs it queued. Call it after each Look; if nothing is due it sends nothing.
 //
-// A chore may wait for a lock that an application holds. Meanwhile it occupies the connection for looks, and looks use another
-// one.
+// A chore may wait for a lock that an application holds. It runs on the connection of looks; a Look made during that time uses
+// a spare connection.
 func (s *Session) DoChores(ctx context.Context) (queued int, err error) {
 	due := false
 	err = s.alone(ctx, s.janitor.working, func() (err error) {

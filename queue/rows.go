@@ -41,7 +41,7 @@ func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	return r, t.words(&r)
 }
 
-// words decodes the columns that are stored as words.
+// words decodes the columns that are stored as words or JSON into r: State, Request, Marked, Growth and Outputs.
 func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	if r.State, err = dagrun.ParseState(t.state); err != nil {
 		return err

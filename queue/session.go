@@ -91,7 +91,7 @@ func (s *Session) lost() error {
 	return err
 }
 
-// newToken returns a channel that holds one token.
+// newToken returns a channel that holds one token: see take.
 func newToken() chan struct{} {
 	token := make(chan struct{}, 1)
 	token <- struct{}{}
@@ -266,7 +266,8 @@ func (s *Session) replace(ctx context.Context) error {
 	return nil
 }
 
-// complete fills in fields that may be left out, and refuses values that the database would refuse.
+// complete fills in the fields of w that are not set: an id, the default TTL, empty lists instead of nil. With Only, it
+// replaces Queues by a name that no queue has. It returns an error for values that the database would refuse.
 func (w *Worker) complete() error {
 	if w.ID == uuid.Nil {
 		w.ID = uuid.New()

@@ -138,8 +138,9 @@ func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	return h.sent + soft, h.sent + hard
 }
 
-// compared records whether a renewal found the same claims in the database as in the session. It reports whether so many renewals
-// in a row have differed that a claim or a flush under way cannot explain it.
+// compared counts the renewals in a row that did not find the same claims in the database as in the session; same: this one
+// did, and the count begins again. It reports whether so many have differed that a claim or a flush under way cannot explain
+// it.
 func (h *heartbeat) compared(same bool) (doubtful bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

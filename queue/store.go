@@ -58,7 +58,7 @@ type Store struct {
 	shortage    shortage     // shortage of connections that a pooler lends
 }
 
-// Open connects to a database that has Oarlock's schema.
+// Open connects to a database that has Oarlock's schema. The caller closes the store.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
@@ -162,7 +162,8 @@ func (w *retriedWrite) send(ctx context.Context) error {
 	})
 }
 
-// settle calls again. If the server refuses, that is as final as success, because it answers the same request.
+// settle calls again, and reports whether the write is done. If the server refuses, that is as final as success, because it
+// answers the same request; w.answer is the refusal then. If do was never called, settle returns false and calls nothing.
 func (w *retriedWrite) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
@@ -347,7 +348,9 @@ func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Inst
 	return i, i.Judge(known)
 }
 
-// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that.
+// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that, and
+// vouch sets i.ID to it. It returns an error if the installation changed since i was read. An installation that lives in place
+// needs no record.
 func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) error {
 	if i.InPlace() {
 		return nil

@@ -175,7 +175,8 @@ func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
 	return f, nil
 }
 
-// waits sets when the next sweeps are due. began is when the last sweep began, err is its error.
+// waits sets when the next sweeps are due, later the longer this one took. began is when this sweep began, r how far it
+// reached, err its error. After an error the next one is due soon.
 func (w *sweeper) waits(r reach, began time.Duration, err error) {
 	now := w.now()
 	took := now - began
@@ -302,8 +303,9 @@ func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64,
 	return errors.Join(errs...)
 }
 
-// tookOver adds the result of one takeover to swept. It leaves out a worker that left no run, unless this session watched that
-// worker fall silent.
+// tookOver adds the result of one takeover to swept.Lost and swept.Queued. It leaves out a worker that left no run, unless
+// this session watched that worker fall silent. A worker that is alive after all is no error. If the worker left runs, the
+// next sweep compares claims.
 func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swept) error {
 	switch {
 	case errors.Is(err, errAlive):
@@ -320,7 +322,7 @@ func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swep
 	return nil
 }
 
-// postpone leaves a worker to a later sweep, because each try may wait for seconds.
+// postpone leaves a worker to a sweep after stubbornPause, because each try may wait for seconds.
 func (w *sweeper) postpone(id uuid.UUID) {
 	if w.stubborn == nil {
 		w.stubborn = map[uuid.UUID]time.Duration{}
@@ -328,7 +330,7 @@ func (w *sweeper) postpone(id uuid.UUID) {
 	w.stubborn[id] = w.now()
 }
 
-// postponed reports whether a worker has to wait for a later sweep.
+// postponed reports whether a worker still has to wait for a later sweep. Once the wait is over, it forgets it.
 func (w *sweeper) postponed(id uuid.UUID) bool {
 	since, ok := w.stubborn[id]
 	if ok && w.now()-since >= stubbornPause {

@@ -23,7 +23,8 @@ type answer struct {
 	Status int // of the page; from 400 on the action did nothing, and the page shows the form again
 }
 
-// action performs the request of a form.
+// action performs the request of a form. It returns the page to answer with, or the path to redirect to; an error becomes the
+// page of a problem.
 type action func(*http.Request) (answer, error)
 
 // onceDone is the outcome of a form that acts once. Readers wait for done to be closed before they read answer and err.

@@ -33,7 +33,8 @@ type enqueueBody struct {
 	Version  int32                      `json:"version"`
 }
 
-// apiEnqueue enqueues a run, and answers with it.
+// apiEnqueue enqueues a run, and answers with the run and its path in the header Location. The run stays enqueued if the
+// client disconnects.
 func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 	var body enqueueBody
 	if err := readBody(r, &body); err != nil {
@@ -286,7 +287,8 @@ func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-// wait returns how long to wait for the decision.
+// wait returns how long to wait for the decision: Within, or decisionWait if that is empty. It refuses more than
+// maxDecisionWait.
 func (b *taskBody) wait() (time.Duration, error) {
 	within, err := dagspec.ParseDuration(cmp.Or(b.Within, decisionWait))
 	if err != nil || within.Std() > maxDecisionWait {

@@ -63,7 +63,8 @@ func (f *backfillForm) page() page {
 	return page{Title: "Backfill", Nav: "schedules", Crumbs: scheduleCrumbs(f.Schedule, "Backfill"), Data: f}
 }
 
-// span reads the fields that choose fire times.
+// span parses the fields that choose fire times: from, until, reprocess and newest first. It refuses a span without from or
+// until, or that ends before it begins.
 func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	b = &queue.Backfill{Of: f.Key(), Reprocess: f.Reprocess, NewestFirst: f.Newest != ""}
 	if b.From, err = scheduleTime(runview.ReadPast, "from", f.From, f.Timezone); err == nil {
@@ -82,7 +83,7 @@ func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	return b, nil
 }
 
-// backfill reads all fields.
+// backfill parses all fields: the fields of span, how many runs at once, and params.
 func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	b, err := f.span()
 	if err != nil {

@@ -92,7 +92,8 @@ func parseBulkVerb(form url.Values) (bulkVerb, error) {
 	return bulkVerbs[i], nil
 }
 
-// readChosen reads the runs that a form names by number.
+// readChosen reads the runs that a form names by number. It appends them to data.Runs, and sets data.Command to the same for
+// the command line.
 func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values) error {
 	ids, err := chosenRuns(form)
 	if err != nil {
@@ -127,7 +128,8 @@ func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	return ids, nil
 }
 
-// readMatching reads the newest runs that match a filter.
+// readMatching appends the newest runs that match a filter to data.Runs, at most maxBulk. A filter without states takes the
+// states that the verb accepts. It sets data.More if there are more runs, and data.Command to the same for the command line.
 func (s *server) readMatching(ctx context.Context, data *bulkData, f runFilter) error {
 	if len(f.States) == 0 {
 		f.States = data.Verb.States

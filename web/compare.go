@@ -186,8 +186,8 @@ func (r *comparedRun) driver() string {
 	return runview.DriverOf(r.Run, tasks)
 }
 
-// compareSteps lists the steps in the order of the graph, and then the steps that only the other run has. Where there are more
-// than maxRows, it leaves out the steps that differ least.
+// compareSteps fills c.Steps in the order of the graph, followed by the steps that only the other run has, and draws them.
+// Where there are more than maxRows, it leaves out the steps that differ least, and counts them in c.Hidden.
 func (c *comparison) compareSteps(now time.Time) {
 	for i := range c.Is.steps {
 		c.Is.places[c.Is.steps[i].Step] = i
@@ -271,7 +271,7 @@ func (t *comparedTask) length() draw.Length {
 	return draw.Length{Class: barClass(t.State), Title: t.State + " " + t.Took, Took: t.took}
 }
 
-// compareOutputs adds the outputs that differ.
+// compareOutputs appends the outputs that differ to c.Outputs, and adds to c.More the number of differences that it left out.
 func (s *server) compareOutputs(ctx context.Context, c *comparison) error {
 	was, err := s.store.Result(ctx, c.Was.ID)
 	if err != nil {

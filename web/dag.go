@@ -59,7 +59,6 @@ type paramRow struct {
 	Bounds string // the other constraints on a value, in words
 }
 
-// versionRow is a version in the list.
 type versionRow struct {
 	*queue.DAG
 
@@ -219,7 +218,8 @@ func versionNumber(text string) (int, error) {
 	return int(number), nil
 }
 
-// compareBefore adds the differences to the version before, unless that version has been deleted.
+// compareBefore sets data.Before, data.ListDiff and data.Changes to the differences from the version before. If that version
+// has been deleted, it leaves them empty.
 func (s *server) compareBefore(ctx context.Context, data *dagData) error {
 	before, err := s.store.GetDAG(ctx, data.Name, data.Version-1)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -334,7 +334,7 @@ type specParts struct {
 	parts map[string]map[string]json.RawMessage
 }
 
-// partsOf splits a definition into its parts.
+// partsOf splits a definition into its params and steps, each under its name, and the rest, under "the DAG".
 func partsOf(v *queue.DAGVersion) (*specParts, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(v.Spec, &whole); err != nil {
@@ -373,7 +373,7 @@ func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// pauseDAG and resumeDAG change whether a DAG starts runs.
+// pauseDAG makes a DAG start no runs, and resumeDAG lets it start runs again. Both redirect to the page of the DAG.
 func (s *server) pauseDAG(r *http.Request) (answer, error)  { return s.setDAGPaused(r, true) }
 func (s *server) resumeDAG(r *http.Request) (answer, error) { return s.setDAGPaused(r, false) }
 

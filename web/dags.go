@@ -33,7 +33,6 @@ type strip struct {
 	Ended, Started, Active int
 }
 
-// dagRow is a DAG in the list.
 type dagRow struct {
 	*queue.DAG
 

@@ -99,7 +99,7 @@ func (f *enqueueForm) Opens() bool {
 	return slices.ContainsFunc(f.Options, func(o *formField) bool { return o.Value != "" })
 }
 
-// Given reports whether the user filled in any field.
+// Given reports whether the user gave a param that differs from before, or filled in an option.
 func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 
 // mayEnqueue returns the rights of the login, or an error if it may not enqueue runs.
@@ -193,7 +193,9 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 	return f, nil
 }
 
-// fill makes the fields of params. A field has the value that the user sent, or else the value in begin.
+// fill makes the fields of params in f.Params. A field has the value that the user sent, or else the value in begin. It sets
+// f.given to the texts of the params that the request will carry; a param that still has its value in f.before is not among
+// them.
 func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	texts := map[string]string{}
 	for name := range values {
@@ -232,7 +234,9 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	maps.Copy(f.given, texts) // params that the spec does not know stay: check reports them
 }
 
-// fillLoose makes one field for all params, because the login may not read their types.
+// fillLoose makes one field with a line NAME=VALUE per param, for a login that may not read the types of the DAG's params. The
+// field shows the text that the user sent in it, or else the params of begin, overlaid by texts. It sets f.given to the params
+// that differ from f.before. A text that cannot be parsed sets the Problem of the field, and gives no param.
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
@@ -290,7 +294,8 @@ func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Each on a line, as NAME=VALUE."}, true)
 }
 
-// check parses the fields, sets the Problem of each wrong one, and makes the command and the SQL statement of the form.
+// check parses the fields into f.request, sets the Problem of each wrong one, and makes the command and the SQL statement of
+// the form. The SQL stays empty if a field is wrong.
 func (f *enqueueForm) check(now time.Time) {
 	f.checkParams()
 	f.request = queue.Request{DAG: f.DAG, Params: f.typed, Manual: true}

@@ -135,7 +135,8 @@ func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 // plainNumber matches numbers that browsers do not rewrite in a number field.
 var plainNumber = regexp.MustCompile(`^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$`)
 
-// set fills the field in. If an input of the field's kind would change the value, the field gets another kind.
+// set fills the field in. If an input of the field's kind would change the value, the field gets another kind; a choice gets
+// the value as one more option.
 func (f *formField) set(value string) {
 	f.Value = value
 	switch {
@@ -174,7 +175,8 @@ func (f *formField) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// readPairs parses lines of NAME=VALUE.
+// readPairs parses lines of NAME=VALUE, and skips empty ones. The first line that it cannot parse, and the first name that is
+// given twice, is an error.
 func readPairs(text string) (pairs map[string]string, err error) {
 	pairs = map[string]string{}
 	for line := range strings.SplitSeq(sentText(text), "\n") {

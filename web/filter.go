@@ -84,7 +84,7 @@ func (f *runFilter) box() string {
 	return strings.Join(all, " ")
 }
 
-// query returns the filter as the store takes it.
+// query returns the filter as the store takes it. A wrong field is a refusal that the page of runs shows.
 func (f *runFilter) query(now time.Time) (q queue.Filter, err error) {
 	for _, state := range f.States {
 		if !slices.Contains(runStates, state) {

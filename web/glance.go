@@ -62,6 +62,7 @@ type look[T any] struct {
 }
 
 // get returns a result that is younger than the interval. The first caller after that reads anew, and the others wait for it.
+// An error is kept for the interval, too.
 func (c *cached[T]) get(ctx context.Context) (T, error) {
 	l, mine := c.current(time.Now())
 	if mine {
@@ -82,7 +83,8 @@ func (c *cached[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// current returns the newest look. mine reports that the caller has to do the read.
+// current returns the newest look. If that is older than the interval, it stores a new one and returns mine: then the caller
+// must do the read, fill the look in, and close its done.
 func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +95,7 @@ func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	return c.now, true
 }
 
-// forget has the next caller read anew, because this server has just changed the data.
+// forget drops the newest look, so that the next caller reads anew. Call it when this server has just changed the data.
 func (c *cached[T]) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

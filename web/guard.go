@@ -89,7 +89,7 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
 
-// recover answers for a handler that panicked.
+// recover answers for a handler that panicked. Handlers are called with it deferred; without a panic it does nothing.
 func (s *server) recover(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	switch p {

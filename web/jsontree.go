@@ -119,7 +119,7 @@ func (t *treeReader) children(n *jsonNode, open json.Delim, depth int) error {
 	return err
 }
 
-// skip reads over a value.
+// skip reads past the next value, which is not shown, so that the value after it can be read.
 func (t *treeReader) skip() error {
 	var raw json.RawMessage
 	if err := t.decoder.Decode(&raw); err != nil {

@@ -90,7 +90,8 @@ type feed struct {
 	end    context.CancelFunc
 }
 
-// join adds a viewer of a page, and returns the function by which it leaves. It returns nil when there are maxStreams viewers.
+// join adds a viewer of a page, and starts the reading of the page with its first viewer. The viewer gets the newest view at
+// once, if there is one. The returned function removes the viewer. join returns nil when there are maxStreams viewers.
 func (h *hub) join(store *queue.Store, source liveSource) (*viewer, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +126,8 @@ func (h *hub) leave(t *topic, v *viewer) {
 	}
 }
 
-// drop removes a viewer. The caller holds mu.
+// drop removes a viewer from t and closes its events, which ends its stream. A viewer that is gone already is no error. The
+// caller holds mu.
 func (h *hub) drop(t *topic, v *viewer) {
 	if t.viewers[v] {
 		delete(t.viewers, v)
@@ -210,7 +212,9 @@ func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	}
 }
 
-// look reads the page once and sends its changes. over reports that keep should end, away that the database did not answer.
+// look reads the page once, sends its changes, and keeps what it read in t.last. over reports that keep should end, because
+// the run is over or the page is gone. away reports that the database did not answer: viewers are told so, and the next look
+// sends the whole page.
 func (h *hub) look(ctx context.Context, t *topic) (over, away bool) {
 	within, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()

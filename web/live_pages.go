@@ -11,7 +11,6 @@ import (
 // ticking matches durations that still grow. The script in the browser updates them, so they do not count as changes.
 var ticking = regexp.MustCompile(`(<time [^>]*data-since="\d+"[^>]*>)[^<]*`)
 
-// liveRun streams the page of a run.
 func (s *server) liveRun(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRunQuery(r)
 	if err != nil {
@@ -20,7 +19,6 @@ func (s *server) liveRun(w http.ResponseWriter, r *http.Request) error {
 	return s.stream(w, r, s.runSource(q, s.readRun, "run.html", "run#head", "run#asked", "run#wrong", "run#tabs", "run#view"))
 }
 
-// liveStep streams the page of one task.
 func (s *server) liveStep(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseStepQuery(r, stepKind)
 	if err != nil {
@@ -29,7 +27,6 @@ func (s *server) liveStep(w http.ResponseWriter, r *http.Request) error {
 	return s.stream(w, r, s.runSource(q, s.readStepPage, "step.html"))
 }
 
-// liveLogPage streams the page of a log.
 func (s *server) liveLogPage(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseStepQuery(r, logKind)
 	if err != nil {
@@ -59,7 +56,8 @@ func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*ru
 	}}
 }
 
-// addRegions renders regions of a page into v.
+// addRegions renders regions of a page into v.regions, and appends their names to v.order. It leaves out the text of durations
+// that still grow, so that these do not count as changes.
 func (s *server) addRegions(v *liveView, data any, file string, regions []string) error {
 	for _, name := range regions {
 		html, err := s.renderRegion(file, name, data)
@@ -93,7 +91,6 @@ func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions [
 	return err
 }
 
-// liveRuns streams the list of runs.
 func (s *server) liveRuns(w http.ResponseWriter, r *http.Request) error {
 	f := filterOf(r.URL.Query())
 	return s.stream(w, r, s.listSource(f.path(), "runs.html", []string{"runs#tiles", "runs#list"}, func(ctx context.Context) (any, error) {
@@ -101,7 +98,6 @@ func (s *server) liveRuns(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// liveApprovals streams the page of approvals.
 func (s *server) liveApprovals(w http.ResponseWriter, r *http.Request) error {
 	mine := r.URL.Query().Get("mine") != ""
 	return s.stream(w, r, s.listSource(fmt.Sprint("approvals ", mine), "approvals.html", []string{"approvals#list"}, func(ctx context.Context) (any, error) {

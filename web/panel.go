@@ -98,8 +98,8 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	return n, s.readTab(ctx, p, n, task)
 }
 
-// readTask returns the task of the panel. It uses tasks that the page has read already, except for tabs that need more than lists
-// have.
+// readTask returns the task of the panel. It uses tasks that the page has read already, except for the tabs that need more
+// than lists have, outputs and attempts. If it reads the task itself, it also sets n.Tries.
 func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Task, error) {
 	q := n.Task
 	if q.Tab != "outputs" && q.Tab != "attempts" {
@@ -120,7 +120,7 @@ func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Tas
 	return &detail.Task, nil
 }
 
-// fill copies the fields of a task into the panel.
+// fill copies the fields of a task into the panel. n.Attempt stays at the attempt that the address names, if it names one.
 func (n *panel) fill(t *queue.Task, now time.Time) {
 	n.State, n.Worker, n.Attempts, n.Attempt = t.State, t.Worker, t.Attempt, t.Attempt
 	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
@@ -170,7 +170,7 @@ func (s *server) step(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readStep reads a page about one task.
+// readStep parses the request and reads the page of kind about one task, by readStepPage.
 func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
 	q, err := parseStepQuery(r, kind)
 	if err != nil {

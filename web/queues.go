@@ -126,7 +126,7 @@ func (d *queueData) Command() string {
 	return "oarlock queues"
 }
 
-// limitsForm is the content of the form of limits.
+// limitsForm holds the limits as the user typed them, and the Problem to show with them; "": none.
 type limitsForm struct{ Running, Queued, Problem string }
 
 // fleetRun is a run in the list of a queue or a worker.
@@ -143,7 +143,6 @@ func fleetRunsOf(runs []queue.Run) (all []fleetRun) {
 	return all
 }
 
-// queue shows one queue.
 func (s *server) queue(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
 	if err != nil {
@@ -216,7 +215,8 @@ func (s *server) setQueue(ctx context.Context, data *queueData, change queue.Que
 	return answer{To: data.Path}, nil
 }
 
-// limitQueue sets the limits of a queue.
+// limitQueue sets the limits of a queue, and redirects to its page. A limit that is no number shows the page again, with the
+// problem.
 func (s *server) limitQueue(r *http.Request) (answer, error) {
 	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *server) parsePages() (pages, error) {
 	return all, nil
 }
 
-// render answers with a page.
+// render answers with status 200 and the page p, by the template file name.
 func (s *server) render(w http.ResponseWriter, r *http.Request, name string, p page) error {
 	return s.renderStatus(w, r, http.StatusOK, name, p)
 }

@@ -107,7 +107,7 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// title returns the name of the run for titles.
+// title returns DAG #NUMBER, as in "elt #41".
 func (p *runPage) title() string { return fmt.Sprintf("%s #%d", p.Run.DAG, p.Run.ID) }
 
 // crumbs returns the crumbs of the run's page, or of a page below it, for which the caller adds the last crumbs.

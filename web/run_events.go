@@ -59,8 +59,8 @@ func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error)
 	return list, nil
 }
 
-// readStory returns the tasks and attempts for the events. Summaries have the steps with all attempts; items are read here, with
-// their last attempt only.
+// readStory returns the tasks and attempts for the events. Summaries have the steps with all attempts. If there are items, it
+// reads them here, with their last attempt only, and keeps the tasks that it read in p.known.
 func (s *server) readStory(ctx context.Context, p *runPage) (tasks []queue.Task, attempts []queue.Attempt, err error) {
 	items := 0
 	for i := range p.steps {
@@ -85,7 +85,7 @@ func (p *runPage) taskCount() (n int) {
 	return n
 }
 
-// tryCount returns the number of earlier attempts of steps.
+// tryCount returns the number of earlier attempts that the summaries of all steps hold. Attempts of items are not counted.
 func (p *runPage) tryCount() (n int) {
 	for i := range p.steps {
 		n += len(p.steps[i].Tries)

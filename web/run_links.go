@@ -290,7 +290,7 @@ type lineAt struct {
 	Link string
 }
 
-// LogLine adds its link to a line.
+// LogLine returns a line together with the link that marks it.
 func (p *runPage) LogLine(l logLine) lineAt { return lineAt{l, p.LineLink(l.Number)} }
 
 // LogRange returns which lines of the log the page shows, in words.

@@ -98,7 +98,8 @@ func (l *runLogs) hasTasks(states []string) bool {
 	})
 }
 
-// add adds tasks that have begun and have logs, until there are queue.MaxLogTails.
+// add appends the tasks of list that have begun and have logs to l.Tails, until there are queue.MaxLogTails. It sets l.More if
+// it left some out, or if the list has another page.
 func (l *runLogs) add(list *taskList) {
 	l.More = l.More || list.Next != ""
 	for i := range list.Tasks {

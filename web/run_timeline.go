@@ -176,7 +176,8 @@ func (p *runPage) urgent() []*queue.StepSummary {
 	return all
 }
 
-// aside returns the text after the name of a step.
+// aside returns the note shown after the name of a step: the ended items of all its items, as "3/8"; or "attempt N" if that is
+// not the first; or "approval", "handler" or "replacement". It returns "" if none of them applies.
 func aside(t *queue.StepSummary) string {
 	switch {
 	case t.Items > 0:

@@ -45,7 +45,7 @@ func scheduleKeyOf(r *http.Request) scheduleKey {
 	return scheduleKey{DAG: r.PathValue("dag"), Name: r.PathValue("name"), Owner: r.URL.Query().Get("owner")}
 }
 
-// findSchedule reads the schedule of a key.
+// findSchedule reads the schedule of a key. If there is none that the login may see, it returns a refusal with status 404.
 func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedule, error) {
 	found, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: k.DAG, Name: k.Name, Owner: k.Owner})
 	if err != nil {
@@ -114,7 +114,6 @@ type fireRow struct {
 	Became      mark
 }
 
-// schedule shows one schedule.
 func (s *server) schedule(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.readSchedule(r.Context(), scheduleKeyOf(r))
 	if err != nil {
@@ -127,7 +126,6 @@ func (s *server) schedule(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedule.html", shown)
 }
 
-// liveSchedule streams the page of a schedule.
 func (s *server) liveSchedule(w http.ResponseWriter, r *http.Request) error {
 	k := scheduleKeyOf(r)
 	regions := []string{"schedule#head", "schedule#acts", "schedule#backfills", "schedule#fires"}

@@ -38,7 +38,7 @@ func correctable(err error) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
 }
 
-// backTo redirects to the page of a schedule.
+// backTo returns the redirect to the page of a schedule, or err if that is not nil. Actions return its result.
 func backTo(of *queue.Schedule, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err

@@ -66,7 +66,6 @@ func (s *server) schedules(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedules.html", page{Title: "Schedules", Nav: "schedules", Data: data, Live: "/live" + s.here(r)})
 }
 
-// liveSchedules streams the list of schedules.
 func (s *server) liveSchedules(w http.ResponseWriter, r *http.Request) error {
 	f := scheduleFilterOf(r.URL.Query())
 	key, err := f.path()

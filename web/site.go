@@ -233,7 +233,9 @@ var (
 	errTooMany = errors.New("too many attempts")
 )
 
-// identify returns the identity of a request. The caller releases its account.
+// identify returns the identity of a request. With SiteOptions.Proxy, the headers of the proxy decide alone. Otherwise a
+// request of the API with the header Authorization is a program's, and any other request needs the cookie of a session;
+// without one identify returns errSignIn. The caller releases the account of the identity.
 func (s *Site) identify(r *http.Request) (*identity, error) {
 	if s.options.Proxy != nil {
 		person, err := s.options.Proxy.Person(r)
@@ -373,8 +375,9 @@ func (s *Site) account(key accountKey) *account {
 	return a
 }
 
-// addAccount makes an account, and counts a use; it returns nil when there are too many. It replaces an account with the same
-// key, because the connections of that account may belong to a role that has been dropped since.
+// addAccount makes an account, and counts a use, which the caller releases. It returns nil when there are too many. It
+// replaces an account with the same key, because the connections of that account may belong to a role that has been dropped
+// since. The old account is retired: it stays open until its last request is over.
 func (s *Site) addAccount(key accountKey, login Login) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +402,7 @@ func (s *Site) release(a *account) {
 	a.idle = time.Now()
 }
 
-// sweep calls sweepOnce every sweepInterval.
+// sweep calls sweepOnce every sweepInterval until ctx ends, and closes s.swept at its end.
 func (s *Site) sweep(ctx context.Context) {
 	defer close(s.swept)
 	for ctx.Err() == nil {

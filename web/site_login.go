@@ -30,7 +30,7 @@ type loginData struct {
 	Provider bool   // users sign in at the provider's page
 }
 
-// loginPage shows the form. It redirects a user that has already signed in.
+// loginPage shows the form. It redirects a user that has already signed in, and every user if a proxy signs users in.
 func (s *Site) loginPage(w http.ResponseWriter, r *http.Request) error {
 	to := safeBack(r.URL.Query().Get("to"))
 	if s.sessions.find(s.cookie(r, sessionCookie)) != nil || s.options.Proxy != nil {
@@ -45,7 +45,8 @@ func (s *Site) showLogin(w http.ResponseWriter, r *http.Request, status int, d l
 	return s.front.renderStatus(w, r, status, "login.html", page{Title: "Sign in", Bare: true, Data: d})
 }
 
-// login checks the name and password of the form.
+// login checks the name and password of the form. If they are right, it opens a session and redirects; if not, it shows the
+// form again with the reason. Without a form to sign in by, there is no such page.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Connect == nil && s.options.Passwords == nil {
 		return nothingHere(w, r)
@@ -115,7 +116,7 @@ type pending struct {
 	To       string `json:"to"`
 }
 
-// begin redirects to the provider.
+// begin redirects to the provider. It keeps the attempt in a cookie of the browser, where callback finds it.
 func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)
@@ -133,7 +134,8 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// callback handles the redirect back from the provider.
+// callback handles the redirect back from the provider: it opens a session and redirects to the page that the user wanted. It
+// refuses a browser without the cookie of begin. A request with another state leaves that cookie alone.
 func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Provider == nil {
 		return nothingHere(w, r)

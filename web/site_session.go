@@ -34,7 +34,8 @@ type sessions struct {
 
 func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
 
-// open makes a session, and returns its token for the browser; "" when there are too many.
+// open adds a session, and returns its token for the browser; "" when there are too many. If the user has too many sessions,
+// it ends one of them.
 func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	token, now := rand.Text(), time.Now()
 	opened := &session{user: u, key: key, ends: now.Add(lasts), used: now}
@@ -50,7 +51,7 @@ func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	return token
 }
 
-// makeRoomLocked ends the session of the user unused for the longest time, if the user has sessionsOfOne.
+// makeRoomLocked ends and removes the session of the user that was unused for the longest time, if the user has sessionsOfOne.
 func (s *sessions) makeRoomLocked(u user) {
 	var oldest *session
 	var at [sha256.Size]byte
@@ -88,7 +89,7 @@ func (s *session) expired(now time.Time) bool {
 	return now.Sub(s.used) > sessionIdleTime || now.After(s.ends)
 }
 
-// close ends the session of a token.
+// close ends and removes the session of a token. It does nothing if there is none.
 func (s *sessions) close(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

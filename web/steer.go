@@ -158,9 +158,10 @@ func unsaid(problem string) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: problem}
 }
 
-// surprise returns why a cancel of a run is not sent: the run has another cancel than the form showed, or none. The check comes
-// before the cancel is sent, since the database has no statement that cancels only if there is no cancel yet. If two users cancel
-// within the same milliseconds, the second cancel therefore still skips the handlers.
+// surprise returns why a cancel of a run is not sent: the run has another cancel than the form showed, or none. It returns ""
+// if the cancel may be sent. If the cancel that the form showed is over, it also clears ask.Now. The check comes before the
+// cancel is sent, since the database has no statement that cancels only if there is no cancel yet. If two users cancel within
+// the same milliseconds, the second cancel therefore still skips the handlers.
 func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (string, error) {
 	if ask.Now && seen == "" { // the user chose to skip handlers, whether or not there was a cancel before
 		return "", nil
@@ -396,7 +397,8 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 	return d, nil
 }
 
-// fillQuestion shows the question of an approval. If the login may decide, the form has a field for each input.
+// fillQuestion sets the question of an approval and the lines that explain it. If the login may decide, the form has a field
+// for each input.
 func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	d.Question, d.May, d.Effects = q, may, runview.QuestionLines(q)
 	if may {
@@ -420,7 +422,8 @@ func taskPage(ask queue.Ask) runQuery {
 	return runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
 }
 
-// fillDecision shows the question of the approval.
+// fillDecision sets the question of the approval that d.Ask names, and the command that decides it. It returns errNoQuestion
+// if the task asks nothing.
 func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) error {
 	task := &p.summary(d.Ask.Step).Task
 	if d.Ask.Item != "" {
@@ -438,7 +441,8 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 	return nil
 }
 
-// fillRetry shows which steps run again, with links to the other choices.
+// fillRetry sets the modes of a retry, the steps to choose from, and the effects: which steps run again. If the run would
+// refuse the retry, the effects say why, and d.May becomes false.
 func (d *steerData) fillRetry(p *runPage) {
 	link := func(mode dagrun.RetryMode, step, item string) string {
 		v := url.Values{"mode": {mode.String()}}

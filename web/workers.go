@@ -102,7 +102,6 @@ type workerData struct {
 // queueLink is the name of a queue, with a link. The queue may not exist: a worker may serve any name.
 type queueLink struct{ Name, Path string }
 
-// worker shows one worker.
 func (s *server) worker(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
 	if err != nil {

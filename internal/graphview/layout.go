@@ -131,7 +131,7 @@ func topological(v View, out, in [][]int) (order []int, forward []bool) {
 	return order, forward
 }
 
-// bend makes the links, with a bend in every layer that a long edge passes.
+// bend makes the links of s and the route of each edge. It adds a cell, a bend, in every layer that a long edge passes.
 func (s *sketch) bend(v View, forward []bool) {
 	type pass struct {
 		from, layer int
@@ -173,7 +173,8 @@ func (s *sketch) bend(v View, forward []bool) {
 	}
 }
 
-// connect adds a link. Links inside a long edge have the largest weight, because they should be straight.
+// connect adds a link to s and to its two cells. Links inside a long edge have the largest weight, because they should be
+// straight.
 func (s *sketch) connect(from, to int, m manner) {
 	w := 4.0
 	if a, b := s.cells[from].bend(), s.cells[to].bend(); a && b {
@@ -216,7 +217,7 @@ func components(v View) []View {
 	return parts
 }
 
-// spread marks all nodes that are connected to a node.
+// spread sets part to mark for a node and for all nodes that are connected to it.
 func (v View) spread(from, mark int, part []int, out, in [][]int) {
 	part[from] = mark
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {

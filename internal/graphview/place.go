@@ -161,7 +161,7 @@ func (s *sketch) straightenBends(gap float64) {
 	}
 }
 
-// nudge lines a bend up with another bend if there is room between its neighbours.
+// nudge moves cell row[i] to the x of the cell other, if other is a bend and there is room between the neighbours of row[i].
 func (s *sketch) nudge(row []int, i, other int, gap float64) {
 	if !s.cells[other].bend() {
 		return

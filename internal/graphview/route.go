@@ -24,7 +24,8 @@ func (b *bus) measure() {
 	b.lo, b.hi = slices.Min(ends), slices.Max(ends)
 }
 
-// buses groups the links below each layer into buses.
+// buses groups the links below each layer into buses: links of one manner to the same cells share one. It returns them by
+// layer.
 func (s *sketch) buses() [][]*bus {
 	all := make([][]*bus, len(s.layers))
 	for i, row := range s.layers {
@@ -136,7 +137,8 @@ func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
 	}
 }
 
-// meet moves both ends of a link to a common column, if there is one.
+// meet moves both ends of a link, out and in, to a common column, if there is one and the cells have no other link on these
+// sides.
 func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
 	lo1, hi1 := s.cells[from].interior()
 	lo2, hi2 := s.cells[to].interior()

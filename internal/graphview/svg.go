@@ -125,7 +125,8 @@ func (p *picture) text(class string, x, y int, s string) {
 	fmt.Fprintf(&p.body, "<text class=%q x=\"%d\" y=\"%d\">%s</text>\n", class, x, y, escape(s))
 }
 
-// shelve places the connected parts side by side, in rows of about the width of a page.
+// shelve draws the connected parts side by side, in rows of about the width of a page. It moves p.y below them, and p.right to
+// where the widest row ends.
 func (p *picture) shelve(steps View) {
 	var parts []*svgGraph
 	widest, area := svgMinWidth, 0.0
@@ -150,7 +151,7 @@ func (p *picture) shelve(steps View) {
 	p.y = y + height
 }
 
-// lane draws the handlers below the steps.
+// lane draws the handlers below the steps, and moves p.y below them. Without handlers it draws nothing.
 func (p *picture) lane(handlers []Node) {
 	if len(handlers) == 0 {
 		return
@@ -175,7 +176,7 @@ func (p *picture) lane(handlers []Node) {
 	p.y += high
 }
 
-// legend explains the lines that are not the default.
+// legend draws what the lines mean that are not the default, if the view has such lines.
 func (p *picture) legend(v View) {
 	x := svgMargin
 	used := map[manner]bool{}

@@ -97,7 +97,7 @@ func (g *svgGraph) draw(p *picture, x, y int) {
 	}
 }
 
-// edge draws the pieces of an edge that no earlier edge has drawn.
+// edge draws the pieces of an edge that no earlier edge has drawn, and marks them in drawn.
 func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
 	var path strings.Builder
 	for _, l := range g.routes[i] {

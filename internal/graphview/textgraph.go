@@ -65,7 +65,8 @@ func (g *textGraph) measure() {
 	}
 }
 
-// rows assigns rows to layers and buses. It reports false if the buses of a gap cannot be ordered.
+// rows sets the first row of each layer, g.top, and the row below it, g.under, with room for the buses between. It returns
+// false if the buses of a gap cannot be ordered.
 func (g *textGraph) rows() bool {
 	y := 0
 	for i, row := range g.layers {

@@ -119,7 +119,7 @@ func (l *Listener) change() {
 	}
 }
 
-// hasChanged reports whether subscribers have changed. If not, stop is called once they change.
+// hasChanged reports whether subscribers have changed since the last call. It keeps stop, to be called at the next change.
 func (l *Listener) hasChanged(stop context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *Subscription) Close() {
 	})
 }
 
-// take returns the news. It may be empty, because an earlier take may have returned the news of this token.
+// take returns the news and forgets them. They may be empty, because an earlier take may have returned the news of this token.
 func (s *Subscription) take() Signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Subscription) take() Signal {
 	return signal
 }
 
-// forget makes a new map, because a map that was large never shrinks.
+// forget drops the payloads. It makes a new map, because a map that was large never shrinks.
 func (s *Subscription) forget() {
 	s.payloads, s.bytes = map[string]bool{}, 0
 }
@@ -99,7 +99,7 @@ func (s *Subscription) miss() {
 	s.signal()
 }
 
-// begin signals Missed, once per connection, when the server listens for the subscriber.
+// begin is called when the server listens for the subscriber on the connection by. It signals Missed, once per connection.
 func (s *Subscription) begin(by *connection) {
 	s.mu.Lock()
 	begun := s.since == by

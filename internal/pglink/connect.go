@@ -25,7 +25,7 @@ func Parse(url string, o Options) (*pgx.ConnConfig, error) {
 	return pool.ConnConfig, nil
 }
 
-// Connect opens one connection.
+// Connect opens one connection, by Parse and Dial. The caller closes it.
 func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	config, err := Parse(url, o)
 	if err != nil {
@@ -38,8 +38,9 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// parse uses the pool's parser for single connections too. Only that parser removes pool_max_conns and similar settings from
-// a URL that serves both.
+// parse returns the settings for a pool; its ConnConfig is for single connections. It refuses the simple protocol. It uses the
+// pool's parser for single connections too, because only that parser removes pool_max_conns and similar settings from a URL
+// that serves both.
 func parse(url string, o Options) (*pgxpool.Config, error) {
 	o = o.withDefaults()
 	if OpenPassfile(url) != "" {

@@ -60,8 +60,8 @@ type write struct {
 	unsure  bool // an earlier try may have been applied
 }
 
-// try runs op once. It first reads back the outcome of an earlier try if that is unknown. It returns an error that allows
-// another try as it is, and any other error as permanent.
+// try runs op once. If the outcome of an earlier try is unknown, w.unsure, it first reads that outcome back, and runs op only
+// if that try did nothing. It returns an error that allows another try as it is, and any other error as permanent.
 func (w *write) try(ctx context.Context) error {
 	if w.unsure {
 		if done, err := w.settle(ctx); done || err != nil {

@@ -59,7 +59,8 @@ func AsOurs(c *pgx.ConnConfig) {
 	maps.Copy(c.RuntimeParams, durableParams)
 }
 
-// AsWriter names a connection, and makes its server give up soon on a client that vanished: see Options.Writer.
+// AsWriter names the connections that c makes, and makes their server give up soon on a client that vanished: see
+// Options.Writer.
 func AsWriter(c *pgx.ConnConfig, appName string) {
 	c.RuntimeParams["application_name"] = appName
 	maps.Copy(c.RuntimeParams, writerParams)

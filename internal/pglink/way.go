@@ -104,7 +104,7 @@ func (w *way) settle(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig
 	return found, err
 }
 
-// set sets params in one round trip.
+// set sets params of the connection in one round trip. It returns a WaitingError if the pooler does not answer in time.
 func (w *way) set(ctx context.Context, conn *pgx.Conn, params map[string]string) error {
 	names := slices.Sorted(maps.Keys(params))
 	values := make([]string, len(names))

@@ -67,7 +67,8 @@ func TempDir() string {
 	return dir
 }
 
-// openFolder creates or checks the folder and takes its lock.
+// openFolder creates or checks the folder and takes its lock; the caller closes the lock. It returns errVanished if another
+// process removed a throw-away folder meanwhile.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
 	o, err := serverOwner()
 	if err != nil {
@@ -126,7 +127,8 @@ func (f *folder) make(dir string) (string, error) {
 	return dir, explain("resolve", dir, err)
 }
 
-// check refuses a folder that belongs to another user or holds other things.
+// check refuses a folder that belongs to another user or holds other things. If this process is root and another user owns the
+// data already, check makes that user f.owner.
 func (f *folder) check() error {
 	refuse := func(why string) error {
 		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}

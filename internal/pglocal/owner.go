@@ -42,7 +42,7 @@ func (o owner) attr() *syscall.SysProcAttr {
 	return a
 }
 
-// give changes the owner of a path to the owner.
+// give makes the owner the owner of a path. It does nothing unless this process is root and runs the server as another user.
 func (o owner) give(path string) error {
 	if !o.drop {
 		return nil
@@ -50,7 +50,8 @@ func (o owner) give(path string) error {
 	return os.Lchown(path, o.uid, o.gid)
 }
 
-// canEnter reports whether the owner may enter dir and its parents. It asks the kernel instead of reading mode bits.
+// canEnter reports whether the owner may enter dir and its parents. It asks the kernel instead of reading mode bits. It
+// returns true without asking if the server runs as the user of this process.
 func (o owner) canEnter(dir string) bool {
 	if !o.drop {
 		return true

@@ -291,8 +291,9 @@ func (f *folder) end(ctx context.Context, pm postmaster) error {
 	return err
 }
 
-// Stop ends this process's use of the server. The last user stops the server, and waits until it is gone. A second call does
-// nothing.
+// Stop ends this process's use of the server. If this was the last user, Stop waits until the server is gone, and until a
+// throw-away folder is removed. With Config.KeepFor it does not wait, because the server may outlive this call. A second call
+// does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.left.Swap(true) {
 		return nil

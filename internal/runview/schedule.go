@@ -48,7 +48,7 @@ func ScheduleState(s *queue.Schedule) string {
 	return "active"
 }
 
-// WaitsSince returns since when a schedule is held back.
+// WaitsSince returns since when a schedule is held back, as in "waits since" and the time of its zone.
 func WaitsSince(s *queue.Schedule) string {
 	return "waits since " + WallTime(s.HeldFrom, s.Timezone)
 }

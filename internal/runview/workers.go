@@ -30,7 +30,7 @@ type Slots struct {
 	Quiet              int // other live workers; their slots are not counted, because they may be gone
 }
 
-// SlotsOf counts the slots of workers.
+// SlotsOf adds up the slots of the live workers that give signs of life, and counts the quiet ones.
 func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
 	for i := range workers {
 		switch w := &workers[i]; {

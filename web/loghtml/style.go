@@ -36,7 +36,8 @@ func (s style) classes() string {
 	return strings.Join(all, " ")
 }
 
-// set changes the style by the parameters of a sequence, such as 1;38;5;208.
+// set applies the parameters of a sequence, such as 1;38;5;208, to s. An empty or zero parameter resets s; parameters that it
+// does not know change nothing.
 func (s *style) set(parameters string) {
 	if strings.ContainsRune(parameters, '?') {
 		return
@@ -81,8 +82,8 @@ func (s *style) set(parameters string) {
 	}
 }
 
-// extended parses a colour of the 256, or of all RGB colours, and sets the nearest of the sixteen. It returns the number of
-// parameters that it used.
+// extended parses a colour of the 256, or of all RGB colours, and sets colour to the nearest of the sixteen. If it cannot
+// parse one, it leaves colour as it is. It returns the number of parameters that it used.
 func extended(codes []string, colour *int) int {
 	number := func(i int) int {
 		if i >= len(codes) {

@@ -34,7 +34,8 @@ func ReadPasswords(file string) (*Passwords, error) {
 	return p, err
 }
 
-// Changed reads the file again if it has changed, and reports whether it did. After an error, the old passwords stay in force.
+// Changed looks whether the time or the size of the file has changed. If so, it reads the file, puts its passwords in force,
+// and returns true. After an error, the old passwords stay in force.
 func (p *Passwords) Changed() (bool, error) {
 	info, err := os.Stat(p.file)
 	if err != nil {

@@ -96,7 +96,8 @@ func (p *Provider) Begin(ctx context.Context) (to string, a Attempt, err error) 
 	return p.oauth(found).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-// Finish takes the query of the provider's redirect back, and returns the person that signed in.
+// Finish takes the query of the provider's redirect back, and returns the person that signed in. It returns ErrToken if the
+// redirect answers another attempt than a, or holds no valid sign-in, and ErrAway if the provider cannot be reached.
 func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Person, error) {
 	if a.State == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) != 1 {
 		return Person{}, fmt.Errorf("%w: it answers another attempt", ErrToken)
@@ -180,7 +181,8 @@ func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string)
 	return id, nil
 }
 
-// person returns the person of a token's claims.
+// person returns the person of a token's claims. It returns ErrToken if the claim of the name is missing, or is an address
+// that the provider has not verified.
 func (p *Provider) person(id *oidc.IDToken) (Person, error) {
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {

@@ -55,7 +55,7 @@ type Config struct {
 // DefaultSlots is the number of slots of a Config that sets none.
 const DefaultSlots = 8
 
-// complete checks the configuration and fills in defaults.
+// complete returns the configuration with its defaults filled in, or an error if something that has no default is missing.
 func (c Config) complete() (Config, error) {
 	if c.Database.URL == "" && c.Database.Pool == nil {
 		return c, errors.New("a worker needs a database: set Database.URL or Database.Pool")

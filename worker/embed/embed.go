@@ -66,14 +66,15 @@ func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
 // the outcome of the task, exactly once.
 func (r *Rig) HandleTx(name string, f postgres.TxFunc) { r.Execute(name, r.sql.Func(f)) }
 
-// Execute is like Handle, for an executor.
+// Execute is like Handle, for an executor. Call it before Run.
 func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+name] = x }
 
 // Metrics returns a handler that serves the worker's metrics, for a server of the program.
 func (r *Rig) Metrics() nethttp.Handler { return r.metrics.Handler() }
 
 // Run works until Stop or StopNow is called or ctx ends, which is like StopNow. It waits for a database that is not reachable
-// yet. It may be called once.
+// yet. It returns nil after a stop, even if the database was never reached, and supervise.ErrGone if the guard died. It may be
+// called once.
 func (r *Rig) Run(ctx context.Context) (err error) {
 	if err := r.prepare(); err != nil {
 		return err
@@ -96,7 +97,8 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 	return errors.Join(err, leave(), r.guardGone())
 }
 
-// prepare makes everything that Run needs, except for the database.
+// prepare makes the worker's folder, and the executor of commands if Config.Commands is set. For that it may lower
+// Config.Slots: see heedShortages.
 func (r *Rig) prepare() (err error) {
 	if err := OwnFolder(r.config.Folder); err != nil {
 		return err
@@ -191,8 +193,9 @@ func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
 // overdueCode is the exit code of a process in which a function outlives the lease.
 const overdueCode = 75
 
-// overdue ends the process: the lease is over, other workers take over its runs, and a function does not end. A guard, if there
-// is one, does the same.
+// overdue is called when the lease has ended and bodies still run, for example a Go function that does not return. It ends the
+// process, because other workers take over the runs. The guard kills the process too, if there is one. With
+// Config.KeepProcess, overdue only logs the number of bodies, and the process goes on.
 func (r *Rig) overdue(bodies int) {
 	if r.config.KeepProcess {
 		r.config.Log.Error("the lease is over, and bodies still run: they may run twice", "bodies", bodies)

@@ -18,8 +18,8 @@ func (c Config) Shortages() []exec.Shortage {
 	return exec.Shortages(orElse(c.Slots, DefaultSlots), ownDescriptors, c.Folder, c.Commands.RunDir)
 }
 
-// heedShortages logs limits that are too low, and lowers the slots to what the limits allow. It returns an error if the worker
-// would be of no use.
+// heedShortages logs limits that are too low, and lowers Config.Slots to the slots that the limits allow. It returns an error
+// if the worker would be of no use.
 func (r *Rig) heedShortages(short []exec.Shortage) error {
 	for _, s := range short {
 		if s.Fatal() {

@@ -148,8 +148,9 @@ func patience() *backoff.ExponentialBackOff {
 // sweepTimeout bounds the wait for killed processes.
 const sweepTimeout = 10 * time.Second
 
-// ended makes sure that nothing of a registration is left, so that the next one may replace it. If that fails, the worker fails:
-// then the guard ends the processes, or the lease decides.
+// ended makes sure that nothing of a registration is left, so that the next one may replace it: it ends the processes of the
+// worker, and takes the guard's deadline away. If that fails, the worker fails: then the guard ends the processes, or the
+// lease decides. If the registration was not released, ended adds its id to r.dead, for the next registration.
 func (r *Rig) ended(id uuid.UUID, released bool) error {
 	r.session.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)

@@ -101,8 +101,10 @@ func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Co
 // guard has died.
 const hangUpTime = time.Second
 
-// watchGuard stops the worker at once when its guard died: if the worker died, too, its tasks would not be ended. A guard also
-// closes the link just before it kills this process. In that case watchGuard logs nothing, since the guard logs that itself.
+// watchGuard waits until the guard's link closes, and then stops the worker at once: without a guard, no process would end the
+// tasks if this process died. It logs the loss after hangUpTime, or when ctx ends. A guard that is alive closes its link only
+// to kill this process; then the process is dead before the log line. If ctx ends while the link is open, watchGuard does
+// nothing.
 func (r *Rig) watchGuard(ctx context.Context, gone <-chan struct{}) {
 	select {
 	case <-gone:

@@ -74,8 +74,9 @@ func (b *body) endsBy(kill *dagspec.Kill) {
 	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
 }
 
-// spawn opens the two pipes and starts the first process with their write ends. It does not use package os/exec, which does more
-// than needed: that work takes a tenth of the time in which a small program starts.
+// spawn opens the two pipes as b.streams, starts the first process with their write ends, and returns its pid. After an error
+// the pipes are closed. It does not use package os/exec, which does more than needed: that work takes a tenth of the time in
+// which a small program starts.
 func (b *body) spawn(a *attempt) (pid int, err error) {
 	var theirs []int
 	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
@@ -109,7 +110,8 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	return pid, nil
 }
 
-// process returns the attributes for starting the first process.
+// process returns the attributes for starting the first process: its folder, environment, files and cgroup. The start sets
+// *pidFD; on a kernel without pidfds it stays noPidFD.
 func (a *attempt) process(pipes []int, pidFD *int) *syscall.ProcAttr {
 	*pidFD = noPidFD
 	stdin := a.x.null
@@ -158,7 +160,9 @@ const (
 	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, unless the step's grace is shorter
 )
 
-// leftovers ends the processes that a body left behind when it ended by itself. It names them in the task's log.
+// leftovers ends the processes that a body left behind when it ended by itself. It names them in the task's log. If the body
+// may leave processes behind and was not canceled, they live on instead, and leftovers sets b.lives. It returns an error if
+// processes survive.
 func (b *body) leftovers(ctx context.Context) error {
 	b.tree.keeps = b.keep && ctx.Err() == nil
 	if b.tree.empty() {
@@ -231,7 +235,8 @@ func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 	}
 }
 
-// end reads the rest of the pipes and reaps the first process. It returns survivors.
+// end reads the rest of the pipes, reaps the first process, and removes it from the tracker. A pipe of processes that live on
+// stays open. end returns survivors. If there are survivors and the first process is one of them, end does not wait for it.
 func (b *body) end(survivors error) error {
 	for _, s := range b.streams {
 		s.stop()

@@ -158,7 +158,8 @@ func (g *cgroup) outOfMemory() bool {
 
 const closedDir = -1
 
-// remove removes the group, with the groups that the body made below it. After an error it may be called again.
+// remove closes g.dir and removes the group, with the groups that the body made below it. A group that is gone is no error.
+// After an error it may be called again.
 func (g *cgroup) remove() error {
 	if g.dir != closedDir {
 		unix.Close(g.dir)

@@ -31,7 +31,8 @@ type command struct {
 	dir  string
 }
 
-// command returns the command of a task.
+// command returns the program, arguments and folder of a task. searched is the PATH in which it looks for the program. It
+// returns an error if there is no such program, or this worker may not run it.
 func (x *Executor) command(t *worker.Task, f *folder, searched string) (command, error) {
 	var c command
 	var err error
@@ -55,7 +56,7 @@ func (x *Executor) command(t *worker.Task, f *folder, searched string) (command,
 	return c, nil
 }
 
-// argv returns the program and arguments of the body.
+// argv returns the program and arguments of the body: a shell and its script for run, or the command with its args.
 func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	switch {
 	case t.Body.Run != "":

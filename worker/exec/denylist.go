@@ -64,7 +64,8 @@ func CheckNameGlob(glob string) error {
 	return nil
 }
 
-// Denies reports whether the list denies a variable.
+// Denies reports whether the list denies a variable: its name matches a glob, or, unless the list is empty, its value is a URL
+// with credentials.
 func (l DenyList) Denies(name, value string) bool {
 	upper := strings.ToUpper(name)
 	for _, glob := range l.globs {

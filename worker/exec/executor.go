@@ -76,7 +76,7 @@ type Executor struct {
 
 var _ worker.Executor = (*Executor)(nil)
 
-// New returns an executor. The caller closes it.
+// New returns an executor, with folders of its own for attempts. The caller closes it.
 func New(c Config) (*Executor, error) {
 	if c.Environ == nil {
 		c.Environ = os.Environ()
@@ -226,7 +226,8 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	return a, a.group(number)
 }
 
-// files writes the files of the body, and sets the variables that name them.
+// files writes the files of the body, and sets the variables in env that name them. A value of env that is too long moves to a
+// file: NAME goes, and NAME_FILE names the file.
 func (a *attempt) files(env environment) error {
 	var err error
 	if a.folder.output, err = a.folder.write("output", nil); err != nil {

@@ -92,7 +92,7 @@ func sweepSessions(dir string) {
 	}
 }
 
-// restore makes the folder again if it was removed, for example by a cleaner of temporary files.
+// restore makes the folder again and locks it, if it was removed, for example by a cleaner of temporary files.
 func (s *session) restore() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,8 @@ func (f *folder) dir() (string, error) {
 	return f.work.path, nil
 }
 
-// write writes a small file outside the working folder, which stays empty.
+// write writes a small file outside the working folder, which stays empty. It returns the path, and adds it to f.files, which
+// are removed with the folder.
 func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
 	f.files = append(f.files, path)

@@ -42,8 +42,8 @@ func (k *kept) add(b *body) bool {
 	return true
 }
 
-// drain takes a pipe over and discards what comes, because a process that lives on must not be killed by SIGPIPE when the log has
-// ended.
+// drain takes a pipe over and discards what comes, because a process that lives on must not be killed by SIGPIPE when the log
+// has ended. It returns false if it cannot; then the caller closes the pipe.
 func (k *kept) drain(s *stream) bool {
 	if s.from.SetReadDeadline(time.Time{}) != nil {
 		return false
@@ -64,7 +64,7 @@ func (k *kept) drain(s *stream) bool {
 	return true
 }
 
-// kill ends all kept trees.
+// kill kills the kept trees, removes their cgroups, and waits until no pipe is read any more. kept is empty afterwards.
 func (k *kept) kill() error {
 	k.mu.Lock()
 	trees := k.trees

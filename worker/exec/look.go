@@ -92,9 +92,10 @@ func (l *look) owner(pid int) string {
 	return n.owner
 }
 
-// decide finds the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
-// environment names, else its own as a stray. It skips the environment if the parent is a stranger, since the parent of an orphan
-// of ours is one of reapers.
+// decide sets the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
+// environment names, else an owner of its own for a stray; "": none. It skips the environment if the parent is a stranger, since
+// the parent of an orphan of ours is one of reapers. It sets n.certain if the owner cannot change any more. If the process is
+// between two programs, decide sets l.moving: then the caller must look again.
 func (l *look) decide(n *newProc) {
 	if n.owner = l.owner(n.Group); n.owner == "" {
 		n.owner = l.owner(n.Parent)

@@ -79,7 +79,8 @@ func openPatiently(path string) (*os.File, error) {
 	}
 }
 
-// parseOutputs parses `name=value` lines and `name<<END` blocks.
+// parseOutputs parses `name=value` lines and `name<<END` blocks, and returns the declared outputs as a JSON object. An error
+// names the line.
 func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {
@@ -110,7 +111,7 @@ type outputParser struct {
 	values map[string]string
 }
 
-// next returns the next line. The last line may lack its newline.
+// next removes the next line from the rest and returns it without its newline. The last line may lack its newline.
 func (p *outputParser) next() string {
 	line, rest, _ := strings.Cut(p.rest, "\n")
 	p.rest = rest

@@ -52,7 +52,8 @@ func startReason(c command, err error) error {
 	return fmt.Errorf("start %s: %w", c.path, err)
 }
 
-// result returns how a body ended. Only a body that succeeded has outputs.
+// result returns how a body ended. Only a body that succeeded has outputs. If processes survived SIGKILL, their names are the
+// reason; if the first process is one of them, its status is not known, and counts as killed.
 func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	if survivors != nil && !b.tree.reaped { // end's goroutine may be writing the status
 		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}

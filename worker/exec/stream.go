@@ -38,8 +38,8 @@ func openStream(to io.Writer) (*stream, int, error) {
 // pollable makes a descriptor without other flags usable by Go's poller.
 func pollable(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) }
 
-// copy reads until no process can write any more, or until stop is called. Output that the log does not take is lost, because the
-// body must not wait for the log.
+// copy reads until no process can write any more, which sets s.ended, or until stop is called. It closes s.done at its end.
+// Output that the log does not take is lost, because the body must not wait for the log.
 func (s *stream) copy() {
 	defer close(s.done)
 	buf := copyBuffers.Get().(*[copyBytes]byte) //nolint:forcetypeassert // the pool holds nothing else
@@ -60,7 +60,8 @@ func (s *stream) copy() {
 	}
 }
 
-// drain reads what is in the pipe now. It reads at most the capacity of the pipe, since a process may write without end.
+// drain copies the bytes that are in the pipe now, and sets s.ended if no process can write any more. It reads at most the
+// capacity of the pipe, since a process may write without end.
 func (s *stream) drain(buf []byte) {
 	conn, err := s.from.SyscallConn()
 	if err != nil {

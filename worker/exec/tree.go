@@ -32,7 +32,7 @@ type tree struct {
 	keeps   bool // processes that it left behind may live on, strays that may be its own included
 }
 
-// bury records that the first process is a zombie.
+// bury records in t and in the tracker that the first process is a zombie.
 func (t *tree) bury() {
 	t.ended = true
 	t.tracker.bury(t.leader, anyInode)
@@ -41,7 +41,7 @@ func (t *tree) bury() {
 // forget drops the first process from the tracker. The caller reaps the process afterwards.
 func (t *tree) forget() { t.tracker.forget(t.leader, t.owner) }
 
-// alive lists the living processes of the body.
+// alive lists the living processes of the body: the ones that the tracker knows, and the ones in the cgroup.
 func (t *tree) alive() ([]process, error) {
 	alive, err := t.tracker.of(t.owner)
 	if err != nil || t.cgroup == nil {

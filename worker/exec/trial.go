@@ -36,7 +36,8 @@ func (x *Executor) Try(ctx context.Context) error {
 	return nil
 }
 
-// prepareTrial makes all that a body may need.
+// prepareTrial makes all that a body may need: files, folder, stdin, command, environment and cgroup. An error says what this
+// host lacks.
 func (a *attempt) prepareTrial(number string) error {
 	env := environment{ownerVariable: a.owner}
 	if err := a.files(env); err != nil {
@@ -61,7 +62,7 @@ func (a *attempt) prepareTrial(number string) error {
 	return a.group(number)
 }
 
-// try starts the body of a trial and waits for its end.
+// try starts the body of a trial and waits for its end. It returns only errors of the start.
 func (a *attempt) try(ctx context.Context) error {
 	b, err := a.start()
 	if err != nil {

@@ -68,7 +68,8 @@ type suspects struct {
 	count map[string]int
 }
 
-// blames reports whether a program is at fault: it failed to start several times in a row here, and another program starts.
+// blames counts a failed start of a program. It reports whether the program is at fault: it failed to start several times in a
+// row here, and another program starts. It calls another only after several failures.
 func (s *suspects) blames(path string, another func() error) bool {
 	s.mu.Lock()
 	if s.count == nil || len(s.count) >= suspectAtMost {

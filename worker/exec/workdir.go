@@ -14,7 +14,6 @@ import (
 // freeAtMost bounds the unused working folders that are kept for other bodies.
 const freeAtMost = 64
 
-// workdir is a working folder.
 type workdir struct {
 	path string
 	made mark // mark right after the folder was made
@@ -67,7 +66,8 @@ func (w *workdirs) pop() *workdir {
 	return d
 }
 
-// give takes back a folder that no process uses any more.
+// give takes back a folder that no process uses any more. It keeps an untouched folder for another body, and removes any
+// other; with Config.KeepWorkDir, remove leaves the folder in place.
 func (w *workdirs) give(d *workdir) {
 	if d.made.there && d.made == markOf(d.path) && isEmpty(d.path) && !w.session.keep && w.push(d) {
 		return

@@ -56,7 +56,7 @@ func (l *Log) Stdout() io.Writer { return &l.streams[0] }
 // Stderr returns the writer for the body's standard error.
 func (l *Log) Stderr() io.Writer { return &l.streams[1] }
 
-// Mask adds secrets that are masked from now on.
+// Mask adds secrets that are masked from now on, in both streams. Bytes that were written before are not masked.
 func (l *Log) Mask(secrets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ type stream struct {
 	id  queue.Stream
 }
 
-// Write masks and takes p. It never fails.
+// Write masks p and adds it to the log. It never fails, even where it drops bytes: see write.
 func (s *stream) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), ChunkBytes)
@@ -82,7 +82,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Note adds a line of Oarlock's own.
+// Note adds a line of Oarlock's own to the log. It is not masked, so text must hold no secret.
 func (l *Log) Note(text string) { l.add(queue.StreamOarlock, []byte(text+"\n")) }
 
 // LastLine returns the last line of standard error that is not blank, in a form that a text column can hold.
@@ -92,7 +92,9 @@ func (l *Log) LastLine() string {
 	return l.last.text()
 }
 
-// write masks and takes bytes. At the end of the stream it also takes the bytes that the masker has held back.
+// write masks bytes and adds them to the log. Bytes beyond the limit of the attempt are dropped and counted, with one note in
+// the log. Bytes that may be part of a secret are held back; at the end of the stream write adds these too. After the end of
+// the log it does nothing.
 func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	l.mu.Lock()
 	if l.closed {
@@ -120,7 +122,7 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	}
 }
 
-// limit counts n bytes, and returns how many of them are beyond the limit.
+// limit counts n bytes, and returns how many of them are beyond the limit of the attempt. These are not counted.
 func (l *Log) limit(n int64) int64 {
 	over := max(0, l.total+n-l.shipper.config.AttemptBytes)
 	l.total += n - over
@@ -143,7 +145,9 @@ func (l *Log) add(id queue.Stream, data []byte) {
 	}
 }
 
-// append returns how much of the reserved memory it used, and the channel by which the loop must be signaled; nil: not at all.
+// append adds data to the open pieces. reserved says that the caller has reserved memory for them; if not, append drops data
+// and counts it as dropped. It returns how much of the reserved memory it used, and the channel by which the caller must
+// signal the loop; nil: not at all.
 func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

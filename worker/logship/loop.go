@@ -61,7 +61,7 @@ func (l *loop) run() {
 	}
 }
 
-// lookWithin makes the timer fire within d.
+// lookWithin makes the timer fire within d. It leaves a timer alone that fires earlier.
 func (l *loop) lookWithin(d time.Duration) {
 	if at := time.Now().Add(d); at.Before(l.alarm) {
 		l.alarm = at
@@ -69,7 +69,7 @@ func (l *loop) lookWithin(d time.Duration) {
 	}
 }
 
-// learn takes over the logs that have got their first bytes.
+// learn moves the logs that have got their first bytes from l.adopted to l.lines.
 func (l *loop) learn() {
 	l.adopting.Lock()
 	defer l.adopting.Unlock()
@@ -79,7 +79,7 @@ func (l *loop) learn() {
 	l.adopted = l.adopted[:0]
 }
 
-// accept registers a log that is to end.
+// accept registers a log that is to end in l.closings, and sets how long the loop tries to send the rest of it.
 func (l *loop) accept(r request) {
 	n := r.log.line
 	l.learn()
@@ -103,7 +103,8 @@ func (l *loop) hurry(now time.Time) {
 	}
 }
 
-// advance does all work that needs no waiting.
+// advance does all work that needs no waiting: it ends logs, moves pieces to disk, starts a call of the sink, and sets the
+// timer for the next work.
 func (l *loop) advance(ctx context.Context) {
 	now := time.Now()
 	l.learn()
@@ -126,7 +127,7 @@ func (l *loop) advance(ctx context.Context) {
 	l.timer.Reset(sleep)
 }
 
-// close ends a log, and returns its last chunks to the caller of Log.Close.
+// close ends a log and forgets it. It returns the last chunks to the caller of Log.Close.
 func (l *loop) close(n *logState) {
 	delete(l.lines, n)
 	delete(l.closings, n)
@@ -134,7 +135,8 @@ func (l *loop) close(n *logState) {
 	n.closing = nil
 }
 
-// sleep returns the time until there is something to do, if no event comes before.
+// sleep returns the time until there is something to do, if no event comes before. While a call of the sink is under way, only
+// the ends of logs count, because the end of the call is an event.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	for n := range l.closings {
@@ -172,7 +174,8 @@ func (l *loop) interval(n *logState) time.Duration {
 	return FlushInterval
 }
 
-// send starts a call of the sink with the pieces that are due. Logs that are to end come first.
+// send starts a call of the sink with the pieces that are due. Logs that are to end come first. It sets l.busy until settle
+// gets the outcome. If nothing is due, it does nothing.
 func (l *loop) send(ctx context.Context, now time.Time) {
 	b := batch{room: budget{chunks: batchChunks, bytes: batchBytes}}
 	for n := range l.closings {
@@ -201,7 +204,7 @@ type batch struct {
 	lines  []*logState
 }
 
-// gather adds the due pieces of a log to a batch, as far as there is room. It drops a log that is over.
+// gather adds the due pieces of a log to a batch, as far as there is room. It removes a log that is over from l.lines.
 func (l *loop) gather(b *batch, n *logState, now time.Time) {
 	at, ok := n.due(now, l.interval(n))
 	if !ok || at.After(now) {
@@ -215,7 +218,9 @@ func (l *loop) gather(b *batch, n *logState, now time.Time) {
 	}
 }
 
-// settle handles the result of a call.
+// settle handles the outcome of the call that send started. If the call failed, its pieces are due again after a pause, which
+// doubles each time. If it succeeded, settle removes them, and frees their memory. It abandons the logs of runs that the
+// outcome calls lost.
 func (l *loop) settle(o outcome) {
 	l.busy = false
 	lost := lostRuns(o.err)

@@ -82,7 +82,8 @@ type masker struct {
 	inside   int // bytes at the front of held that belong to a secret that was already masked
 }
 
-// mask takes the next bytes, and returns the bytes that are decided; at the end of the stream, all.
+// mask takes the next bytes, and returns the bytes that are decided, with stars in place of secrets. It keeps an end that may
+// begin a secret for the next call; with end, the end of the stream, it returns all.
 func (m *masker) mask(p []byte, end bool) []byte {
 	if m.patterns == nil {
 		return p

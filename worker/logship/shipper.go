@@ -137,7 +137,7 @@ func (s *Shipper) adopt(n *logState) {
 	s.adopting.Unlock()
 }
 
-// rouse signals the loop.
+// rouse puts a token into signal, unless there is one already. It never waits.
 func rouse(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:

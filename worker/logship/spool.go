@@ -21,7 +21,8 @@ type spool struct {
 	written *atomic.Int64 // total of bytes written
 }
 
-// write moves the bytes of a piece to disk.
+// write moves the bytes of a piece to disk: p.data becomes nil, and read gets the bytes back from p.offset. It returns
+// errSpoolFull if there is no spool or no room in it. After an error the piece is as before.
 func (s *spool) write(p *piece) error {
 	if s.dir == "" || s.end+int64(p.size) > s.most {
 		return errSpoolFull
@@ -62,8 +63,8 @@ func (s *spool) read(offset int64, data []byte) error {
 	return nil
 }
 
-// forget removes a piece, and returns how much memory that frees. When the file has no piece left, it is written from the
-// beginning again.
+// forget removes a piece from the file if it is there, and returns how much memory the caller frees with the piece. When the
+// file has no piece left, it is written from the beginning again.
 func (s *spool) forget(p *piece) int64 {
 	if !p.spooled {
 		return int64(p.size) + pieceCost

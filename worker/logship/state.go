@@ -85,7 +85,8 @@ func (n *logState) ready() bool {
 	return n.sending == 0 && n.tail() == 0
 }
 
-// collect numbers the next pieces and returns their chunks.
+// collect takes the next pieces, as many as b has room for, and returns their chunks. Until stored or failed is called, they
+// count as sent.
 func (n *logState) collect(b *budget) []queue.Chunk {
 	pieces := n.take(b)
 	chunks := make([]queue.Chunk, 0, len(pieces))
@@ -95,7 +96,8 @@ func (n *logState) collect(b *budget) []queue.Chunk {
 	return chunks
 }
 
-// take numbers the next pieces. They do not change from then on.
+// take numbers the next pieces, as many as b has room for, and takes their size off b. They do not change from then on, and
+// n.sending counts them until stored or failed.
 func (n *logState) take(b *budget) []*piece {
 	l := n.log
 	l.mu.Lock()
@@ -130,8 +132,8 @@ func (n *logState) number(p *piece) {
 	}
 }
 
-// chunk returns the chunk of a numbered piece. If its bytes cannot be read back from disk, the chunk is empty for good, because
-// its number is already given.
+// chunk returns the chunk of a numbered piece. If its bytes are on disk, chunk reads them back into p.data. If that fails, the
+// chunk is empty for good, because its number is already given, and the bytes count as dropped.
 func (n *logState) chunk(p *piece) queue.Chunk {
 	if p.data == nil {
 		p.data = make([]byte, p.size)
@@ -150,8 +152,8 @@ func (n *logState) chunk(p *piece) queue.Chunk {
 	return c
 }
 
-// stored removes the pieces of the call that ended, and returns how much memory that frees. If the run is lost, they were not
-// stored.
+// stored removes the pieces of the call that ended, and returns how much memory that frees; the caller must release it. If the
+// run is lost, they were not stored, and count as dropped.
 func (n *logState) stored(lost bool) int64 {
 	l := n.log
 	l.mu.Lock()
@@ -171,7 +173,7 @@ func (n *logState) stored(lost bool) int64 {
 	return freed
 }
 
-// failed puts the pieces of the call that failed back. They are sent again unchanged.
+// failed makes the pieces of the call that failed due again. They are sent again unchanged.
 func (n *logState) failed() {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
@@ -183,7 +185,8 @@ func (n *logState) forget(p *piece) int64 {
 	return n.spool.forget(p)
 }
 
-// abandon drops all pieces, because nothing of the run can be stored any more.
+// abandon drops all pieces, because nothing of the run can be stored any more, and counts them as dropped. It returns how much
+// memory that frees; the caller must release it. After finish it does nothing.
 func (n *logState) abandon() int64 {
 	l := n.log
 	l.mu.Lock()
@@ -201,8 +204,9 @@ func (n *logState) abandon() int64 {
 	return freed
 }
 
-// finish returns the last chunks: the pieces that were sent without an answer, with the same numbers; the tail; and the marker.
-// It drops the pieces in between, which were not sent in time.
+// finish ends the log: it removes all pieces, and frees their memory. It returns the last chunks: the pieces that were sent
+// without an answer, with the same numbers; the tail; and the marker. It drops the pieces in between, which were not sent in
+// time.
 func (n *logState) finish(reason string) []queue.Chunk {
 	l := n.log
 	l.mu.Lock()
@@ -257,7 +261,8 @@ func counted(p *piece) int64 {
 	return int64(p.size)
 }
 
-// marker returns the final chunk. Its text says how much of the log is missing, if any.
+// marker returns the final chunk. It adds dropped to n.dropped, and if bytes of the log are missing, the text of the chunk
+// says how many.
 func (n *logState) marker(reason string, dropped int64) queue.Chunk {
 	n.dropped += dropped
 	c := n.log.at

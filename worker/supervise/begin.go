@@ -122,8 +122,9 @@ func (g *supervisor) sweep(old list) error {
 	return nil
 }
 
-// makeCgroup makes a cgroup for the next driver process. No cgroup is used twice: a process of a cgroup that was killed once
-// cannot start others in new cgroups below it, because the kernel (6.18 for one) kills those at birth.
+// makeCgroup makes a cgroup for the next driver process, g.cgroup, and writes it into the lock file. If that fails, it tells
+// Uncontained once, and from then on driver processes run without one. No cgroup is used twice: a process of a cgroup that was
+// killed once cannot start others in new cgroups below it, because the kernel (6.18 for one) kills those at birth.
 func (g *supervisor) makeCgroup() {
 	if g.ungrouped {
 		return

@@ -50,7 +50,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// complete checks the configuration and fills in defaults.
+// complete returns the configuration with its defaults filled in, or an error if something is wrong or missing.
 func (c Config) complete() (Config, error) {
 	if err := CheckName(c.Name); err != nil {
 		return c, fmt.Errorf("worker name %q %w", c.Name, err)

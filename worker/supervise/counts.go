@@ -37,7 +37,8 @@ type counts struct {
 
 func newCounts() counts { return counts{map[Why]int64{}, map[string]int64{}} }
 
-// keep stores counts of a driver process for its successors.
+// keep stores counts of a driver process for its successors. A count replaces the one of the same name. It returns an error at
+// the first count that it does not accept; some of the others may be stored then.
 func (c *counts) keep(these map[string]int64) error {
 	for name, n := range these {
 		if _, known := c.kept[name]; !known && len(c.kept) >= maxKept {

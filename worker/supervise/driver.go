@@ -42,8 +42,9 @@ var (
 	errDeadline    = errors.New("its lease ends without a sign of life from the database, or it was frozen")
 )
 
-// drive runs one driver process, from its start until nothing of it is left. It returns the exit code. The error is errLeft if
-// processes survive and the guard was asked to stop.
+// drive runs one driver process, from its start until nothing of it is left. It returns the exit code; -1: the process could
+// not be started. If the guard had to kill the process, g.over is the reason. The error is errLeft if processes survive and
+// the guard was asked to stop.
 func (g *supervisor) drive() (int, error) {
 	g.why, g.driver, g.over = nil, nil, nil
 	g.makeCgroup()
@@ -146,8 +147,9 @@ func hasInput(fd uintptr) bool {
 	return n != 0
 }
 
-// read returns the complete requests in the pipe, and whether more may come. It reads once, which is all that a pipe holds: so a
-// driver process that sends without end cannot occupy the guard.
+// read returns the complete requests in the pipe, and whether more may come. It keeps the beginning of a request for the next
+// call. A line that is no request becomes a request with err set. It reads once, which is all that a pipe holds: so a driver
+// process that sends without end cannot occupy the guard.
 func (d *driver) read() (waiting []request, open bool) {
 	var n int
 	var err error
@@ -173,7 +175,8 @@ func (d *driver) read() (waiting []request, open bool) {
 	}
 }
 
-// hangUp closes the pipes. A driver process that is still alive takes that for the death of its guard.
+// hangUp closes the pipes, and ends the goroutine that reads. A driver process that is still alive takes that for the death of
+// its guard. A second call does nothing.
 func (d *driver) hangUp() {
 	if d.in == nil {
 		return
@@ -201,7 +204,8 @@ func (d *driver) reaped(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// expect sets the instant at which the driver process is killed, and the reason. 0: never.
+// expect sets the instant at which the driver process is killed, and the reason. 0: never. If the alarm cannot be set, the
+// driver process is killed at once.
 func (g *supervisor) expect(at time.Duration, why error) {
 	g.killAt, g.killFor = at, why
 	if err := g.alarm.set(at); err != nil {

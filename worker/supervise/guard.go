@@ -200,8 +200,8 @@ func (g *supervisor) reap() {
 	}
 }
 
-// rest waits before the next driver process. It does not wait after a driver process that lived long, nor after the first in a
-// row that did not.
+// rest waits before the next driver process, for longer each time. It does not wait after a driver process that lived long,
+// nor after the first in a row that did not. A request to stop ends the wait.
 func (g *supervisor) rest() {
 	g.short++
 	if boottime.Now()-g.driver.since >= g.Limits.Healthy {

@@ -57,7 +57,8 @@ func (l *Link) listen() {
 	}
 }
 
-// ask sends a request and waits for its answer.
+// ask sends a request and waits for its answer. It returns ErrGone if the guard is gone, and errMute if the guard does not
+// answer within answerWithin.
 func (l *Link) ask(r request) (answer, error) {
 	c := make(chan answer, 1)
 	l.mu.Lock()
@@ -119,8 +120,8 @@ func (l *Link) Extend(deadline time.Duration) error {
 	return l.send(request{Extend: &deadline})
 }
 
-// Use adds a worker id to the lock file. Only after Use returned nil may a row of the database show the id, and tasks run under
-// it.
+// Use adds a worker id to the lock file. Only after Use returned nil may a row of the database show the id, and tasks run
+// under it. A nil Link, without a guard, returns nil.
 func (l *Link) Use(workerID string) error {
 	if l == nil {
 		return nil

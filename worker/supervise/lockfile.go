@@ -64,7 +64,8 @@ func openLockFile(folder, name string) (*lockFile, error) {
 	return l, l.open()
 }
 
-// open refuses links, and files that other users may write: the processes that the file lists get killed.
+// open opens the file, which it makes if there is none, and closes the one that was open before. It refuses links, and files
+// that other users may write: the processes that the file lists get killed.
 func (l *lockFile) open() error {
 	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -115,7 +116,8 @@ func (l *lockFile) file() file {
 	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
 }
 
-// read reads the last complete line. A file without a complete line is an empty list.
+// read sets l.list to the last complete line, and l.end to where that line ends. A file without a complete line is an empty
+// list.
 func (l *lockFile) read() error {
 	l.list, l.end = list{}, 0
 	text := make([]byte, lockFileBytes)
@@ -142,7 +144,8 @@ func (l *lockFile) read() error {
 	return nil
 }
 
-// write makes next the list, or leaves the old list in place and returns an error.
+// write appends next to the file and makes it l.list, or leaves the old list in place and returns an error. If the file has
+// grown too long, the new line becomes the only one.
 func (l *lockFile) write(next list) error {
 	next.File = l.file()
 	line, err := json.Marshal(next)

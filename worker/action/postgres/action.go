@@ -59,7 +59,7 @@ func (a *Action) lend(name string) (*database, error) {
 	return a.find(name)
 }
 
-// find returns the database of a name.
+// find returns the database of a name. If there is none, the failure names the connections that this worker has.
 func (a *Action) find(name string) (*database, error) {
 	if d := a.databases[name]; d != nil {
 		return d, nil

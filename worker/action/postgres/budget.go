@@ -57,8 +57,9 @@ func (b *budget) take(ctx context.Context, d *database) (*session, error) {
 	return s, nil
 }
 
-// slot returns the right to have one connection open. A connection may come with it, to any of the databases: the caller must
-// use it or close it.
+// slot returns the right to have one connection open. It waits for one until ctx ends, and returns errClosed after close. A
+// connection may come with it, to any of the databases: the caller must use it or close it. The caller must give the slot back
+// by give, or by free if it has no connection.
 func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	b.mu.Lock()
 	if s, ok, err := b.now(d); ok || err != nil {
@@ -80,7 +81,8 @@ func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	}
 }
 
-// now returns a slot that is available without waiting. The caller holds mu.
+// now takes a slot that is available without waiting: an idle connection to d, or else a new slot, or else the oldest idle
+// connection to another database. ok is false if there is none. The caller holds mu.
 func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	if b.closed {
 		return nil, false, errClosed
@@ -102,7 +104,7 @@ func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	return nil, false, nil
 }
 
-// withdraw ends a wait. A connection that was granted at the same moment is given back.
+// withdraw removes a waiter that waits no longer. A connection that was granted at the same moment is given back.
 func (b *budget) withdraw(w *waiter) {
 	b.mu.Lock()
 	if i := slices.Index(b.waiting, w); i >= 0 {
@@ -116,7 +118,8 @@ func (b *budget) withdraw(w *waiter) {
 	}
 }
 
-// give takes a connection back. nil gives back a slot without a connection.
+// give takes a connection back, for the next waiter or as an idle one. It closes a connection that is broken or older than the
+// lifetime, and frees its slot. nil gives back a slot without a connection.
 func (b *budget) give(s *session) {
 	if s == nil || !s.reset() || time.Since(s.born) >= b.config.Lifetime {
 		if s != nil {
@@ -157,7 +160,7 @@ func (b *budget) keep(s *session) bool {
 	return true
 }
 
-// free gives back a slot without a connection.
+// free gives back a slot without a connection, to the first waiter if there is one.
 func (b *budget) free() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +171,8 @@ func (b *budget) free() {
 	b.open--
 }
 
-// next grants to the first waiter. The caller holds mu.
+// next removes the first waiter, and grants it a slot with the connection s; nil: with none. The caller holds mu, and has
+// checked that there is a waiter.
 func (b *budget) next(s *session) {
 	w := b.waiting[0]
 	b.waiting = slices.Delete(b.waiting, 0, 1)
@@ -192,7 +196,7 @@ func (b *budget) tidy() {
 	}
 }
 
-// drop closes the idle connections that are old.
+// drop closes the idle connections for which old returns true, and frees their slots.
 func (b *budget) drop(old func(*session) bool) {
 	b.mu.Lock()
 	var dropped, kept []*session
@@ -211,7 +215,8 @@ func (b *budget) drop(old func(*session) bool) {
 	}
 }
 
-// close ends all waits and closes idle connections. A connection in use is closed when it is given back.
+// close closes idle connections, and ends all waits with errClosed. A connection in use is closed when it is given back. A
+// second call does nothing.
 func (b *budget) close() {
 	b.mu.Lock()
 	if b.closed {

@@ -88,7 +88,7 @@ func open(name string, c Connection) (*database, error) {
 	return &database{Connection: c, name: name, config: config}, nil
 }
 
-// read returns the configuration of connections.
+// read returns the configuration of connections: a copy of Config, or else the parsed URL.
 func (c *Connection) read() (*pgx.ConnConfig, error) {
 	switch {
 	case c.Config != nil && c.URL != "":

@@ -37,8 +37,9 @@ type life struct {
 }
 
 // owns reports whether tasks on a connection may settle: they may where the row of this worker is. It asks once for each
-// connection, outside of the task's transaction, which an error would abort. If a right is missing, the answer is false, and owns
-// notes the reason in the log of the task that asked.
+// connection, and remembers the answer; that of a standby it does not remember. It asks outside of the task's transaction,
+// which an error would abort. If a right is missing, the answer is false, and owns notes the reason in the log of the task
+// that asked.
 func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, error) {
 	name := s.database.name
 	if own, known := l.recall(name); known {

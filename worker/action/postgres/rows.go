@@ -25,7 +25,8 @@ type rows struct {
 	first    [][]byte // values of the first row; nil: there is none
 }
 
-// begin takes the columns, before the statement is executed.
+// begin takes the columns, before the statement is executed, and writes the header of CSV. It returns an error if two columns
+// have the same name, except for CSV.
 func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	r.columns = append(r.columns, columns...)
 	seen := map[string]bool{}
@@ -48,7 +49,7 @@ func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	return nil
 }
 
-// add takes a row.
+// add writes a row to the text. It returns an error if the row is one too many, makes the text too long, or is not UTF-8.
 func (r *rows) add(values [][]byte) error {
 	if r.count++; r.count > r.query.maxRows {
 		return tooMuch("more than %d rows: ask for less, or raise with.max_rows", r.query.maxRows)
@@ -137,7 +138,8 @@ func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	return nil
 }
 
-// finished ends the text and returns it.
+// finished ends the text of the rows, for example with the bracket of a JSON list, and returns it. No row may be added
+// afterwards.
 func (r *rows) finished() []byte {
 	switch f := r.query.format; {
 	case (f == "" || f == "json") && r.count == 0:

@@ -89,7 +89,7 @@ func (s *session) reset() bool {
 	return err == nil
 }
 
-// again replaces a broken connection.
+// again closes the connection, which is broken, and makes a new one in its place.
 func (s *session) again(ctx context.Context) error {
 	s.close()
 	return s.dial(ctx)

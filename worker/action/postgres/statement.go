@@ -56,8 +56,9 @@ func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
 	return collected, nil
 }
 
-// execute sends one statement, by the protocol that takes no more than one. It sends all values in the text format of the type
-// that the server expects.
+// execute sends s by the extended query protocol, so that s cannot hold a second statement. It sends all values in the text
+// format of the type that the server expects. Rows go to to; a nil to discards them. execute fails if the statement ended the
+// transaction.
 func (t *transaction) execute(ctx context.Context, s statement, to *rows) error {
 	conn := t.session.conn.PgConn()
 	described, err := conn.Prepare(ctx, "", s.sql, nil)
@@ -82,7 +83,8 @@ func (t *transaction) execute(ctx context.Context, s statement, to *rows) error 
 	return err
 }
 
-// read reads all rows. If a row is too much, it stops the statement. A nil rows discards them.
+// read adds all rows of a result to r, and sets r.affected. If a row is too much, it calls stop and returns the error of add.
+// A nil r discards the rows.
 func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag pgconn.CommandTag, err error) {
 	for result.NextRow() {
 		if r == nil || err != nil {
@@ -108,7 +110,8 @@ func endsTransaction(tag pgconn.CommandTag) bool {
 	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String()) // sql-shown: command tags of the server
 }
 
-// values returns the params in the server's format.
+// values returns the params in the text format of the types that the server expects. It fails unless there is one for each
+// type.
 func (s statement) values(types []uint32) ([][]byte, error) {
 	if len(s.params) != len(types) {
 		return nil, fmt.Errorf("the statement has %d parameters, but params has %d values", len(types), len(s.params))

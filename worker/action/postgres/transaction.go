@@ -82,8 +82,8 @@ func (t *transaction) perform(ctx context.Context, do func(context.Context, *tra
 	return t.commit(ctx, outputs)
 }
 
-// settles decides whether the transaction stores the task's outcome. A read-only one does not: it may run again. Nor does a
-// publish.
+// settles decides whether the transaction stores the task's outcome, and sets t.life if it does. A read-only one does not: it
+// may run again. Neither does a publish.
 func (t *transaction) settles(ctx context.Context, l *life) error {
 	if l == nil || t.task.Publish || t.options.tx.AccessMode == pgx.ReadOnly {
 		return nil
@@ -122,7 +122,7 @@ func nameOf(task *worker.Task) string {
 	return run + step[:min(len(step), maxNameBytes-len(run)-len(attempt))] + attempt
 }
 
-// rollback rolls back if the transaction was not committed.
+// rollback rolls back if the transaction was not committed. The caller need not know whether it was.
 func (t *transaction) rollback() {
 	if t.tx == nil || t.session.conn.IsClosed() {
 		return

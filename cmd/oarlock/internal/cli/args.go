@@ -99,7 +99,8 @@ func (a *argParser) take(word string) error {
 // otherWords maps words that users often try to the names of the commands.
 var otherWords = map[string]string{"runs": "list", "ls": "list"}
 
-// plain takes a word as a command as long as commands may follow, and then as an argument. backfill takes both.
+// plain takes a word as a command, a.path, as long as commands may follow, and then as an argument, a.args. backfill takes
+// both. It returns a usageError if the word is neither.
 func (a *argParser) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
@@ -125,7 +126,8 @@ func (a *argParser) plain(word string) error {
 	return &usageError{msg: fmt.Sprintf("unknown %s %q", what, word), hint: hint}
 }
 
-// flag joins a flag and its value into one word, and adds it to the flags of the program or to those of the command.
+// flag joins a flag and its value, which it takes from a.rest, into one word. It adds the word to the flags of the program or
+// to those of the command.
 func (a *argParser) flag(word string) error {
 	g, found := a.given(word)
 	if !found {
@@ -211,7 +213,8 @@ func (a *argParser) unknownFlag(word string) error {
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
-// finish makes the checks that need the whole line.
+// finish makes the checks that need the whole line: a command is given, and takes arguments if there are any. With --help it
+// checks nothing.
 func (a *argParser) finish() error {
 	c := a.command()
 	switch {
@@ -333,7 +336,8 @@ type target struct {
 // stepName matches a step, a step that replaces another one, and a handler: load, search~1, @exit.
 var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,2})?$`)
 
-// parseTarget reads RUN… [STEP[/item]].
+// parseTarget parses RUN… [STEP[/item]]. It returns a usageError for other words, and for a step without a run; no words are
+// no error.
 func parseTarget(command string, words []string) (target, error) {
 	var t target
 	for _, word := range words {
@@ -364,7 +368,7 @@ func parseTarget(command string, words []string) (target, error) {
 	return t, nil
 }
 
-// find returns the numbers of the runs, each once.
+// find returns the numbers of the runs, each once. It reads the database for @latest.
 func (t target) find(ctx context.Context, store *queue.Store) ([]queue.RunID, error) {
 	var ids []queue.RunID
 	seen := map[queue.RunID]bool{}

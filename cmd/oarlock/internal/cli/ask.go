@@ -96,7 +96,7 @@ func waitFlags() []cli.Flag {
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
 }
 
-// readWait reads --wait and the flags that go with it.
+// readWait sets a.wait and a.how from --wait and the flags that belong to it.
 func (a *controlCmd) readWait(c *cli.Context) (err error) {
 	a.wait = c.Bool("wait")
 	a.how, err = a.env.readWaiting(c, "wait", false)
@@ -148,8 +148,8 @@ func (a *controlCmd) all(ctx context.Context) error {
 	return a.remarkMore(ctx, last)
 }
 
-// some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same
-// time.
+// some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same time.
+// It reports each outcome, and counts the runs in a.count.
 func (a *controlCmd) some(ctx context.Context, ids []queue.RunID) error {
 	var open []controlResult
 	for _, id := range ids {
@@ -320,7 +320,8 @@ func (a *controlCmd) trouble() string {
 	return "refused"
 }
 
-// report prints the outcome of one request. If the only run refused, it returns an error instead, which says everything.
+// report prints the outcome of one request, or keeps it in a.done for one JSON list. A refusal also decides the exit code of
+// the command. If the only run refused, report prints no text, because the error at the end says everything.
 func (a *controlCmd) report(got controlResult) error {
 	j := runview.NewControlJSON(&got.Control, got.retryOf)
 	if got.Outcome == dagrun.Refused {
@@ -384,7 +385,7 @@ type jsonRehearsed struct {
 	CreatedAt *time.Time `json:"created_at"`
 }
 
-// rehearse prints the runs that the command would ask.
+// rehearse prints the runs that the command would ask, and says that nothing was sent.
 func (a *controlCmd) rehearse(ctx context.Context) error {
 	runs, err := a.chosen(ctx)
 	if err != nil {

@@ -509,7 +509,8 @@ func (w *backfillWatch) stopped(s *queue.Schedule) error {
 	}
 }
 
-// tell writes a line to standard error for each tenth of the span, and where the backfill is paused or resumed.
+// tell writes a line to standard error for each tenth of the span, and where the backfill is paused or resumed. It writes
+// nothing if the last line said the same.
 func (w *backfillWatch) tell(s *queue.Schedule) error {
 	text := runview.GoesOnFrom(s)
 	if s.PausedBy != "" {

@@ -243,8 +243,8 @@ type fileState struct {
 	size     int64
 }
 
-// look applies the files that changed since the last look. If a file could not be applied because the database was away,
-// the next look applies it as if it were new.
+// look applies the files that changed since the last look, remembers their state in d.seen, and forgets files that are gone.
+// If a file could not be applied because the database was away, the next look applies it as if it were new.
 func (d *dev) look(ctx context.Context) {
 	now, err := d.files()
 	if err != nil {
@@ -291,8 +291,8 @@ func (d *dev) files() (map[string]fileState, error) {
 	return found, nil
 }
 
-// apply registers the DAG of a file, or prints the problems of the file. It returns an error only for reasons outside the
-// file.
+// apply registers the DAG of a file and prints what changed, or prints the problems of the file. It returns an error only for
+// reasons outside the file; the caller then tries again.
 func (d *dev) apply(ctx context.Context, name string) error {
 	e := d.env
 	file, err := e.readDAG(filepath.Join(d.folder, name))
@@ -348,7 +348,7 @@ func (d *dev) gone(name string) {
 	}
 }
 
-// trouble prints an error once, until the error is over or another one comes.
+// trouble prints an error and keeps its text in d.away. It prints nothing while the same error lasts.
 func (d *dev) trouble(err error) {
 	p := diagnose(context.Background(), err)
 	if p.message != d.away {
@@ -415,7 +415,8 @@ func (d *dev) restartWorkers() error {
 	return nil
 }
 
-// explainEnd prints how a worker ended. If no worker can work for that reason, it returns the reason as an error.
+// explainEnd prints how a worker ended, and marks a drained one, which does not start again. If no worker can work for that
+// reason, it returns the reason as an error.
 func (d *dev) explainEnd(w *devWorker) error {
 	code := w.command.ProcessState.ExitCode()
 	switch {
@@ -443,7 +444,7 @@ func (d *dev) drainWorkers() error {
 	return err
 }
 
-// stopWorkers ends all workers at once.
+// stopWorkers stops all workers, one after the other, and waits for their end.
 func (d *dev) stopWorkers() error {
 	var err error
 	for _, w := range d.workers {

@@ -17,7 +17,6 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// enqueueOptions are the flags of enqueue.
 type enqueueOptions struct {
 	params, labels []string
 	key, at, queue string

@@ -109,7 +109,8 @@ func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) err
 	return err
 }
 
-// nothingListed explains why the list may be empty, and what to do.
+// nothingListed returns why the list may be empty, and what to do: the filter names a DAG that does not exist, there are no
+// runs, or none passes the filter.
 func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection) string {
 	f := s.filter
 	if f.DAG != "" {

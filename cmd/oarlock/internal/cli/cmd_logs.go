@@ -60,7 +60,6 @@ or with base64 if the piece is not UTF-8.`,
 	}
 }
 
-// logsOptions are the flags of logs.
 type logsOptions struct {
 	query      queue.LogQuery // without the run
 	run        runArg
@@ -110,7 +109,8 @@ func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
 	return o, o.filter(c)
 }
 
-// aim reads the run and the step from the arguments.
+// aim sets the run and the step of the query from the arguments. It returns a usageError unless they name one run. A step
+// without an item means all its items.
 func (o *logsOptions) aim(args []string) error {
 	t, err := parseTarget("logs", args)
 	if err != nil {
@@ -125,7 +125,7 @@ func (o *logsOptions) aim(args []string) error {
 	return nil
 }
 
-// filter reads the flags that restrict the logs.
+// filter sets the options that restrict the logs from the flags. Without --attempt, the query has the latest attempts only.
 func (o *logsOptions) filter(c *cli.Context) (err error) {
 	if name := c.String("stream"); name != "" {
 		i := slices.Index(runview.StreamNames, name)
@@ -158,7 +158,8 @@ type logSink interface {
 	end() error
 }
 
-// showLogs prints the stored logs, and then what tasks write.
+// showLogs prints the stored logs. With --follow it then prints what tasks write, until the run is over. Without --follow it
+// also says if nothing was written, and which task has logs of earlier attempts.
 func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)

@@ -99,7 +99,8 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 	}
 }
 
-// confirmAdopt prints what would happen, and asks the user.
+// confirmAdopt prints what would happen, and asks the user. It returns an error if the user does not agree, or if there is no
+// terminal to ask on.
 func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrations.Installation, o adoptOptions) error {
 	if !e.StdinTTY || !e.StderrTTY {
 		return &usageError{msg: "migrate adopt decides about open runs and asks first, but there is no terminal", hint: "add --yes to go on without the question"}

@@ -72,7 +72,6 @@ standard input.
 	}
 }
 
-// runOptions are the flags of run.
 type runOptions struct {
 	params, labels []string
 	logs           bool
@@ -235,7 +234,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	return e.settle(waiting, errors.Join(err, worker.stop()))
 }
 
-// cancelHere cancels the run after the first Ctrl-C.
+// cancelHere asks for a cancel of the run, after the first Ctrl-C. If the run is over already, it does nothing more.
 func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
 	e.remark("canceling run %d: its handlers run; press Ctrl-C once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {

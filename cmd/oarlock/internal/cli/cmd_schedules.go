@@ -354,7 +354,7 @@ func (a *scheduleArg) filter() queue.ScheduleFilter {
 	return f
 }
 
-// find reads the one schedule that a names.
+// find reads the one schedule that the arguments name. If there is none, or more than one, the error says how to name one.
 func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	found, err := store.Schedules(ctx, a.filter())
 	found = slices.DeleteFunc(found, func(s queue.Schedule) bool { return !a.means(&s) })

@@ -162,7 +162,8 @@ func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
 	return failing
 }
 
-// topLive draws one look after the other on the terminal's alternate screen, which it leaves at the end.
+// topLive draws one look after the other on the terminal's alternate screen, which it leaves at the end. While the database
+// cannot be reached, it draws the last look with the reason.
 func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, interval time.Duration) (err error) {
 	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	defer func() { err = errors.Join(err, e.print(leave)) }()

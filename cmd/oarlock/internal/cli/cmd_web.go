@@ -130,7 +130,7 @@ func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
 	return web.Serve(ctx, listener, site, plan.tls, e.log)
 }
 
-// frame sets what all pages show: version and database.
+// frame sets in plan.options the version and the database that all pages show, and the log.
 func (e *env) frame(plan *webPlan, link *pgx.ConnConfig) {
 	o := &plan.options
 	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
@@ -142,7 +142,8 @@ type pageServer struct {
 	ended chan error // receives why it ended; nil: it was stopped
 }
 
-// startPages serves a store's pages on a listener. It takes over the listener unless it returns an error.
+// startPages serves a store's pages on a listener, and prints their address. It takes over the listener unless it returns an
+// error. It sets plan.options.Doctor.
 func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, plan *webPlan) (*pageServer, error) {
 	url, link, err := e.database(ctx)
 	if err != nil {
@@ -299,7 +300,8 @@ func orTrusted(ctx context.Context, config *pgconn.Config, err error) error {
 	return err
 }
 
-// isTrusted reports whether the server lets a login in without authentication.
+// isTrusted reports whether the server lets a login in without authentication; false: it does not, or cannot be reached. It
+// removes the password from config.
 func isTrusted(ctx context.Context, config *pgconn.Config) bool {
 	config.RequireAuth, config.Password = "none", ""
 	conn, err := pgconn.ConnectConfig(ctx, config)
@@ -379,7 +381,8 @@ type reloadedPair struct {
 	pair *tls.Certificate
 }
 
-// get returns the certificate. It keeps the old pair if the new one cannot be read.
+// get returns the certificate, and reads the pair of files again if the certificate's file has changed. If they cannot be
+// read, it returns the old pair, and logs that.
 func (p *reloadedPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -442,7 +445,7 @@ func webKeys() []config.Key {
 	return keys
 }
 
-// aSite checks an address that browsers can open.
+// aSite returns an error unless text is a URL that browsers can open, without user, query or fragment.
 func aSite(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -509,7 +512,7 @@ func (p *webPlan) isSecure() bool {
 	return p.tls != nil || p.url != nil && p.url.Scheme == "https"
 }
 
-// anyAddress checks an address to listen on.
+// anyAddress returns given as an address to listen on, or a usageError if it is not HOST:PORT.
 func anyAddress(given string) (string, error) {
 	host, port, err := splitAddress(given)
 	return net.JoinHostPort(host, port), err
@@ -531,7 +534,8 @@ func (e *env) webTLS() (*tls.Config, error) {
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
 }
 
-// signIn fills in how users sign in, and which database login acts for them.
+// signIn sets in o how users sign in, and which database login acts for them. It returns an error if a setting is missing that
+// this needs.
 func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error {
 	for _, text := range e.settings.Value("web_proxies").Items {
 		o.Proxies = append(o.Proxies, netip.MustParsePrefix(text))

@@ -133,7 +133,8 @@ func (e *env) guardWorker(ctx context.Context, config embed.Config, args []strin
 	return statusError(code) // the driver process has printed why
 }
 
-// work is the main function of the driver process.
+// work runs the worker in the driver process until it ends. The first signal lets running tasks finish. A late signal, once
+// the worker has ended, is ignored.
 func (e *env) work(ctx context.Context, config embed.Config, own ownership) error {
 	embed.Roomy()
 	r, err := embed.New(config)
@@ -433,7 +434,8 @@ type standby struct {
 	server  *health.Server
 }
 
-// begin reports why the worker waits, to systemd and at /readyz.
+// begin reports why the worker waits, to systemd and at /readyz. It listens for that, unless there is no address or another
+// process has it. The caller must call end.
 func (s *standby) begin(why string) {
 	s.tell("STATUS=starting, " + why)
 	if s.listen == "" {

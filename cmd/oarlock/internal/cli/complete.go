@@ -62,8 +62,8 @@ func joinEquals(words []string) []string {
 	return joined
 }
 
-// consume takes the words before the cursor, as far as they are valid. If the last flag still needs its value, it returns
-// that flag.
+// consume takes the words before the cursor off a.rest, as far as they are valid. If the last flag still needs its value, it
+// returns that flag.
 func (a *argParser) consume() cli.Flag {
 	for len(a.rest) > 0 {
 		word := a.rest[0]

@@ -144,7 +144,7 @@ func (e *env) migratePrivate(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the command's use of the private server.
+// leave ends the command's use of the private server, if it used one. An error is only logged.
 func (e *env) leave(ctx context.Context) {
 	if e.server == nil {
 		return

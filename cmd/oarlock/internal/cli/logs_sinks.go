@@ -148,7 +148,8 @@ func (s *tailSink) live() error {
 	return nil
 }
 
-// cut drops all but the last lines of the kept chunks. Bytes behind the last line end count as a line.
+// cut removes all but the last s.lines lines from the kept chunks. Bytes behind the last line end count as a line. Chunks that
+// have no line left stay, without data.
 func (s *tailSink) cut(kept []queue.Chunk) {
 	extra := s.ends - s.lines
 	for _, c := range slices.Backward(kept) {
@@ -172,7 +173,7 @@ func (s *tailSink) cut(kept []queue.Chunk) {
 	}
 }
 
-// ring keeps the last items that were added.
+// ring keeps the last size items that were added.
 type ring[T any] struct {
 	items []T
 	size  int
@@ -268,7 +269,8 @@ func (s *lineSink) add(c *queue.Chunk) error {
 	return s.write()
 }
 
-// begin sets up the sink at the first chunk, and notes when a task is at another attempt.
+// begin is called for each chunk before take. The first call decides the width of the column of names, and whether lines have
+// names. begin writes a note when a task is at another attempt than before.
 func (s *lineSink) begin(c *queue.Chunk) {
 	if !s.started {
 		s.started = true
@@ -299,7 +301,7 @@ func (s *lineSink) firstColumn() (column int) {
 	return column
 }
 
-// take splits a chunk into lines.
+// take splits a chunk into lines, and keeps an unfinished one in s.partial. It splits a line that is longer than maxLogLine.
 func (s *lineSink) take(c *queue.Chunk) {
 	key := lineKey{c.Task, c.Attempt, c.Stream}
 	p := s.partial[key]
@@ -339,7 +341,8 @@ func (s *lineSink) foldAll(c *queue.Chunk) {
 	}
 }
 
-// line prints a line, or keeps it for the tail.
+// line prints a line, or keeps it for the tail. With --grep it leaves out a line that does not match. ends says that the line
+// has its end.
 func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
 	if s.options.grep != nil && !s.options.grep.Match(bytes.TrimSuffix(p.text, []byte("\r"))) {
 		return
@@ -417,7 +420,8 @@ func (s *lineSink) live() error {
 	return s.write()
 }
 
-// idle prints unfinished lines, for example a question, if they cannot be mistaken for another task's line.
+// idle prints unfinished lines, for example a question, and then writes all that was printed. With names of tasks, --grep or
+// --timestamps it does nothing, because an unfinished line could be mistaken for another task's, or cannot be matched yet.
 func (s *lineSink) idle() error {
 	if s.named || s.options.grep != nil || s.options.timestamps {
 		return nil

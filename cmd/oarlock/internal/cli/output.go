@@ -70,7 +70,8 @@ func (e *env) printLines(lines []string) error {
 	return e.print(strings.Join(lines, "\n") + "\n")
 }
 
-// fitted cuts each line of a table to the terminal's width, so that a long last column does not fold.
+// fitted cuts each line of a table to the terminal's width, so that a long last column does not fold. If standard output is no
+// terminal, it returns text unchanged.
 func (e *env) fitted(text string) string {
 	if !e.StdoutTTY || e.Columns <= 0 {
 		return text

@@ -72,7 +72,8 @@ func diagnose(ctx context.Context, err error) problem {
 	return p
 }
 
-// fromSignal comes first: an interrupted command can fail with many errors, and none of them is the reason.
+// fromSignal recognises a command that a signal ended, sets p, and reports whether it did. It comes first: an interrupted
+// command can fail with many errors, and none of them is the reason.
 func (p *problem) fromSignal(ctx context.Context) bool {
 	cause, ok := errors.AsType[*signalError](context.Cause(ctx))
 	if !ok {
@@ -108,8 +109,8 @@ var privateKinds = map[error]kind{
 	pglocal.ErrOtherVersion: conflict,
 }
 
-// fromPrivatePostgres comes before fromDatabase: an error of the private server must not be explained as one of the user's
-// database.
+// fromPrivatePostgres recognises errors of the private Postgres server, sets p, and reports whether it did. It comes before
+// fromDatabase: an error of the private server must not be explained as one of the user's database.
 func (p *problem) fromPrivatePostgres(err error) bool {
 	if _, ok := errors.AsType[*pglocal.MissingError](err); ok {
 		p.kind = noPostgres
@@ -302,7 +303,7 @@ func missingDatabase(server *pgconn.PgError) (name string, ok bool) {
 	return name, found && ok && name != ""
 }
 
-// fromDatabase recognises errors of Postgres and of the connection to it.
+// fromDatabase recognises errors of Postgres and of the connection to it, sets kind and hint of p, and reports whether it did.
 func (p *problem) fromDatabase(err error) bool {
 	server, _ := errors.AsType[*pgconn.PgError](err)
 	connect, _ := errors.AsType[*pgconn.ConnectError](err)
@@ -328,7 +329,7 @@ func (p *problem) fromDatabase(err error) bool {
 	return server != nil || p.kind != general
 }
 
-// fromPooler recognises the refusals of PgBouncer.
+// fromPooler sets kind and hint of p if the error is a refusal of PgBouncer.
 func (p *problem) fromPooler(err error) {
 	refusal := pglink.RefusalOf(err)
 	switch {
@@ -344,7 +345,7 @@ func (p *problem) fromPooler(err error) {
 	p.hint = refusal.Hint
 }
 
-// connect describes the error of a connection that could not be made.
+// connect sets kind, message and hint of p to those of a connection that could not be made.
 func (p *problem) connect(err *pgconn.ConnectError) {
 	if p.kind == general {
 		p.kind = unreachable
@@ -393,7 +394,7 @@ var queueAdvice = map[string]advice{
 	"42883":        {schemaVersion, migrateHint},
 }
 
-// fromQueue recognises the errors of package queue.
+// fromQueue recognises the errors of package queue, sets p, and reports whether it did.
 func (p *problem) fromQueue(err error) bool {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok {
 		return p.refused(refusal)
@@ -426,8 +427,8 @@ func (p *problem) fromQueue(err error) bool {
 	return true
 }
 
-// refused describes an error of the database. It returns false for an SQLSTATE that is not in queueAdvice, so that
-// fromDatabase explains it.
+// refused sets message and hint of p to those of an error of the database. It returns false for an SQLSTATE that is not in
+// queueAdvice, so that fromDatabase explains it.
 func (p *problem) refused(refusal *queue.Error) bool {
 	p.message, p.hint = refusal.Message, refusal.Hint
 	a, ok := queueAdvice[refusal.Code]

@@ -148,7 +148,8 @@ func (w *ownWorker) drain() error {
 	return nil
 }
 
-// stop ends the worker and every process below it.
+// stop ends the worker and every process below it, and waits for their end. It closes the worker's standard input first, and
+// sends signals only to a worker that does not end within goodbye. Afterwards another command may use the worker's name.
 func (w *ownWorker) stop() error {
 	defer w.leave()
 	err := w.stdin.Close()
@@ -256,7 +257,7 @@ func (l *liveLines) above(line string) {
 	l.tell()
 }
 
-// take returns the lines for above the page that came since the last call.
+// take removes the lines for above the page that came since the last call, and returns them; "": none.
 func (l *liveLines) take() string {
 	if l == nil {
 		return ""
@@ -271,7 +272,7 @@ func (l *liveLines) take() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// of returns the last line of a task.
+// of returns the last line of a task; "": it has written none. A nil l has no lines.
 func (l *liveLines) of(task string) string {
 	if l == nil {
 		return ""
@@ -287,7 +288,8 @@ func (l *liveLines) settle() {
 	}
 }
 
-// add keeps the last line of a chunk as the last line of its task, finished or not.
+// add keeps the last line of a chunk as the last line of its task, finished or not, and tells the watcher to draw. A chunk
+// without text changes nothing, nor does one of Oarlock's own.
 func (l *liveLines) add(c *queue.Chunk) {
 	if c.Stream == queue.StreamOarlock {
 		return
@@ -305,7 +307,7 @@ func (l *liveLines) add(c *queue.Chunk) {
 	l.tell()
 }
 
-// Write has lines printed above the page.
+// Write keeps lines until the watcher prints them above the page. It never fails.
 func (l *liveLines) Write(p []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(p), "\n"), "\n") {
 		l.above(line)

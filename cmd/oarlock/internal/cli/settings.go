@@ -77,7 +77,7 @@ func settingFlag(k config.Key) cli.Flag {
 	return flag
 }
 
-// load decides the settings before a command runs.
+// load decides the settings before a command runs: it sets e.file, e.flags, e.settings and e.log.
 func (e *env) load(c *cli.Context) (err error) {
 	if e.file, err = e.settingsFile(c.String(configFlag)); err != nil {
 		return err

@@ -114,8 +114,8 @@ func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readObstacles reads what keeps a queued run from starting. If no worker gives signs of life, or if this user cannot know,
-// it checks whether the database may be a copy.
+// readObstacles sets p.way, the reasons why a queued run does not start. If no worker gives signs of life, or if this user
+// cannot know, it sets p.isCopy: whether the database may be a copy. For any other run it reads nothing.
 func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	if p.run.State != "queued" || p.rights == nil {
 		return nil
@@ -139,7 +139,7 @@ func (p *runPage) reason() string {
 	return cmp.Or(p.isCopy, runview.RunReason(p.run, spec))
 }
 
-// readEvents reads the events since the last read.
+// readEvents appends to p.events the events since the last read.
 func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	last := int64(0)
 	if n := len(p.events); n > 0 {
@@ -150,8 +150,8 @@ func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readDecisions finds the approvals that were given: the texts given with an approval are the outputs of its task. It reads
-// nothing if the DAG is known to have no approval.
+// readDecisions sets p.decided to the approvals that were given: the texts given with an approval are the outputs of its task.
+// It reads nothing if the DAG is known to have no approval.
 func (p *runPage) readDecisions(ctx context.Context, store *queue.Store) error {
 	if p.dag != nil && !slices.Contains(p.dag.Spec.Needs(), "action:approval") {
 		return nil

@@ -204,7 +204,8 @@ func (w *watcher) showPage(page *runPage) error {
 	return nil
 }
 
-// finish shows the end of the run, in full.
+// finish shows the end of the run, in full, in the format of --output. With -o id it prints nothing, because the id was
+// printed at the start.
 func (w *watcher) finish(page *runPage) error {
 	switch format := w.env.settings.Text("output"); {
 	case format == "id":
@@ -219,7 +220,7 @@ func (w *watcher) finish(page *runPage) error {
 	return w.env.say(w.env.pageAnswer(page))
 }
 
-// tellJSON prints the run if its JSON has changed.
+// tellJSON prints the run if its JSON has changed since the last call.
 func (w *watcher) tellJSON(page *runPage) error {
 	line, err := runview.EncodeJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if err != nil {
@@ -275,7 +276,7 @@ type progressPrinter struct {
 	text strings.Builder
 }
 
-// line adds a line, unless the last line with this key was about the same state.
+// line adds a line to t.text, unless the last line with this key was about the same state.
 func (t *progressPrinter) line(key, state, text string) {
 	if t.seen[key] != state {
 		t.seen[key] = state
@@ -345,8 +346,8 @@ func (w *watcher) refresh() error {
 	return w.redraw(&page)
 }
 
-// redraw draws the page over the one before. It sums up the tasks that do not fit on the terminal; the page at the end
-// shows all.
+// redraw draws the page over the one before, and remembers the lines in w.drawn. It sums up the tasks that do not fit on the
+// terminal; the page at the end shows all.
 func (w *watcher) redraw(page *runPage) error {
 	columns, rows := w.env.window()
 	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()
@@ -370,8 +371,8 @@ func (w *watcher) redraw(page *runPage) error {
 	return w.env.print(text)
 }
 
-// over returns text with the control codes that draw it over the page before. The cursor goes up and each line is
-// overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
+// over returns text with the control codes that draw it over the page before, and clears w.drawn. The cursor goes up and each
+// line is overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
 func (w *watcher) over(text string) string {
 	if len(w.drawn) == 0 {
 		return text
@@ -389,8 +390,8 @@ func (w *watcher) over(text string) string {
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
-// pageColumns returns how many columns a page may fill; 0: no limit. It leaves out the last column: on a full line the code
-// that clears the rest would clear the last character.
+// pageColumns returns how many columns a page may fill; 0: no limit, because standard output is no terminal or its width is
+// unknown. It leaves out the last column: on a full line the code that clears the rest would clear the last character.
 func (e *env) pageColumns() int {
 	if !e.StdoutTTY {
 		return 0
@@ -399,7 +400,7 @@ func (e *env) pageColumns() int {
 	return max(columns-1, 0)
 }
 
-// window returns the current size of the terminal.
+// window returns the current size of the terminal. An unknown number of columns is 0, an unknown number of rows is usualRows.
 func (e *env) window() (columns, rows int) {
 	columns, rows = e.Columns, e.Rows
 	if e.Size != nil {

@@ -253,7 +253,7 @@ var sizeUnits = []struct {
 	bytes int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
-// parseSize parses a number of bytes, such as 64MiB.
+// parseSize parses a number of bytes, such as 64MiB. It refuses 0.
 func parseSize(text string) (int64, error) {
 	i := slices.IndexFunc(sizeUnits, func(u struct {
 		name  string
@@ -329,7 +329,8 @@ func (e *env) refuse(name string, why error, hint ...string) error {
 	return &failure{kind: k, err: why, hint: strings.Join(append(hint, "see `oarlock config show --origin`"), "; ")}
 }
 
-// workerName returns the configured name, or the host's name.
+// workerName returns the configured name, or else the host's name. It returns an error if the host's name cannot be a
+// worker's.
 func (e *env) workerName() (string, error) {
 	if name := e.settings.Text("name"); name != "" {
 		return name, nil
