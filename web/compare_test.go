@@ -62,14 +62,14 @@ func TestCompare_FindsTheLastGood(t *testing.T) {
 	if to := last.Header().Get("Location"); last.Code != http.StatusSeeOther || to != "/x"+comparePath(bad, good) {
 		t.Errorf("%d to %s", last.Code, to)
 	}
-	wantTexts(t, b.page(t, "/x"+runPath(good)+"/compare", http.StatusNotFound), fmt.Sprintf("None of the 200 runs of its DAG that ended before run %d succeeded", good))
+	wantTexts(t, b.page(t, "/x"+runPath(good)+"/compare", http.StatusNotFound), fmt.Sprintf("Of the last 200 runs of the DAG that ended before run %d, none succeeded", good))
 	b.page(t, "/x/runs/777/compare", http.StatusNotFound)
 	other := b.enqueue(t, queue.Request{})
 	for path, texts := range map[string]struct {
 		text   string
 		status int
 	}{
-		comparePath(bad, other):                {fmt.Sprintf("Run %d is of DAG pair, and run %d of report: they have nothing to compare.", bad, other), http.StatusBadRequest},
+		comparePath(bad, other):                {fmt.Sprintf("Run %d is of DAG pair, and run %d of DAG report: only runs of one DAG can be compared.", bad, other), http.StatusBadRequest},
 		comparePath(bad, bad):                  {"A run does not differ from itself.", http.StatusBadRequest},
 		comparePath(bad, 777):                  {"Run 777 does not exist, or you lack the right to see it.", http.StatusNotFound},
 		comparePath(777, bad):                  {"Run 777 does not exist, or you lack the right to see it.", http.StatusNotFound},
