@@ -54,14 +54,14 @@ func (s *server) post(mux *http.ServeMux, route string, do action) {
 
 func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer, error) {
 	if s.options.ReadOnly {
-		return answer{}, &refusal{status: http.StatusForbidden, message: "These pages only read.", hint: "`oarlock web` without --read-only also acts."}
+		return answer{}, &refusal{status: http.StatusForbidden, message: "These pages only read.", hint: "`oarlock web` without --read-only also takes actions."}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	if err := r.ParseForm(); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return answer{}, &refusal{status: http.StatusRequestEntityTooLarge, message: "The form is longer than 1 MiB.", hint: "The command line takes more."}
+			return answer{}, &refusal{status: http.StatusRequestEntityTooLarge, message: "The form is longer than 1 MiB.", hint: "The command line takes longer values."}
 		}
-		return answer{}, &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load its page again."}
+		return answer{}, &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load the page of the form again."}
 	}
 	if r.PostForm.Get(onceField) != "" {
 		return s.onlyOnce(r, do)

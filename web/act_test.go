@@ -81,7 +81,7 @@ func TestPost_LeadsToTheRunThatWasAsked(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d", w.Code)
 	}
-	wantTexts(t, w.Body.String(), "whether it was done is not known", "Look at the run's controls before you ask again: a second cancel skips handlers.")
+	wantTexts(t, w.Body.String(), "it is not known whether", "Look at the run's controls before you ask again: a second cancel skips handlers.")
 	wantMarkup(t, w.Body.String(), `<a href="/runs/41">Run 41</a>`)
 }
 

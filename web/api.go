@@ -87,7 +87,7 @@ func (s *server) routeAPI(mux *http.ServeMux) {
 	}
 	for _, method := range all {
 		handle(method, apiPrefix, func(http.ResponseWriter, *http.Request) error {
-			return &refusal{status: http.StatusNotFound, message: "There is no such path.", hint: "GET " + s.options.Base + apiRoot + "/openapi.yaml names all paths."}
+			return &refusal{status: http.StatusNotFound, message: "This path does not exist.", hint: "GET " + s.options.Base + apiRoot + "/openapi.yaml names all paths."}
 		})
 	}
 }
@@ -146,7 +146,7 @@ func boolIn(query url.Values, name string) (bool, error) {
 func apiRunID(r *http.Request) (queue.RunID, error) {
 	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
 	if err != nil || id < 1 {
-		return 0, &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run is a number, like 41."}
+		return 0, &refusal{status: http.StatusNotFound, message: "This run does not exist.", hint: "A run is a number, like 41."}
 	}
 	return queue.RunID(id), nil
 }
@@ -178,7 +178,7 @@ func (s *server) apiAct(do pageFunc) pageFunc {
 
 func (s *server) mayAct(r *http.Request) error {
 	if s.options.ReadOnly {
-		return &refusal{status: http.StatusForbidden, message: "This server only reads.", hint: "`oarlock web` without --read-only also acts."}
+		return &refusal{status: http.StatusForbidden, message: "This server only reads.", hint: "`oarlock web` without --read-only also takes actions."}
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
 		return &refusal{status: http.StatusUnsupportedMediaType, message: "The body must be JSON.", hint: "Send the header Content-Type: " + jsonType + "."}
@@ -200,7 +200,7 @@ func readBody(r *http.Request, into any) error {
 		if err = d.Decode(&more); errors.Is(err, io.EOF) {
 			return nil
 		} else if err == nil {
-			err = errors.New("it goes on behind its end")
+			err = errors.New("text follows the end of the JSON value")
 		}
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
@@ -210,7 +210,7 @@ func readBody(r *http.Request, into any) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		why = fmt.Sprintf("%s cannot be a %s", wrong.Field, wrong.Value)
 		if wrong.Field == "" {
-			why = "it must be an object, not a " + wrong.Value
+			why = "the body must be an object, not a " + wrong.Value
 		}
 	}
 	return &refusal{status: http.StatusBadRequest, message: "The body cannot be read: " + runview.InlineText(why) + ".", hint: "GET " + apiRoot + "/openapi.yaml says what each path takes."}

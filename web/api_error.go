@@ -36,7 +36,7 @@ var databaseStatuses = map[string]int{
 
 // apiHints replaces the hints that speak of pages.
 var apiHints = map[string]string{
-	codeUnknownOutcome: "See what became of it before you ask again. A request with a run_key may be repeated.",
+	codeUnknownOutcome: "Look whether the request was done before you ask again. You can repeat a request with a run_key.",
 	codeUnreachable:    "Ask again in a moment; `oarlock doctor` says what is wrong.",
 }
 
@@ -51,7 +51,7 @@ func apiErrorOf(p *refusal, err error) (status int, e runview.ErrorJSON) {
 		}
 	}
 	if status == http.StatusInternalServerError {
-		e.Message = "This could not be answered."
+		e.Message = "This request could not be answered."
 	}
 	e.Code = cmp.Or(p.code, statusCodes[status], "usage")
 	e.Hint = runview.TextOrNull(cmp.Or(apiHints[e.Code], hint))

@@ -231,7 +231,7 @@ func TestAPI_AsksForRuns(t *testing.T) {
 		`{"dag": "report", "run_at": "soon"}`:                              {422, "validation", "soon"},
 		`{"dag": "report", "params": []}`:                                  {400, "usage", "params"},
 		`{"dag": "report", "parms": {}}`:                                   {400, "usage", "parms"},
-		`{"dag": "report"} {}`:                                             {400, "usage", "behind its end"},
+		`{"dag": "report"} {}`:                                             {400, "usage", "follows the end"},
 		`[]`:                                                               {400, "usage", "array"},
 		`{"dag": `:                                                         {400, "usage", ""},
 		`{"dag": "` + strings.Repeat("x", maxFormBytes) + `"}`:             {413, "usage", "1 MiB"},

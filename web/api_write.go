@@ -74,7 +74,7 @@ func (s *server) checkParams(ctx context.Context, b *enqueueBody) error {
 	for name, value := range b.Params {
 		var v any
 		if err := json.Unmarshal(value, &v); err != nil {
-			return unfit("params: "+name+" is no JSON", "Numbers, texts, true, false, lists and objects are.")
+			return unfit("params: "+name+" is no JSON", "Give a number, a text, true, false, a list or an object.")
 		}
 		given[name] = v
 	}
@@ -183,7 +183,7 @@ func (b *taskBody) fill(ask *queue.Ask) error {
 	case b.Step == "" && needsStep(ask.Verb):
 		return unfit("step is missing", `Name the step, like {"step": "confirm"}.`)
 	case b.Step == "" && b.Item != "":
-		return unfit("item is of no step", "Name the step of the item, too.")
+		return unfit("item needs a step", "Name the step of the item, too.")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (b *approveBody) fill(ask *queue.Ask) error {
 	inputs := b.Inputs
 	if b.Comment != "" {
 		if _, twice := inputs["comment"]; twice {
-			return unfit("comment and inputs.comment are the same", "Give one of them.")
+			return unfit("comment and inputs.comment are the same", "Give comment or inputs.comment.")
 		}
 		if inputs == nil {
 			inputs = map[string]string{}
@@ -217,7 +217,7 @@ func (b *rejectBody) fill(ask *queue.Ask) error {
 
 func (b *markBody) fill(ask *queue.Ask) (err error) {
 	if ask.As, err = dagrun.ParseState(b.As); err != nil || !slices.Contains(markable, ask.As) {
-		return unfit(fmt.Sprintf("as: a step cannot be marked %q", b.As), "It is succeeded, skipped or failed.")
+		return unfit(fmt.Sprintf("as: a step cannot be marked %q", b.As), "Mark the step as succeeded, skipped or failed.")
 	}
 	if len(b.Values) > 0 {
 		ask.Outputs = b.Values
@@ -242,15 +242,15 @@ func (b *retryBody) fill(ask *queue.Ask) error {
 	ask.Mode = dagrun.RetryFailed
 	switch {
 	case len(modes) > 1:
-		return unfit("from, step and all exclude each other", "Give one of them.")
+		return unfit("from, step and all exclude each other", "Give only one of the three.")
 	case len(modes) > 0 && b.rerun():
-		return unfit("a new run does everything", "Leave out from, step and all, or latest and params.")
+		return unfit("a new run runs all steps", "Leave out from, step and all, or latest and params.")
 	case len(modes) > 0:
 		ask.Mode = modes[0]
 	}
 	ask.Step, ask.Item = cmp.Or(b.From, b.Step), b.Item
 	if ask.Item != "" && ask.Step == "" {
-		return unfit("item is of no step", "Name the step of the item in from or step.")
+		return unfit("item needs a step", "Name the step of the item in from or step.")
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	case !b.Until.After(b.From):
 		return nil, badFilter("until, %s, is not after from, %s", runview.WallTime(b.Until, f.Timezone), runview.WallTime(b.From, f.Timezone))
 	case !slices.Contains(runview.ReprocessWords, f.Reprocess):
-		return nil, badFilter("reprocess is missing, failed or all, not %q", f.Reprocess)
+		return nil, badFilter("reprocess must be missing, failed or all, not %q", f.Reprocess)
 	}
 	return b, nil
 }
@@ -90,7 +90,7 @@ func (f *backfillForm) backfill() (*queue.Backfill, error) {
 		return nil, err
 	}
 	if b.AtOnce, err = strconv.Atoi(f.AtOnce); err != nil || b.AtOnce < 1 {
-		return nil, badFilter("at once: it is a number from 1 to 1000, not %q", f.AtOnce)
+		return nil, badFilter("at once: must be a number from 1 to 1000, not %q", f.AtOnce)
 	}
 	if b.Params, err = readObject(f.Params); err != nil {
 		return nil, badFilter(`params: %v: write {"day": "2026-11-20"}`, err)
@@ -146,7 +146,7 @@ func (f *backfillForm) line() string {
 func (s *server) backfilled(r *http.Request) (*queue.Schedule, error) {
 	of, err := s.steered(r)
 	if err == nil && of.Backfill != nil {
-		return nil, &refusal{status: http.StatusConflict, message: runview.InlineText(of.Name) + " is a backfill itself.", hint: "Backfill its schedule."}
+		return nil, &refusal{status: http.StatusConflict, message: runview.InlineText(of.Name) + " is a backfill, not a schedule.", hint: "Make a backfill of its schedule."}
 	}
 	return of, err
 }

@@ -121,7 +121,7 @@ func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	ids = slices.Compact(ids)
 	switch {
 	case len(ids) == 0:
-		return nil, &refusal{status: http.StatusBadRequest, message: "No run is chosen.", hint: "Mark runs in the list, or take all that match its filter."}
+		return nil, &refusal{status: http.StatusBadRequest, message: "No run is chosen.", hint: "Mark runs in the list, or take all runs that match the filter of the list."}
 	case len(ids) > maxBulk:
 		return nil, badFilter("at most %d runs at a time", maxBulk)
 	}
@@ -215,7 +215,7 @@ func (s *server) askOne(ctx context.Context, verb dagrun.Verb, run *bulkRun) {
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		run.Answer = "it was not asked in time, or its answer did not come: look at the run"
+		run.Answer = "the run was not asked in time, or its answer did not come: look at the run"
 	case err != nil:
 		run.Answer = problemOf(err).message
 	case problem != "":

@@ -38,7 +38,7 @@ func TestBulk_AsksTheRunsThatItShowed(t *testing.T) {
 		if w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		wantTexts(t, w.Body.String(), "2 of 2 took it", "#3", "applied")
+		wantTexts(t, w.Body.String(), "2 of 2 accepted", "#3", "applied")
 	}
 	if got := b.states(t); got != "canceled queued canceled queued" {
 		t.Errorf("they are %s", got)
@@ -48,7 +48,7 @@ func TestBulk_AsksTheRunsThatItShowed(t *testing.T) {
 		t.Errorf("asked %d times, %v", asked, err)
 	}
 	w := b.post(t, "/runs/act", "verb", "retry", "run", "2", "run", "4")
-	wantTexts(t, w.Body.String(), "0 of 2 took it", "refused, ")
+	wantTexts(t, w.Body.String(), "0 of 2 accepted", "refused, ")
 }
 
 func TestBulk_RefusesWhatHasNoMeaning(t *testing.T) {
@@ -80,7 +80,7 @@ func TestBulk_IsOfferedToThoseWhoMay(t *testing.T) {
 		}
 	}
 	w := b.post(t, "/runs/act", "verb", "cancel", "run", "1")
-	wantTexts(t, w.Body.String(), "0 of 1 took it")
+	wantTexts(t, w.Body.String(), "0 of 1 accepted")
 	if got := b.states(t); got != "queued" {
 		t.Errorf("it is %s", got)
 	}

@@ -83,8 +83,8 @@ func (s *server) compareLast(w http.ResponseWriter, r *http.Request) error {
 	}
 	if history.LastGood == 0 {
 		return &refusal{
-			status: http.StatusNotFound, message: fmt.Sprintf("None of the 200 runs of its DAG that ended before run %d succeeded, or none that you may see.", run),
-			hint: fmt.Sprintf("Compare it with another run: %s/compare/41.", runPath(run)),
+			status: http.StatusNotFound, message: fmt.Sprintf("Of the last 200 runs of the DAG that ended before run %d, none succeeded, or none that you may see.", run),
+			hint: fmt.Sprintf("Compare the run with another run: %s/compare/41.", runPath(run)),
 		}
 	}
 	s.redirect(w, r, comparePath(run, history.LastGood))
@@ -103,7 +103,7 @@ func (s *server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	other, err := strconv.ParseInt(r.PathValue("other"), 10, 64)
 	if err != nil || other < 1 {
-		return &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run has a number: /runs/42/compare/41."}
+		return &refusal{status: http.StatusNotFound, message: "This run does not exist.", hint: "A run has a number: /runs/42/compare/41."}
 	}
 	c, err := s.readComparison(r.Context(), run, queue.RunID(other), time.Now())
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now
 // readPair reads two runs of one DAG, with summaries of their steps.
 func (s *server) readPair(ctx context.Context, run, other queue.RunID) (*comparison, error) {
 	if run == other {
-		return nil, &refusal{status: http.StatusBadRequest, message: "A run does not differ from itself.", hint: fmt.Sprintf("%s/compare compares it with the last that succeeded.", runPath(run))}
+		return nil, &refusal{status: http.StatusBadRequest, message: "A run does not differ from itself.", hint: fmt.Sprintf("%s/compare compares the run with the last run that succeeded.", runPath(run))}
 	}
 	found, err := s.store.Pick(ctx, []queue.RunID{run, other})
 	if err != nil {
@@ -159,14 +159,14 @@ func (s *server) readPair(ctx context.Context, run, other queue.RunID) (*compari
 	}
 	for _, id := range []queue.RunID{run, other} {
 		if pair[id] == nil {
-			return nil, &refusal{status: http.StatusNotFound, message: fmt.Sprintf("There is no run %d, or it is not yours to see.", id), hint: "Runs are deleted when they are older than their DAG keeps them."}
+			return nil, &refusal{status: http.StatusNotFound, message: fmt.Sprintf("Run %d does not exist, or you lack the right to see it.", id), hint: "Oarlock deletes runs that are older than the retention of their DAG."}
 		}
 	}
 	c := &comparison{Was: pair[other], Is: pair[run]}
 	if c.Was.DAG != c.Is.DAG {
 		return nil, &refusal{
 			status:  http.StatusBadRequest,
-			message: fmt.Sprintf("Run %d is of DAG %s, and run %d of %s: they have nothing to compare.", run, runview.InlineText(c.Is.DAG), other, runview.InlineText(c.Was.DAG)),
+			message: fmt.Sprintf("Run %d is of DAG %s, and run %d of DAG %s: only runs of one DAG can be compared.", run, runview.InlineText(c.Is.DAG), other, runview.InlineText(c.Was.DAG)),
 			hint:    "Name two runs of one DAG.",
 		}
 	}

@@ -62,21 +62,21 @@ func TestCompare_FindsTheLastGood(t *testing.T) {
 	if to := last.Header().Get("Location"); last.Code != http.StatusSeeOther || to != "/x"+comparePath(bad, good) {
 		t.Errorf("%d to %s", last.Code, to)
 	}
-	wantTexts(t, b.page(t, "/x"+runPath(good)+"/compare", http.StatusNotFound), fmt.Sprintf("None of the 200 runs of its DAG that ended before run %d succeeded", good))
+	wantTexts(t, b.page(t, "/x"+runPath(good)+"/compare", http.StatusNotFound), fmt.Sprintf("Of the last 200 runs of the DAG that ended before run %d, none succeeded", good))
 	b.page(t, "/x/runs/777/compare", http.StatusNotFound)
 	other := b.enqueue(t, queue.Request{})
 	for path, texts := range map[string]struct {
 		text   string
 		status int
 	}{
-		comparePath(bad, other):                {fmt.Sprintf("Run %d is of DAG pair, and run %d of report: they have nothing to compare.", bad, other), http.StatusBadRequest},
+		comparePath(bad, other):                {fmt.Sprintf("Run %d is of DAG pair, and run %d of DAG report: only runs of one DAG can be compared.", bad, other), http.StatusBadRequest},
 		comparePath(bad, bad):                  {"A run does not differ from itself.", http.StatusBadRequest},
-		comparePath(bad, 777):                  {"There is no run 777, or it is not yours to see.", http.StatusNotFound},
-		comparePath(777, bad):                  {"There is no run 777, or it is not yours to see.", http.StatusNotFound},
-		runPath(bad) + "/compare/x":            {"There is no such run.", http.StatusNotFound},
-		runPath(bad) + "/compare/0":            {"There is no such run.", http.StatusNotFound},
-		"/runs/99999999999999999999/compare":   {"There is no such run.", http.StatusNotFound},
-		runPath(bad) + "/compare/" + "9999999": {"There is no run 9999999", http.StatusNotFound},
+		comparePath(bad, 777):                  {"Run 777 does not exist, or you lack the right to see it.", http.StatusNotFound},
+		comparePath(777, bad):                  {"Run 777 does not exist, or you lack the right to see it.", http.StatusNotFound},
+		runPath(bad) + "/compare/x":            {"This run does not exist.", http.StatusNotFound},
+		runPath(bad) + "/compare/0":            {"This run does not exist.", http.StatusNotFound},
+		"/runs/99999999999999999999/compare":   {"This run does not exist.", http.StatusNotFound},
+		runPath(bad) + "/compare/" + "9999999": {"Run 9999999 does not exist", http.StatusNotFound},
 	} {
 		wantTexts(t, b.page(t, "/x"+path, texts.status), texts.text)
 	}
@@ -98,7 +98,7 @@ func TestCompare_IsForThoseWhoMaySeeBoth(t *testing.T) {
 	if strings.Contains(page, "/dags/") {
 		t.Error("it leads to a DAG that the login may not read")
 	}
-	wantTexts(t, b.page(t, comparePath(mine, before+1), http.StatusNotFound), fmt.Sprintf("There is no run %d, or it is not yours to see.", before+1))
+	wantTexts(t, b.page(t, comparePath(mine, before+1), http.StatusNotFound), fmt.Sprintf("Run %d does not exist, or you lack the right to see it.", before+1))
 }
 
 func TestCompare_IsBounded(t *testing.T) {

@@ -50,7 +50,7 @@ func TestDAGs_ListStripsAndStates(t *testing.T) {
 	if page := b.page(t, "/dags?q=OTH", http.StatusOK); strings.Contains(page, "report") {
 		t.Error("q finds what is not called so")
 	}
-	wantTexts(t, b.page(t, "/dags?q=none", http.StatusOK), "No DAG is called so.")
+	wantTexts(t, b.page(t, "/dags?q=none", http.StatusOK), "No DAG has this name.")
 	for path, want := range map[string]string{"/dags/report/pause": "paused by", "/dags/report/resume": "Pause"} {
 		if w := b.post(t, path); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/dags/report" {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Header().Get("Location"))

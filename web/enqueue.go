@@ -110,8 +110,8 @@ func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	}
 	if !rights.Submit {
 		return rights, &refusal{
-			status: http.StatusForbidden, message: "This login may not ask for runs.",
-			hint: "Have an administrator grant oarlock_submit to it; a server with --read-only asks for none.",
+			status: http.StatusForbidden, message: "This login lacks the right to ask for runs.",
+			hint: "Have an administrator grant oarlock_submit to this login; a server with --read-only asks for no runs.",
 		}
 	}
 	return rights, nil
@@ -152,7 +152,7 @@ func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, 
 			return nil, err
 		}
 		if run.DAG != f.DAG {
-			return nil, &refusal{status: http.StatusBadRequest, message: fmt.Sprintf("Run %d is of another DAG.", id), hint: "Leave it out: from=" + from + "."}
+			return nil, &refusal{status: http.StatusBadRequest, message: fmt.Sprintf("Run %d is of another DAG.", id), hint: "Leave out from=" + from + "."}
 		}
 		begin = storedTexts(run, f.spec)
 	}
@@ -176,7 +176,7 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 		return nil, err
 	}
 	if !f.Run.Over() {
-		return nil, &refusal{status: http.StatusConflict, message: fmt.Sprintf("Run %d has not ended.", id), hint: "Wait for its end, or cancel it first."}
+		return nil, &refusal{status: http.StatusConflict, message: fmt.Sprintf("Run %d has not ended.", id), hint: "Wait for the end of the run, or cancel the run first."}
 	}
 	f.DAG = f.Run.DAG
 	if f.Latest {
@@ -240,7 +240,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
-		Help: "Each on a line, as NAME=VALUE. A list or an object is JSON. This login may not read what the DAG takes; the database checks it.",
+		Help: "Write each param on a line, as NAME=VALUE. Write a list or an object as JSON. This login lacks the right to see the params of the DAG; the database checks the values.",
 	}
 	f.Params = []*formField{field}
 	var err error
@@ -283,15 +283,15 @@ func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 			f.Options = append(f.Options, o)
 		}
 	}
-	add(&formField{Name: keyName, Label: "Run key", Kind: textField, Help: "The same request with the same key is one run. Without one the form has its own."}, true)
-	add(&formField{Name: atName, Label: "Not before", Kind: textField, Usual: "+10m, or 2026-11-20 06:00", Help: "In the zone of this server, where it has no offset."}, true)
+	add(&formField{Name: keyName, Label: "Run key", Kind: textField, Help: "The same request with the same key makes only one run. Without a key, this form uses a key of its own."}, true)
+	add(&formField{Name: atName, Label: "Not before", Kind: textField, Usual: "+10m, or 2026-11-20 06:00", Help: "A time without an offset is in the time zone of this server."}, true)
 	highest := "100"
 	if !free && !f.spec.Allow.Priority {
 		highest = strconv.Itoa(f.spec.Priority)
 	}
-	add(&formField{Name: priorityName, Label: "Priority", Kind: numberField, Min: "-100", Max: highest, Step: "1", Help: "Higher goes first."}, true)
+	add(&formField{Name: priorityName, Label: "Priority", Kind: numberField, Min: "-100", Max: highest, Step: "1", Help: "A run with a higher priority starts first."}, true)
 	add(&formField{Name: queueName, Label: "Queue", Kind: textField}, free || f.spec.Allow.Queue)
-	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Each on a line, as NAME=VALUE."}, true)
+	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Write each label on a line, as NAME=VALUE."}, true)
 }
 
 // check parses the fields into f.request, sets the Problem of each wrong one, and makes the command and the SQL statement of

@@ -219,7 +219,7 @@ func TestAgain_SendsWhatChanged(t *testing.T) {
 	wantTexts(t, b.page(t, runPath(id), http.StatusOK), "Run again…")
 	page := b.page(t, runPath(id)+"/again", http.StatusOK)
 	wantMarkup(t, page, `value="2026-10"`, `<option value="false" selected>`)
-	wantTexts(t, page, "SELECT oarlock.rerun(1);", "as in the run: false", "The command line makes a new run where")
+	wantTexts(t, page, "SELECT oarlock.rerun(1);", "as in the run: false", "The command line makes a new run with")
 	wantTexts(t, b.page(t, runPath(id)+"/again?latest=1&param.limit=8", http.StatusOK), "oarlock retry 1 --latest -p limit=8", `SELECT oarlock.rerun(1, '{"limit":8}', latest => true);`)
 	w := b.post(t, runPath(id)+"/again", "param.day", "2026-10", "param.limit", "99")
 	if w.Code != http.StatusUnprocessableEntity {
@@ -255,7 +255,7 @@ func TestEnqueue_IsForWhomTheDatabaseLets(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/dags/report/enqueue", runPath(id) + "/again"} {
-			wantTexts(t, b.page(t, path, http.StatusForbidden), "may not ask for runs")
+			wantTexts(t, b.page(t, path, http.StatusForbidden), "lacks the right to ask for runs")
 			if w := b.post(t, path, "param.day", "x"); w.Code != http.StatusForbidden {
 				t.Errorf("%s: %s posts: %d", name, path, w.Code)
 			}

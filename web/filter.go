@@ -144,7 +144,7 @@ func (f *runFilter) read(text string) (free string, err error) {
 		key, value, keyed := strings.Cut(word, ":")
 		switch {
 		case strings.HasPrefix(word, "params."):
-			return "", badFilter("runs cannot be filtered by params: %q. A label can be: label:NAME=VALUE", word)
+			return "", badFilter("runs cannot be filtered by params: %q. Filter by a label: label:NAME=VALUE", word)
 		case keyed && single[key] != nil:
 			*single[key] = value
 		case keyed && several[key] != nil:

@@ -56,7 +56,7 @@ func TestQueues_ShowWhatWaitsAndRuns(t *testing.T) {
 		t.Error("what is due for longest is not first")
 	}
 	wantMarkup(t, b.page(t, "/runs/1", http.StatusOK), `<a href="/queues/etl">etl</a>`)
-	wantTexts(t, b.page(t, "/queues/default", http.StatusOK), "No run waits here.", "elsewhere", "oarlock queues pause default")
+	wantTexts(t, b.page(t, "/queues/default", http.StatusOK), "No run waits in this queue.", "elsewhere", "oarlock queues pause default")
 	wantTexts(t, b.page(t, "/queues/%3Cb%3Enone", http.StatusNotFound), "There is no queue <b>none.")
 }
 
@@ -128,15 +128,15 @@ func TestWorkers_ShowWhoWorks(t *testing.T) {
 	list := b.page(t, "/workers", http.StatusOK)
 	wantTexts(t, list, "live, unfit "+hostileName+" host<b> · v1 6 of 8 3 1", "zone=<i>eu</i>", "lost "+hostileName, "oarlock workers --all")
 	page := b.page(t, "/workers/"+id.String(), http.StatusOK)
-	wantTexts(t, page, "Worker "+hostileName, "It claims nothing since", "no <b>disk</b>", "slots 6 of 8", "tasks waiting 3", "queues <b>etl</b>", "offers process http", "containment cgroup",
-		"host<b>, pid 17", "report #1", "Others of this name", "Drain…")
+	wantTexts(t, page, "Worker "+hostileName, "The worker claims nothing since", "no <b>disk</b>", "slots 6 of 8", "tasks waiting 3", "queues <b>etl</b>", "offers process http", "containment cgroup",
+		"host<b>, pid 17", "report #1", "Other workers of this name", "Drain…")
 	for _, html := range []string{list, page} {
 		if strings.Contains(html, "<img") || strings.Contains(html, "<b>") || strings.Contains(html, "<i>eu") {
 			t.Errorf("a name is markup:\n%s", html)
 		}
 	}
 	wantTexts(t, b.page(t, "/workers/w%3Cimg%20src=x%20onerror=alert(1)%3E%2F%22%C3%A9", http.StatusOK), id.String())
-	wantTexts(t, b.page(t, "/workers/"+other.String(), http.StatusOK), "ended", "others have taken over")
+	wantTexts(t, b.page(t, "/workers/"+other.String(), http.StatusOK), "ended", "other workers have taken over")
 	wantTexts(t, b.page(t, "/workers/none", http.StatusNotFound), "There is no worker none.")
 }
 
@@ -157,7 +157,7 @@ func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
 	wantTexts(t, b.page(t, "/workers", http.StatusOK), "live, quiet ")
 	wantTexts(t, b.page(t, "/runs", http.StatusOK), "of 8", "1 worker, 1 quiet")
 	page := b.page(t, path, http.StatusOK)
-	wantTexts(t, page, "live, quiet ", "It has given no sign of life for ", "lease 5m00s: others take over its runs in about ", "driven by w1, which gives no sign of life since 20")
+	wantTexts(t, page, "live, quiet ", "The worker has given no sign of life for ", "lease 5m00s: other workers take over its runs in about ", "driven by w1, which gives no sign of life since 20")
 	if strings.Contains(page, "no room") {
 		t.Error("what it said last is shown as what is wrong now")
 	}
@@ -175,7 +175,7 @@ func TestWorker_IsDrainedAlone(t *testing.T) {
 	id, other := b.atWork(t, "twin", nil), b.atWork(t, "twin", nil)
 	path := "/workers/" + id.String()
 	page := b.page(t, path+"/drain", http.StatusOK)
-	wantTexts(t, page, "Drain worker twin", "takes nothing more", "oarlock workers drain "+id.String(), "It drives no run.")
+	wantTexts(t, page, "Drain worker twin", "claims no more runs", "oarlock workers drain "+id.String(), "The worker drives no run.")
 	wantMarkup(t, page, `action="`+path+`/drain"`, `name="once"`)
 	if w := b.post(t, path+"/drain"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != path {
 		t.Errorf("%d to %q\n%s", w.Code, w.Header().Get("Location"), w.Body)
@@ -184,7 +184,7 @@ func TestWorker_IsDrainedAlone(t *testing.T) {
 	if plain := plainText(b.page(t, "/workers/"+other.String(), http.StatusOK)); !strings.Contains(plain, "live Worker twin") {
 		t.Errorf("the other was asked, too:\n%s", plain)
 	}
-	wantTexts(t, b.page(t, path+"/drain", http.StatusOK), "There is nothing to ask: the worker is asked to drain.")
+	wantTexts(t, b.page(t, path+"/drain", http.StatusOK), "This worker cannot be drained: it is asked to drain.")
 	b.exec(t, `UPDATE oarlock.workers SET state = 'gone', ended_at = now() WHERE worker_id = $1`, id)
 	if w := b.post(t, path+"/drain"); w.Code != http.StatusConflict {
 		t.Errorf("after its end: %d", w.Code)
@@ -200,7 +200,7 @@ func TestFleet_ByRights(t *testing.T) {
 			path := "/workers/" + b.atWork(t, "w", nil).String()
 			if !may.read {
 				for _, at := range []string{"/queues", "/queues/default", "/workers", path, path + "/drain"} {
-					wantTexts(t, b.page(t, at, http.StatusForbidden), "may not see queues and workers", "oarlock_read")
+					wantTexts(t, b.page(t, at, http.StatusForbidden), "lacks the right to see queues and workers", "oarlock_read")
 				}
 				if page := b.page(t, "/runs", http.StatusOK); strings.Contains(page, `"/queues"`) || strings.Contains(page, `"/workers"`) {
 					t.Error("pages that it may not see are offered")

@@ -32,14 +32,14 @@ func (s *server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
 			w.Header().Set("Allow", "GET, HEAD, POST")
 			s.answerError(w, r, &refusal{
-				status: http.StatusMethodNotAllowed, message: runview.InlineText(r.Method) + " is not served.", hint: "Load a page, or send a form of one.",
+				status: http.StatusMethodNotAllowed, message: runview.InlineText(r.Method) + " is not served.", hint: "Load a page, or send a form of a page.",
 			})
 		case !s.serves(r.Host) && !isProbe(r.URL.Path, s.options.Base): // health probes name the server by its address
 			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"This server does not answer for the host %q. Open it as %s.", runview.InlineText(r.Host), s.knownAs()))
+				"This server does not answer for the host %q. Open the server as %s.", runview.InlineText(r.Host), s.knownAs()))
 		case crossOrigin.Check(r) != nil:
 			s.answerError(w, r, &refusal{
-				status: http.StatusForbidden, message: "A page of another site sent this form, so nothing was done.", hint: "Open the page here, and send the form from there.",
+				status: http.StatusForbidden, message: "A page of another site sent this form, so nothing was done.", hint: "Open the page of the form on this server, and send the form again.",
 			})
 		default:
 			next.ServeHTTP(w, r)

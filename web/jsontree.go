@@ -52,7 +52,7 @@ func readObject(text string) (object map[string]any, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if d.Decode(&object) != nil || object == nil {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("the text is no JSON object")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the JSON object")

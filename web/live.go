@@ -327,7 +327,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSourc
 	v, leave := s.hub.join(s.store, source)
 	if v == nil {
 		w.Header().Set("Retry-After", "10")
-		return &refusal{status: http.StatusServiceUnavailable, message: "Too many pages are followed.", hint: "Load the page again to see what is new."}
+		return &refusal{status: http.StatusServiceUnavailable, message: "This server follows too many pages live.", hint: "Load the page again to see its present state."}
 	}
 	defer leave()
 	h := w.Header()

@@ -79,7 +79,7 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	}
 	sum := p.summary(q.Step)
 	if sum == nil {
-		return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(q.Step) + ".", hint: "Look at its tasks."}
+		return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(q.Step) + ".", hint: "Look at the tasks of the run."}
 	}
 	n := &panel{Run: p.Query.ID, Task: q, Name: runview.TaskName(q.Step, q.Item), Tabs: panelTabs}
 	task, err := s.readTask(ctx, p, n)

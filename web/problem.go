@@ -41,8 +41,8 @@ func problemOf(err error) *refusal {
 		return known
 	case errors.Is(err, queue.ErrUnknown):
 		p := &refusal{
-			status: http.StatusServiceUnavailable, code: codeUnknownOutcome, message: "The connection broke: whether it was done is not known.",
-			hint: "Look at the page of what you asked, before you ask again.",
+			status: http.StatusServiceUnavailable, code: codeUnknownOutcome, message: "The connection broke: it is not known whether the database did what you asked.",
+			hint: "Look at the run, schedule, queue or worker before you ask again.",
 		}
 		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
 			p.hint = sentence(lost.Hint)
@@ -50,31 +50,31 @@ func problemOf(err error) *refusal {
 		return p
 	case said != nil && denied[said.Code]:
 		return &refusal{
-			status: http.StatusForbidden, message: "This login may not do that: " + runview.InlineText(said.Message) + ".",
-			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_approve to decide approvals, oarlock_admin to steer all."),
+			status: http.StatusForbidden, message: "This login lacks the right: " + runview.InlineText(said.Message) + ".",
+			hint: cmp.Or(said.Hint, "An administrator can grant this login a role: oarlock_read to see, oarlock_submit to run, oarlock_approve to decide approvals, oarlock_admin to steer all."),
 		}
 	case said != nil && strings.HasPrefix(said.Code, refusedLogin):
 		return &refusal{
 			status: http.StatusServiceUnavailable, code: codeRefusedLogin, message: "The database refuses the login of these pages.",
-			hint: "Ask the operator of this server to check its password and rights.",
+			hint: "Ask the operator of this server to check the password and the rights of that login.",
 		}
 	case said != nil && strings.HasPrefix(said.Code, ownCode):
 		status := http.StatusConflict
 		if errors.Is(err, queue.ErrNotFound) {
 			status = http.StatusNotFound
 		}
-		return &refusal{status: status, message: "The database refuses that: " + runview.InlineText(said.Message) + ".", hint: runview.InlineText(said.Hint)}
+		return &refusal{status: status, message: "The database refuses the request: " + runview.InlineText(said.Message) + ".", hint: runview.InlineText(said.Hint)}
 	case errors.Is(err, queue.ErrNotFound):
 		return &refusal{
-			status: http.StatusNotFound, message: "There is no such run, DAG or step, or it is not yours to see.",
-			hint: "Runs are deleted when they are older than their DAG keeps them: `oarlock prune --help` says more.",
+			status: http.StatusNotFound, message: "The run, DAG or step does not exist, or you lack the right to see it.",
+			hint: "Oarlock deletes runs that are older than the retention of their DAG: `oarlock prune --help` says more.",
 		}
 	case said != nil && said.Code == notUTF8:
-		return &refusal{status: http.StatusBadRequest, message: "The address, or the form, has a text that is not UTF-8.", hint: "Follow a link, or type it again."}
+		return &refusal{status: http.StatusBadRequest, message: "The address, or the form, has a text that is not UTF-8.", hint: "Follow a link, or type the text again."}
 	case said != nil && otherSchema[said.Code]:
 		return &refusal{
-			status: http.StatusServiceUnavailable, code: codeOtherSchema, message: "The database has no Oarlock schema, or one of another version.",
-			hint: "`oarlock migrate status` says which.",
+			status: http.StatusServiceUnavailable, code: codeOtherSchema, message: "The database has no Oarlock schema, or its schema has another version.",
+			hint: "`oarlock migrate status` prints the version of the schema.",
 		}
 	case queue.Passing(err) || errors.Is(err, queue.ErrClosed) || errors.Is(err, queue.ErrWaiting) || errors.Is(err, context.DeadlineExceeded):
 		return &refusal{

@@ -22,7 +22,7 @@ func (s *server) fleet(ctx context.Context) (glance, error) {
 	g, err := s.glances.get(ctx)
 	if err == nil && !g.Seen {
 		err = &refusal{
-			status: http.StatusForbidden, message: "This login may not see queues and workers.", hint: "Have an administrator grant oarlock_read to it.",
+			status: http.StatusForbidden, message: "This login lacks the right to see queues and workers.", hint: "Have an administrator grant oarlock_read to this login.",
 		}
 	}
 	return g, err
@@ -162,7 +162,7 @@ func (s *server) readQueue(ctx context.Context, name string) (*queueData, error)
 	}
 	at := slices.IndexFunc(g.Queues, func(q queue.Queue) bool { return q.Name == name })
 	if at < 0 {
-		return nil, &refusal{status: http.StatusNotFound, message: "There is no queue " + runview.InlineText(name) + ".", hint: "`oarlock queues` lists them."}
+		return nil, &refusal{status: http.StatusNotFound, message: "There is no queue " + runview.InlineText(name) + ".", hint: "`oarlock queues` lists the queues."}
 	}
 	q := g.Queues[at]
 	waiting := runFilter{Queue: name, States: []string{"queued"}}

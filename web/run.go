@@ -126,7 +126,7 @@ func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(newest.Runs) == 0 {
-		return &refusal{status: http.StatusNotFound, message: "There is no run yet.", hint: "`oarlock enqueue DAG` asks for one."}
+		return &refusal{status: http.StatusNotFound, message: "There is no run yet.", hint: "`oarlock enqueue DAG` asks for a run."}
 	}
 	s.redirect(w, r, runPath(newest.Runs[0].ID))
 	return nil
@@ -143,7 +143,7 @@ func liveOf(here string, over bool) string {
 func parseRunID(r *http.Request) (queue.RunID, error) {
 	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
 	if err != nil || id < 1 {
-		return 0, &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run has a number: /runs/41. /runs/latest is the newest."}
+		return 0, &refusal{status: http.StatusNotFound, message: "This run does not exist.", hint: "A run has a number: /runs/41. /runs/latest is the newest run."}
 	}
 	return queue.RunID(id), nil
 }
@@ -204,7 +204,7 @@ func taskKeyText(k queue.TaskKey) string {
 // badQuery returns the refusal of a wrong value in an address, which a user may have typed.
 func badQuery(name, value string) error {
 	return &refusal{
-		status: http.StatusBadRequest, message: "This address is wrong: " + name + "=" + runview.InlineText(value) + " has no meaning.", hint: "Leave it out.",
+		status: http.StatusBadRequest, message: "This address is wrong: " + name + "=" + runview.InlineText(value) + " has no meaning.", hint: "Leave out this part.",
 	}
 }
 

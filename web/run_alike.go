@@ -43,16 +43,16 @@ func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
 	case h.Ended == 0:
 		return a
 	case h.Alike == 0:
-		a.Count = fmt.Sprintf("None of the last %d %s ended so", h.Ended, whose)
+		a.Count = fmt.Sprintf("None of the last %d %s ended in this way", h.Ended, whose)
 		return a
 	case h.Ended == 1 && h.First == run:
 		a.Count = "No other of the " + whose + " has ended"
 	case h.Alike == 1 && h.First == run:
-		a.Count = fmt.Sprintf("The only one of the last %d %s that ended so", h.Ended, whose)
+		a.Count = fmt.Sprintf("The only one of the last %d %s that ended in this way", h.Ended, whose)
 	case h.Alike == h.Ended && h.Ended > 1:
-		a.Count = fmt.Sprintf("All of the last %d %s ended so", h.Ended, whose)
+		a.Count = fmt.Sprintf("All of the last %d %s ended in this way", h.Ended, whose)
 	default:
-		a.Count = fmt.Sprintf("%d of the last %d %s ended so", h.Alike, h.Ended, whose)
+		a.Count = fmt.Sprintf("%d of the last %d %s ended in this way", h.Alike, h.Ended, whose)
 		a.First = h.First
 	}
 	if h.VersionBefore > 0 && h.VersionBefore < h.FirstVersion {

@@ -29,14 +29,14 @@ func TestRun_SaysHowManyEndedSo(t *testing.T) {
 	wantTexts(t, b.page(t, path, http.StatusOK), "No other of the runs of this DAG has ended.")
 	b.put(t, strings.Replace(nightDAG, "limit: 2", "limit: 3", 1))
 	b.ended(t, run, 1, 90, "failed", "step each failed: exit 2")
-	wantTexts(t, b.page(t, path, http.StatusOK), "The only one of the last 2 runs of this DAG that ended so.")
+	wantTexts(t, b.page(t, path, http.StatusOK), "The only one of the last 2 runs of this DAG that ended in this way.")
 	good := b.ended(t, run, 1, 80, "succeeded", "")
 	first := b.ended(t, run, 2, 70, "failed", reason)
 	page := b.page(t, path, http.StatusOK)
-	wantTexts(t, page, fmt.Sprintf("2 of the last 4 runs of this DAG ended so, first #%d , when version 2 began . Last good before it: #%d , compare .", first, good))
+	wantTexts(t, page, fmt.Sprintf("2 of the last 4 runs of this DAG ended in this way, first #%d , when version 2 began . Last good before it: #%d , compare .", first, good))
 	wantMarkup(t, page, `<a href="/dags/night/diff/1..2">`, fmt.Sprintf(`<a href="/runs/%d">`, first), `<a href="`+path+`/compare">`)
-	wantTexts(t, b.page(t, runPath(first), http.StatusOK), "ended so, first this one, when version 2 began")
-	if page := b.page(t, runPath(good), http.StatusOK); strings.Contains(page, "ended so") {
+	wantTexts(t, b.page(t, runPath(first), http.StatusOK), "ended in this way, first this one, when version 2 began")
+	if page := b.page(t, runPath(good), http.StatusOK); strings.Contains(page, "ended in this way") {
 		t.Error("a run that succeeded is like others")
 	}
 }
@@ -44,11 +44,11 @@ func TestRun_SaysHowManyEndedSo(t *testing.T) {
 func TestAlikeOf_SaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for want, h := range map[string]queue.FailureHistory{
-		"":                                  {LastGood: 3},
-		"None of the last 50 runs ended so": {Ended: 50, LastGood: 3},
-		"All of the last 50 runs ended so":  {Ended: 50, Alike: 50, First: 7, FirstVersion: 2, LastGood: 3},
-		"1 of the last 50 runs ended so":    {Ended: 50, Alike: 1, First: 7, FirstVersion: 2, LastGood: 3},
-		"1 of the last 1 runs ended so":     {Ended: 1, Alike: 1, First: 7, FirstVersion: 2, LastGood: 3},
+		"": {LastGood: 3},
+		"None of the last 50 runs ended in this way": {Ended: 50, LastGood: 3},
+		"All of the last 50 runs ended in this way":  {Ended: 50, Alike: 50, First: 7, FirstVersion: 2, LastGood: 3},
+		"1 of the last 50 runs ended in this way":    {Ended: 50, Alike: 1, First: 7, FirstVersion: 2, LastGood: 3},
+		"1 of the last 1 runs ended in this way":     {Ended: 1, Alike: 1, First: 7, FirstVersion: 2, LastGood: 3},
 	} {
 		a := alikeOf(8, &h, "runs")
 		if a.Count != want || a.Good != 3 || a.Began != 0 {
@@ -70,7 +70,7 @@ func TestRun_SaysToSubmittersWhatTheyMaySee(t *testing.T) {
 		SELECT dag_id, version, lane_id, CASE WHEN n = 1 THEN 'succeeded' ELSE 'failed' END, reason, now(), now(), 'sql', 0, 'x', now(), now() - n * interval '1 h'
 		  FROM oarlock.runs, generate_series(1, 3) n WHERE run_id = $1`, run)
 	page := b.page(t, runPath(run), http.StatusOK)
-	wantTexts(t, page, "All of the last 2 runs of this DAG that you asked for ended so.")
+	wantTexts(t, page, "All of the last 2 runs of this DAG that you asked for ended in this way.")
 	if strings.Contains(page, "Last good") || mine == 0 {
 		t.Error("a submitter is told of a run of somebody else")
 	}

@@ -84,7 +84,7 @@ func TestRunQuery_RefusesWhatHasNoMeaning(t *testing.T) {
 		wantTexts(t, b.page(t, path, http.StatusBadRequest), "has no meaning")
 	}
 	for _, path := range []string{"/runs/0", "/runs/x", "/runs/2", "/runs/99999999999999999999", "/runs/1?step=none", "/runs/1/steps/none", "/runs/1/steps/none/log", "/runs/1/steps/load?item=x"} {
-		if page := b.page(t, path, http.StatusNotFound); !strings.Contains(page, "There is no such") && !strings.Contains(page, "has no step") {
+		if page := b.page(t, path, http.StatusNotFound); !strings.Contains(page, "does not exist") && !strings.Contains(page, "has no step") {
 			t.Errorf("%s: %s", path, plainText(page))
 		}
 	}

@@ -54,7 +54,7 @@ func TestRun_ShowsWhatWentWrong(t *testing.T) {
 	b := setup(t, "", Options{})
 	b.night(t)
 	page := b.page(t, "/runs/1", http.StatusOK)
-	wantTexts(t, page, "each/c/d failed", "Also failed: roll", "oarlock logs 1 each/c/d", "Run again what failed", "day=<b>2026</b>", "by default full=false", "team=data",
+	wantTexts(t, page, "each/c/d failed", "Also failed: roll", "oarlock logs 1 each/c/d", "Run the failed steps again", "day=<b>2026</b>", "by default full=false", "team=data",
 		"worker w-1 was lost")
 	if strings.Contains(page, "<b>2026</b>") {
 		t.Error("a param is markup")
@@ -65,7 +65,7 @@ func TestRun_ShowsWhatWentWrong(t *testing.T) {
 		t.Error("lines of the log are not shown as a terminal does")
 	}
 	first := b.page(t, "/runs/1?step=roll&attempt=1", http.StatusOK)
-	wantTexts(t, first, "It wrote nothing.")
+	wantTexts(t, first, "The task wrote nothing.")
 }
 
 func TestRun_HasViews(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRun_HasViews(t *testing.T) {
 		"/runs/1?view=tasks":                        {"each/a", "each/c/d", "exit 3", "failed 3", "succeeded 1"},
 		"/runs/1?view=tasks&state=failed&only=each": {"each/c/d"},
 		"/runs/1?view=tasks&find=C/":                {"each/c/d"},
-		"/runs/1?view=tasks&find=none":              {"No task is so."},
+		"/runs/1?view=tasks&find=none":              {"No task matches."},
 		"/runs/1?view=events":                       {"asked for by", "attempt 1 failed: exit 1", "worker w-1 was lost", "failed in attempt 2: exit 1"},
 		"/runs/1?view=params":                       {"day", "<b>2026</b>", "by default full=false"},
 		"/runs/1?step=each":                         {"Items", "2 of 3 items", "c/d", "exit 3"},
@@ -88,7 +88,7 @@ func TestRun_HasViews(t *testing.T) {
 		"/runs/1/steps/each?item=c%2Fd":             {"each/c/d", "exit 3"},
 		"/runs/1/steps/roll/log?line=3":             {"ERROR"},
 		"/runs/1/steps/roll/log?q=relation":         {"1 line"},
-		"/runs/1/steps/roll/log?q=none":             {"nothing found", "No line has that."},
+		"/runs/1/steps/roll/log?q=none":             {"nothing found", "No line matches."},
 		"/runs/1/steps/roll/log?q=%28":              {"This is no regular expression"},
 		"/runs/1/steps/roll/log?stream=stderr":      {"ERROR"},
 		"/runs/1?zoom=roll":                         {"Whole run"},
@@ -137,7 +137,7 @@ func TestRun_LatestLeadsToTheNewest(t *testing.T) {
 	if to := b.get(t, "/runs/latest").Header().Get("Location"); to != "/runs/2" {
 		t.Errorf("leads to %s", to)
 	}
-	wantTexts(t, b.page(t, "/runs/2", http.StatusOK), "No task has begun", "Watch it end")
+	wantTexts(t, b.page(t, "/runs/2", http.StatusOK), "No task has begun", "Watch the run end")
 }
 
 // A submitter sees its own runs only, and on them nothing that needs the right to read.

@@ -164,12 +164,12 @@ func whyOf(r *queue.Run) string {
 // whyEmpty explains why no run is listed. more says that the database did not examine all runs.
 func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyList, error) {
 	if more {
-		return emptyList{fmt.Sprintf("None of the %d runs that were looked through is so. Older ones may be.", listLook), f.command()}, nil
+		return emptyList{fmt.Sprintf("None of the %d runs that were looked through matches. Older runs can match.", listLook), f.command()}, nil
 	}
 	if f.DAG != "" {
 		_, err := s.store.GetDAG(ctx, f.DAG, 0)
 		if errors.Is(err, queue.ErrNotFound) {
-			return emptyList{"There is no DAG " + runview.InlineText(f.DAG) + ", or it is not yours to see.", "oarlock dag list"}, nil
+			return emptyList{"There is no DAG " + runview.InlineText(f.DAG) + ", or you lack the right to see it.", "oarlock dag list"}, nil
 		}
 		if refused, ok := errors.AsType[*queue.Error](err); err != nil && (!ok || !denied[refused.Code]) {
 			return emptyList{}, err
@@ -177,13 +177,13 @@ func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyLis
 	}
 	switch {
 	case f.path() == "/runs" && s.rights(ctx).OnlyApproves():
-		return emptyList{"There is no run that you may see. Approvals has those that wait for you.", "oarlock approvals"}, nil
+		return emptyList{"There is no run that you may see. The page Approvals lists the approvals that wait for you.", "oarlock approvals"}, nil
 	case f.path() == "/runs":
-		return emptyList{"There are no runs yet. A command makes one, as does an INSERT by your application.", "oarlock enqueue DAG"}, nil
+		return emptyList{"There are no runs yet. A command makes a run, and so does an INSERT by your application.", "oarlock enqueue DAG"}, nil
 	case f.Before != "":
-		return emptyList{"No older run is so.", f.command()}, nil
+		return emptyList{"No older run matches.", f.command()}, nil
 	}
-	return emptyList{"No run is so.", "oarlock list"}, nil
+	return emptyList{"No run matches.", "oarlock list"}, nil
 }
 
 // oldestOf returns the queue that has a due run waiting for the longest time.

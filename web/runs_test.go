@@ -47,7 +47,7 @@ func TestRuns_ArePaged(t *testing.T) {
 	if strings.Contains(second, `rel="next"`) || strings.Contains(first, "Newest") {
 		t.Error("a page leads where there is nothing")
 	}
-	wantTexts(t, b.page(t, "/runs?before=1", http.StatusOK), "No older run is so.")
+	wantTexts(t, b.page(t, "/runs?before=1", http.StatusOK), "No older run matches.")
 }
 
 // A page examines a limited number of runs for a label, and links to the older ones.
@@ -58,7 +58,7 @@ func TestRuns_SayWhereALookEnded(t *testing.T) {
 		SELECT dag_id, version, lane_id, 'succeeded', now(), now(), 'sql', 0, 'x', now(), CASE i WHEN 1 THEN '{"team": "data"}'::jsonb ELSE '{}' END
 		  FROM oarlock.dag_versions, generate_series(1, $1::int) i`, listLook+1)
 	page := b.page(t, "/runs?label=team%3Ddata", http.StatusOK)
-	wantTexts(t, page, "None of the 50000 runs that were looked through is so. Older ones may be.", "Older →")
+	wantTexts(t, page, "None of the 50000 runs that were looked through matches. Older runs can match.", "Older →")
 	wantMarkup(t, page, `href="/runs?before=2&amp;label=team%3Ddata" rel="next"`)
 	page = b.page(t, "/runs?before=2&label=team%3Ddata", http.StatusOK)
 	wantTexts(t, page, "#1", "1 run")
@@ -71,9 +71,9 @@ func TestRuns_SayWhyThereAreNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
 	for path, want := range map[string]string{
-		"/runs?dag=reprot":   "There is no DAG reprot, or it is not yours to see. oarlock dag list",
-		"/runs?dag=report":   "No run is so. oarlock list",
-		"/runs?state=failed": "No run is so. oarlock list",
+		"/runs?dag=reprot":   "There is no DAG reprot, or you lack the right to see it. oarlock dag list",
+		"/runs?dag=report":   "No run matches. oarlock list",
+		"/runs?state=failed": "No run matches. oarlock list",
 	} {
 		wantTexts(t, b.page(t, path, http.StatusOK), want)
 	}
@@ -128,10 +128,10 @@ func TestPages_ShowASubmitterItsOwn(t *testing.T) {
 func TestErrors_HavePages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
-	wantTexts(t, b.page(t, "/nothing", http.StatusNotFound), "Not Found", "There is no such page.")
+	wantTexts(t, b.page(t, "/nothing", http.StatusNotFound), "Not Found", "This page does not exist.")
 	b.exec(t, `DROP SCHEMA oarlock CASCADE`)
 	page := b.page(t, "/approvals", http.StatusServiceUnavailable)
-	wantTexts(t, page, "The database has no Oarlock schema, or one of another version.", "oarlock migrate status", "Request")
+	wantTexts(t, page, "The database has no Oarlock schema, or its schema has another version.", "oarlock migrate status", "Request")
 	if log := b.logged.String(); !strings.Contains(log, "3F000") || strings.Contains(page, "3F000") {
 		t.Errorf("the log says %q", log)
 	}

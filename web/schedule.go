@@ -53,8 +53,8 @@ func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedu
 	}
 	if len(found) == 0 {
 		return nil, &refusal{
-			status: http.StatusNotFound, message: "DAG " + runview.InlineText(k.DAG) + " has no schedule " + runview.InlineText(k.Name) + ", or it is not yours to see.",
-			hint: "See the schedules; one that is in no file any more is gone.",
+			status: http.StatusNotFound, message: "DAG " + runview.InlineText(k.DAG) + " has no schedule " + runview.InlineText(k.Name) + ", or you lack the right to see it.",
+			hint: "See the list of schedules. A schedule that was taken out of its DAG file is gone.",
 		}
 	}
 	login := s.rights(ctx).Login

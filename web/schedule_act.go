@@ -19,8 +19,8 @@ func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	rights, err := s.readRights(r.Context())
 	if err == nil && !rights.Steers(found.Owner) {
 		return nil, &refusal{
-			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": this login steers none but its own.",
-			hint: "Have an administrator grant oarlock_admin to it; a server with --read-only steers none.",
+			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " belongs to " + runview.OwnerWord(found) + ": this login steers only its own schedules.",
+			hint: "Have an administrator grant oarlock_admin to this login; a server with --read-only steers no schedules.",
 		}
 	}
 	return found, err
@@ -151,7 +151,7 @@ func (s *server) dropped(r *http.Request) (*queue.Schedule, error) {
 	if err == nil && of.Backfill == nil && of.Owner == "" {
 		return nil, &refusal{
 			status: http.StatusConflict, message: "The file of DAG " + of.DAG + " has schedule " + runview.InlineText(of.Name) + ".",
-			hint: "Take it out of the file, and apply that: `oarlock dag apply FILE`.",
+			hint: "Delete the schedule in the file, and apply the file: `oarlock dag apply FILE`.",
 		}
 	}
 	return of, err

@@ -76,7 +76,7 @@ func TestSchedules_ShowWhenAndWhy(t *testing.T) {
 	wantTexts(t, list, "etl nightly", "cron 30 3 * * * Europe/Paris", "paused", "by postgres: until <b>disks</b>", "cron */5 * * * * UTC", "Z in ", "fired #1", "2 here")
 	wantMarkup(t, list, `href="/schedules/etl/%2A%2F5%20%2A%20%2A%20%2A%20%2A"`, `data-live="/live/schedules"`)
 	wantTexts(t, b.page(t, "/schedules?q=NIGHT", http.StatusOK), "nightly", "1 here")
-	wantTexts(t, b.page(t, "/schedules?dag=etl&q=none", http.StatusOK), "No schedule is so", "oarlock schedules --dag etl")
+	wantTexts(t, b.page(t, "/schedules?dag=etl&q=none", http.StatusOK), "No schedule matches", "oarlock schedules --dag etl")
 
 	five := b.page(t, "/schedules/etl/%2A%2F5%20%2A%20%2A%20%2A%20%2A", http.StatusOK)
 	wantTexts(t, five, "*/5 * * * * of etl", "fires next", "all while a run is unfinished", "the DAG's file", "#1 ○ queued",
@@ -252,7 +252,7 @@ func TestBackfill_PreviewsAndIsMadeOnce(t *testing.T) {
 		"oarlock backfill etl nightly --from 2026-10-01 --until 2026-10-05T00:00 --newest-first")
 	for query, want := range map[string]string{
 		"from=2026-10-05&until=2026-10-01": "is not after from", "from=x&until=now": `from: "x" is no time`, "from=3d": "both needed",
-		"from=2026-10-01&until=2026-10-01T01:00": "has no time between", "from=3d&until=now&reprocess=some": "reprocess is missing",
+		"from=2026-10-01&until=2026-10-01T01:00": "has no time between", "from=3d&until=now&reprocess=some": "reprocess must be missing",
 	} {
 		if w := b.get(t, at+"?"+query); w.Code/100 != 4 || !strings.Contains(plainText(w.Body.String()), want) {
 			t.Errorf("%s: %d, not %s\n%s", query, w.Code, want, plainText(w.Body.String()))
@@ -261,7 +261,7 @@ func TestBackfill_PreviewsAndIsMadeOnce(t *testing.T) {
 	wantTexts(t, b.page(t, "/schedules/etl/%2A%2F5%20%2A%20%2A%20%2A%20%2A/backfill?from=2d&until=now", http.StatusOK), "Of the first 200 times 200 would fire, and 0 would be skipped; there are more times")
 
 	span := []string{onceField, "x", "from", "2026-09-30T22:00:00Z", "until", "2026-10-04T22:00:00Z", "at_once", "2"}
-	for params, want := range map[string]string{"{": "it is no JSON object", "{} {}": "something follows", `{"n": "x"}`: "n", "null": "it is no JSON object"} {
+	for params, want := range map[string]string{"{": "the text is no JSON object", "{} {}": "something follows", `{"n": "x"}`: "n", "null": "the text is no JSON object"} {
 		w := b.post(t, at, append(span, "params", params)...)
 		if w.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d", params, w.Code)

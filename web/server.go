@@ -195,7 +195,7 @@ func (s *server) fleetRoutes(handle func(string, pageFunc), post func(string, ac
 }
 
 func nothingHere(http.ResponseWriter, *http.Request) error {
-	return &refusal{status: http.StatusNotFound, message: "There is no such page.", hint: "See the runs, or look for one by its number."}
+	return &refusal{status: http.StatusNotFound, message: "This page does not exist.", hint: "See the list of runs, or look for a run by its number."}
 }
 
 func (s *server) home(w http.ResponseWriter, r *http.Request) error {

@@ -53,7 +53,7 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxLoginBytes)
 	if err := r.ParseForm(); err != nil {
-		return &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load its page again."}
+		return &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load the page of the form again."}
 	}
 	d := loginData{Name: r.PostForm.Get("name"), To: safeBack(r.PostForm.Get("to"))}
 	reads := s.reads.Load()
@@ -146,7 +146,7 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 		err = json.Unmarshal(kept, &p)
 	}
 	if err != nil || p.State == "" {
-		return &refusal{status: http.StatusBadRequest, message: "This browser has not begun to sign in here, or too long ago.", hint: "Sign in again."}
+		return &refusal{status: http.StatusBadRequest, message: "This browser has not begun to sign in here, or has begun too long ago.", hint: "Sign in again."}
 	}
 	// A request with another state does not belong to this attempt. The answer to this attempt may still come.
 	if r.URL.Query().Get("state") == p.State {
@@ -224,10 +224,10 @@ func refusalOf(err error) *refusal {
 			hint: "The operator of this server gives roles by the settings web_readers, web_submitters and web_operators.",
 		}
 	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
-		return &refusal{status: http.StatusUnauthorized, message: "You have not signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
+		return &refusal{status: http.StatusUnauthorized, message: "You have not signed in, or the name with its password or token is not right.", hint: "Sign in, and send the request again."}
 	case errors.Is(err, ErrTrusted):
 		return &refusal{
-			status: http.StatusServiceUnavailable, message: "The database asks for no password (trust), and to sign in by a login of the database needs one.",
+			status: http.StatusServiceUnavailable, message: "The database asks for no password (trust), but to sign in by a login of the database needs a password.",
 			hint: "Ask the operator of the database to let pg_hba.conf ask for scram-sha-256 from where this server connects.",
 		}
 	case errors.Is(err, errTooMany):
@@ -237,7 +237,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, signin.ErrStranger):
 		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy."}
 	case errors.Is(err, signin.ErrNobody):
-		return &refusal{status: http.StatusForbidden, message: "The proxy does not name you.", hint: "It has to send one user header, and one with groups at most: see docs/web.md."}
+		return &refusal{status: http.StatusForbidden, message: "The proxy does not name you.", hint: "The proxy has to send one header with the user, and at most one header with groups: see docs/web.md."}
 	}
 	return problemOf(err)
 }

@@ -175,10 +175,10 @@ func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (str
 	case err != nil:
 		return "", err
 	case before != nil && !ask.Now:
-		return "A cancel was asked for already. A second one skips the handlers: choose that if you mean it.", nil
+		return "A cancel was asked for already. A second cancel skips the handlers: send the form again if you want to skip the handlers.", nil
 	case seen != "" && (before == nil || strconv.FormatInt(before.ID, 10) != seen):
 		ask.Now = false
-		return "The run was retried since this page was made, and the cancel that it showed is over.", nil
+		return "The run was retried since this page was made, and the cancel that the page showed is over.", nil
 	}
 	return "", nil
 }
@@ -281,7 +281,7 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	}
 	if ask.Step != "" {
 		if p.summary(ask.Step) == nil {
-			return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(ask.Step) + ".", hint: "Look at its tasks."}
+			return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(ask.Step) + ".", hint: "Look at the tasks of the run."}
 		}
 		d.Target = runview.TaskName(ask.Step, ask.Item) + " of " + d.Target
 	}
@@ -294,28 +294,28 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 		err = s.fillDecision(ctx, p, d)
 	case dagrun.VerbMark:
 		d.Marks = markable
-		d.Effects = []string{"The run goes on as if the step had ended so. One that runs is killed first."}
+		d.Effects = []string{"The run goes on as if the step had ended with this state. A step that runs is killed first."}
 		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() {
-			d.Effects, d.May = []string{"The step has ended, so it refuses."}, false
+			d.Effects, d.May = []string{"A step that has ended cannot be marked."}, false
 		} else if q := t.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
-			d.Effects, d.May = []string{"It waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
+			d.Effects, d.May = []string{"The step waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
 		} else if q != nil {
 			d.Effects = append(d.Effects, runview.QuestionLines(q)...)
 		}
 	case dagrun.VerbPause:
-		d.Effects = []string{"Nothing new starts, and what runs finishes."}
+		d.Effects = []string{"The run starts nothing new, and its running tasks finish."}
 		if ask.Step != "" {
-			d.Effects = []string{"It is stopped where it runs, and goes on as its next attempt."}
+			d.Effects = []string{"The step is stopped if it runs, and goes on with its next attempt after you resume it."}
 		}
 	default:
-		d.Effects = []string{"What was paused goes on where it was. Timers kept their deadlines."}
+		d.Effects = []string{"The run or the step goes on where it was paused. Timers kept their deadlines."}
 	}
 	return d, err
 }
 
 func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err error) {
 	if d.Ask.Step != "" {
-		d.Effects = []string{"It is canceled, and all that depends on it and has not started."}
+		d.Effects = []string{"The step is canceled, and all steps that depend on it and have not started."}
 		return nil
 	}
 	var running, waiting, pending []string
@@ -331,13 +331,13 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 		}
 	}
 	if len(running) > 0 {
-		d.Effects = append(d.Effects, "What runs is stopped by its kill signal, and has its grace: "+named(running))
+		d.Effects = append(d.Effects, "These running steps get their kill signal and their grace: "+named(running))
 	}
 	if len(waiting) > 0 {
-		d.Effects = append(d.Effects, "These wait, and are given up: "+named(waiting))
+		d.Effects = append(d.Effects, "These waiting steps are given up: "+named(waiting))
 	}
 	if len(pending) > 0 {
-		d.Effects = append(d.Effects, "These never start: "+named(pending))
+		d.Effects = append(d.Effects, "These steps never start: "+named(pending))
 	}
 	var handlers []string
 	if spec := p.spec(); spec != nil && !p.Run.StartedAt.IsZero() {
@@ -349,7 +349,7 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 		}
 	}
 	if d.Handlers = len(handlers) > 0; d.Handlers {
-		d.Effects = append(d.Effects, "Its handlers run then: "+named(handlers))
+		d.Effects = append(d.Effects, "After that, these handlers of the run start: "+named(handlers))
 	}
 	if !p.Run.Over() {
 		d.Canceled, err = s.findCancel(ctx, &p.Run.Run)
@@ -415,7 +415,7 @@ func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 }
 
 // errNoQuestion means that a step has no approval to decide.
-var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Another user decided it, or it does not wait yet."}
+var errNoQuestion = &refusal{status: http.StatusConflict, message: "The step waits for no approval.", hint: "Another user decided the approval, or the step does not wait yet."}
 
 // taskPage returns the page of the run, with the task of a request in its panel.
 func taskPage(ask queue.Ask) runQuery {
@@ -474,16 +474,16 @@ func (d *steerData) fillRetry(p *runPage) {
 		}
 	}
 	if !p.Run.Over() {
-		d.Effects, d.May = []string{"The run has not ended, so it refuses. Wait for its end, or cancel it first."}, false
+		d.Effects, d.May = []string{"A run that has not ended cannot be retried. Wait for the end of the run, or cancel the run first."}, false
 		return
 	}
 	switch again := p.runsAgain(d.Ask); {
 	case d.Ask.Mode == dagrun.RetryFailed && !p.Unfinished():
 		d.Effects, d.May = []string{"Nothing failed or was canceled, so nothing would run again."}, false
 	case isHandler(d.Ask.Step):
-		d.Effects, d.May = []string{"A handler runs again with the steps: choose one of them."}, false
+		d.Effects, d.May = []string{"A handler runs again with the steps: choose a step."}, false
 	case len(again) > 0:
-		d.Effects = []string{"These run again: " + named(again), "All else is kept as it is. The run keeps its number, version and params."}
+		d.Effects = []string{"These steps run again: " + named(again), "All other steps stay as they are. The run keeps its number, version and params."}
 	}
 }
 
@@ -557,7 +557,7 @@ func (d decision) Fields() []*formField {
 		f := &formField{Name: inputPrefix + in.Name, Label: in.Name, Kind: textField, About: "text", Required: in.Required}
 		f.set(sentText(d.sent.Get(f.Name)))
 		if d.refused && in.Required && f.Value == "" {
-			f.Problem = "The approval needs it."
+			f.Problem = "The approval needs this input."
 		}
 		fields = append(fields, f)
 	}

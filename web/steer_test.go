@@ -36,20 +36,20 @@ func TestSteer_AsksARun(t *testing.T) {
 	b := setup(t, "oarlock_admin", Options{})
 	run := runPath(b.enqueue(t, queue.Request{}))
 	wantTexts(t, b.page(t, run, http.StatusOK), "Pause", "Cancel…", "Retry once it has ended")
-	b.wantAsked(t, run+"/pause", "run 1: pause asked for, its next driver decides")
-	b.wantAsked(t, run+"/resume", "run 1: resume asked for, its next driver decides")
-	wantTexts(t, b.page(t, run+"/cancel", http.StatusOK), "oarlock cancel 1", "These never start: load, confirm.", "Cancel it")
-	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "The run has not ended, so it refuses", "may not do that now")
+	b.wantAsked(t, run+"/pause", "run 1: pause asked for, the next worker that drives the run decides")
+	b.wantAsked(t, run+"/resume", "run 1: resume asked for, the next worker that drives the run decides")
+	wantTexts(t, b.page(t, run+"/cancel", http.StatusOK), "oarlock cancel 1", "These steps never start: load, confirm.", "Cancel it")
+	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "A run that has not ended cannot be retried", "lacks the right, or the state")
 	for range 2 {
 		b.wantAsked(t, run+"/cancel", "run 1: cancel applied (canceled)", onceField, "a")
 	}
 	wantTexts(t, b.page(t, run, http.StatusOK), "Retry…")
-	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "oarlock retry 1", "These run again: load, confirm.")
+	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "oarlock retry 1", "These steps run again: load, confirm.")
 	from := b.page(t, run+"/retry?mode=from&step=confirm", http.StatusOK)
-	wantTexts(t, from, "oarlock retry 1 --from confirm", "These run again: confirm.")
+	wantTexts(t, from, "oarlock retry 1 --from confirm", "These steps run again: confirm.")
 	wantMarkup(t, from, `href="`+run+`/retry?mode=step&amp;step=confirm">One step alone`, `href="`+run+`/retry?mode=all">Everything`)
 	wantTexts(t, b.page(t, run+"/retry?mode=from", http.StatusOK), "Choose the step to begin with.")
-	b.wantAsked(t, run+"/retry", "load: retry asked for, its next driver decides", "mode", "step", "step", "load")
+	b.wantAsked(t, run+"/retry", "load: retry asked for, the next worker that drives the run decides", "mode", "step", "step", "load")
 	want := `pause {} refused; resume {} refused; cancel {"now": false} applied; retry load {"mode": "step", "generation": 2}`
 	if diff := cmp.Diff(want, b.controls(t)); diff != "" {
 		t.Error(diff)
@@ -82,7 +82,7 @@ func TestSteer_OffersARetryThatDoesSomething(t *testing.T) {
 		}
 	}
 	b.wantAsked(t, run+"/retry", "run 1: retry refused, nothing to reset: no task failed or was canceled")
-	wantTexts(t, b.page(t, run+"/retry?mode=all", http.StatusOK), "These run again: a.")
+	wantTexts(t, b.page(t, run+"/retry?mode=all", http.StatusOK), "These steps run again: a.")
 	b.wantAsked(t, run+"/retry", "run 1: retry asked for", "mode", "all")
 }
 
@@ -116,10 +116,10 @@ func TestSteer_CancelsOnceUnlessToldOtherwise(t *testing.T) {
 	if w.Code != http.StatusUnprocessableEntity {
 		t.Errorf("%d", w.Code)
 	}
-	wantTexts(t, w.Body.String(), "A second one skips the handlers", "asked for at", "by eve", "Cancel now, skip handlers")
+	wantTexts(t, w.Body.String(), "A second cancel skips the handlers", "asked for at", "by eve", "Cancel now, skip handlers")
 	wantMarkup(t, w.Body.String(), `name="seen" value="1"`)
 	w = b.post(t, "/runs/act", "verb", "cancel", "run", "1")
-	wantTexts(t, w.Body.String(), "0 of 1 took it", "A cancel was asked for already.")
+	wantTexts(t, w.Body.String(), "0 of 1 accepted", "A cancel was asked for already.")
 	b.exec(t, "INSERT INTO oarlock.controls (run_id, verb, by, decided_at, outcome, state) VALUES ($1, 'retry', 'eve', now(), 'accepted', 'queued')", run)
 	w = b.post(t, runPath(run)+"/cancel", "now", "1", seenField, "1")
 	wantTexts(t, w.Body.String(), "The run was retried since this page was made", "Cancel it")
@@ -147,7 +147,7 @@ func TestSteer_RetriesAnItem(t *testing.T) {
 	page := b.page(t, run+"?step=resize&item=part-1", http.StatusOK)
 	wantMarkup(t, page, `href="`+run+`/retry?item=part-1&amp;mode=from&amp;step=resize">Retry this item…`)
 	page = b.page(t, run+"/retry?item=part-1&mode=from&step=resize", http.StatusOK)
-	wantTexts(t, page, "These run again: resize/part-1, publish.", "oarlock retry 1 --from resize/part-1")
+	wantTexts(t, page, "These steps run again: resize/part-1, publish.", "oarlock retry 1 --from resize/part-1")
 	wantMarkup(t, page, `name="item" value="part-1"`, `href="`+run+`/retry?item=part-1&amp;mode=step&amp;step=resize">One step alone`, `href="`+run+`/retry?mode=all">`)
 	b.wantAsked(t, run+"/retry", "resize/part-1: retry asked for", "mode", "from", "step", "resize", "item", "part-1")
 }
@@ -183,7 +183,7 @@ func TestSteer_Decides(t *testing.T) {
 	}
 	wantTexts(t, w.Body.String(), "ticket", "Release it?")
 	wantMarkup(t, w.Body.String(), `role="alert"`, ticketField+` required aria-invalid="true" aria-describedby="input-ticket-problem">`,
-		`<p class="wrong" id="input-ticket-problem">The approval needs it.</p>`,
+		`<p class="wrong" id="input-ticket-problem">The approval needs this input.</p>`,
 		`name="input.note" type="text" value="&lt;script&gt;alert(1)&lt;/script&gt;"`, `name="comment" type="text" value="as &#34;agreed&#34;"`)
 }
 

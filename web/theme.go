@@ -27,7 +27,7 @@ func themeOf(r *http.Request) string {
 func (s *server) theme(w http.ResponseWriter, r *http.Request) error {
 	to := r.FormValue("to")
 	if !slices.Contains(themes, to) {
-		return &refusal{status: http.StatusBadRequest, message: "There is no such theme.", hint: "There are " + strings.Join(themes, ", ") + "."}
+		return &refusal{status: http.StatusBadRequest, message: "This theme does not exist.", hint: "There are " + strings.Join(themes, ", ") + "."}
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it holds no secret, and loopback has no TLS
 		Name: themeCookie, Value: to, Path: s.options.Base + "/", MaxAge: int(themeLasts.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,

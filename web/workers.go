@@ -131,7 +131,7 @@ func (s *server) readWorker(ctx context.Context, worker string) (*workerData, er
 	}
 	if found == nil {
 		return nil, &refusal{
-			status: http.StatusNotFound, message: "There is no worker " + runview.InlineText(worker) + ".", hint: "`oarlock workers --all` lists them; those that ended are forgotten after a week.",
+			status: http.StatusNotFound, message: "There is no worker " + runview.InlineText(worker) + ".", hint: "`oarlock workers --all` lists the workers; a worker is deleted from the list a week after its end.",
 		}
 	}
 	data := &workerData{workerRow: workerRowOf(found), Rights: s.rights(ctx), Command: "oarlock workers drain " + found.ID.String()}

@@ -89,7 +89,7 @@ func Outcome(c *queue.Control) (word, rest string) {
 		state = " (" + c.State + ")"
 	}
 	if c.Outcome == "" {
-		return "asked for", ", its next driver decides" + state
+		return "asked for", ", the next worker that drives the run decides" + state
 	}
 	return string(c.Outcome), state
 }

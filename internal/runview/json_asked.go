@@ -70,7 +70,7 @@ func RefusalText(c *queue.Control) string {
 
 // RefusalHint returns what to do after a refused request.
 func RefusalHint(c *queue.Control) string {
-	return fmt.Sprintf("`oarlock status %d` shows where it is", c.Run)
+	return fmt.Sprintf("`oarlock status %d` shows the state of the run", c.Run)
 }
 
 // StreamNames are the names of streams by their number. Oarlock's own messages have the stream oarlock.

@@ -41,9 +41,9 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	if r.State == "queued" {
 		next = append(next, clearCommands(r, around)...)
 	}
-	again := "Run again what failed"
+	again := "Run the failed steps again"
 	if r.State == "canceled" {
-		again = "Run again what was canceled"
+		again = "Run the canceled steps again"
 	}
 	switch here := IsHere(r); {
 	case (r.State == "failed" || r.State == "canceled") && here:
@@ -51,11 +51,11 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	case r.State == "failed" || r.State == "canceled":
 		add(again, "oarlock retry %d", r.ID)
 	case r.State == "queued" && here && !around.Watched:
-		add("Run it here", "oarlock worker --only %d", r.ID)
+		add("Execute the run here", "oarlock worker --only %d", r.ID)
 	case r.State == "paused":
-		add("Let it go on", "oarlock resume %d", r.ID)
+		add("Let the run go on", "oarlock resume %d", r.ID)
 	case !r.Over() && !around.Watched:
-		add("Watch it end", "oarlock status %d -w", r.ID)
+		add("Watch the run end", "oarlock status %d -w", r.ID)
 	}
 	if (r.State == "failed" || r.State == "canceled") && around.Current > r.Version {
 		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
@@ -81,7 +81,7 @@ func clearCommands(r *queue.Run, around Around) (next []Command) {
 	for _, label := range o.Labels {
 		worker += " --label " + ShellWord(label)
 	}
-	add((o.Unserved || len(o.Labels) > 0) && !around.IsCopy && !IsHere(r), "Start a worker that takes it", "%s", worker)
+	add((o.Unserved || len(o.Labels) > 0) && !around.IsCopy && !IsHere(r), "Start a worker that takes the run", "%s", worker)
 	add(o.QueueFull > 0, "See what runs in queue "+InlineText(r.Queue), "oarlock list --queue %s --state running", name)
 	add(o.QueueFull > 0 && around.Admin, "Let queue "+InlineText(r.Queue)+" run more at once", "oarlock queues set %s --max-running %d", name, o.QueueFull+1)
 	add(o.DAGFull, "See the active runs of "+InlineText(r.DAG), "oarlock list --dag %s --state running --state waiting --state paused", dag)

@@ -39,24 +39,24 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 		}, Around{}, []Command{
 			{"oarlock logs 41 load", "See what load wrote"},
 			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},
-			{"oarlock retry 41", "Run again what failed"},
+			{"oarlock retry 41", "Run the failed steps again"},
 		}},
-		"Canceled": {canceled, nil, Around{}, []Command{{"oarlock retry 41", "Run again what was canceled"}}},
+		"Canceled": {canceled, nil, Around{}, []Command{{"oarlock retry 41", "Run the canceled steps again"}}},
 		"NewerVersion": {failed, nil, Around{Current: 3}, []Command{
-			{"oarlock retry 41", "Run again what failed"},
+			{"oarlock retry 41", "Run the failed steps again"},
 			{"oarlock retry 41 --latest", "Make a new run of version 3; retry alone repeats version 2"},
 		}},
-		"SameVersion": {failed, nil, Around{Current: 2}, []Command{{"oarlock retry 41", "Run again what failed"}}},
-		"Here":        {local, nil, Around{}, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run again what failed, here"}}},
+		"SameVersion": {failed, nil, Around{Current: 2}, []Command{{"oarlock retry 41", "Run the failed steps again"}}},
+		"Here":        {local, nil, Around{}, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run the failed steps again, here"}}},
 		"PausedStep": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "load", Kind: "step", State: "paused", Attempt: 1}, {Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
 		}, Around{}, []Command{
 			{"oarlock resume 41 load", "Let load go on"},
 			{"oarlock resume 41 'resize/a b'", "Let resize/a b go on"},
-			{"oarlock status 41 -w", "Watch it end"},
+			{"oarlock status 41 -w", "Watch the run end"},
 		}},
 		"PausedRun": {queue.Run{ID: 41, State: "paused"}, []queue.Task{{Step: "load", State: "paused"}}, Around{Watched: true}, []Command{
-			{"oarlock resume 41", "Let it go on"},
+			{"oarlock resume 41", "Let the run go on"},
 		}},
 		"Approval": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []queue.Input{{Name: "ticket", Required: true}}}},
@@ -80,12 +80,12 @@ func TestNext_ClearsTheWayOfAQueuedRun(t *testing.T) {
 	here := map[string]string{HereLabel: HereValue}
 	unserved := queue.Obstacles{Unserved: true, Labels: []string{"gpu=yes", "zone=a b"}}
 	for name, c := range map[string]nextCase{
-		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Run it here"}}},
+		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Execute the run here"}}},
 		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true}, nil},
 		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Admin: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, []Command{
 			{"oarlock queues resume slow", "Let queue slow start runs again"},
 			{"oarlock dag resume etl", "Let etl start runs again"},
-			{"oarlock status 41 -w", "Watch it end"},
+			{"oarlock status 41 -w", "Watch the run end"},
 		}},
 		"PausedByOthers": {queue.Run{ID: 41, State: "queued"}, nil, Around{Watched: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, nil},
 		"PausedTooLate": {
@@ -100,7 +100,7 @@ func TestNext_ClearsTheWayOfAQueuedRun(t *testing.T) {
 			{"oarlock list --queue slow --state running", "See what runs in queue slow"},
 		}},
 		"Unserved": {queue.Run{ID: 41, State: "queued", Queue: "slow"}, nil, Around{Watched: true, Obstacles: unserved}, []Command{
-			{"oarlock worker --queue slow --label gpu=yes --label 'zone=a b'", "Start a worker that takes it"},
+			{"oarlock worker --queue slow --label gpu=yes --label 'zone=a b'", "Start a worker that takes the run"},
 		}},
 		"UnservedCopy": {queue.Run{ID: 41, State: "queued"}, nil, Around{Watched: true, IsCopy: true, Obstacles: unserved}, nil},
 		"UnservedHere": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true, Obstacles: unserved}, nil},

@@ -115,7 +115,7 @@ func OverlapText(s *queue.Schedule) string {
 // CatchupText describes what happens to times that no worker attended to.
 func CatchupText(s *queue.Schedule) string {
 	if !s.Catchup {
-		return "no: a time up to a minute late fires, and the newest up to 10 minutes; others are dropped"
+		return "no: a time up to a minute late fires, and the newest up to 10 minutes; other missed times are dropped"
 	}
 	text := fmt.Sprintf("the newest %d", s.CatchupMax)
 	if s.CatchupWindow > 0 {

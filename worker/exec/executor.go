@@ -38,7 +38,7 @@ type Config struct {
 
 	Shell     []string  // of `run:` if neither step nor DAG names one; nil: /bin/sh -eu
 	Allow     []string  // globs of programs that may be started; empty: all
-	Deny      []string  // globs of programs that may not be started, even if Allow has them
+	Deny      []string  // globs of programs that tasks must not start, even if Allow has them
 	Resources Resources // of each body
 
 	// Adopts says that this process adopts what bodies orphan, as after offspring.Adopt, and starts no process of its own. Each

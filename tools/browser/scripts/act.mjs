@@ -13,7 +13,7 @@ export default async ({ open, axe, page, until, world, expect }) => {
 	await page.getByRole('link', { name: 'Retry from here…' }).first().click()
 	await page.getByRole('link', { name: 'Everything' }).click()
 	await axe()
-	expect.match(await page.locator('main').innerText(), /These run again: .*approve/)
+	expect.match(await page.locator('main').innerText(), /These steps run again: .*approve/)
 	await page.getByRole('button', { name: 'Retry', exact: true }).click()
 	await until('it waits once more', () => document.querySelector('#head .pill').innerText.includes('waiting'))
 	await page.getByRole('link', { name: 'Cancel…' }).first().click()

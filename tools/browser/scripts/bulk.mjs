@@ -14,7 +14,7 @@ export default async ({ open, axe, page, press, until, expect }) => {
 	for (const id of rows.slice(0, 2)) expect.ok(text.includes('#' + id.replace('run-', '')), `${id} in ${text}`)
 	expect.equal(await page.locator('[data-row]').count(), 2)
 	await page.getByRole('button', { name: 'Pause: 2 runs' }).click()
-	await until('they answered', () => document.querySelector('main').innerText.includes('0 of 2 took it'))
+	await until('they answered', () => document.querySelector('main').innerText.includes('0 of 2 accepted'))
 	expect.ok((await page.locator('main').innerText()).includes('refused'), 'runs that have ended do not pause')
 	await axe()
 }

@@ -20,7 +20,7 @@ export default async ({ open, page, world, expect }) => {
 	expect.equal(await page.locator('#log li.here').count(), 1)
 	await go(page.locator('.panel a', { hasText: 'Open' }), /steps\/extract\/log/)
 	await go(page.locator('.seg a', { hasText: 'stderr' }), /stream=stderr/)
-	expect.ok((await page.locator('#log').innerText()).includes('It wrote nothing'))
+	expect.ok((await page.locator('#log').innerText()).includes('The task wrote nothing'))
 	await open(`/runs/${world.Nightly}?view=tasks`)
 	await go(page.locator('.main-view .chip.failed'), /state=failed/)
 	expect.equal(await page.locator('.items [data-row]').count(), 1)

@@ -298,7 +298,7 @@ func parseRun(word string) (runArg, error) {
 // oneRun reads the argument of a command that takes one run and nothing else.
 func oneRun(command string, args []string) (runArg, error) {
 	if len(args) != 1 {
-		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "name it by a number or " + latestWord}
+		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "name the run by its number or by " + latestWord}
 	}
 	return parseRun(args[0])
 }
@@ -324,7 +324,7 @@ func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
 	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
 		return "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
 	}
-	return "there are no runs yet", "`oarlock enqueue DAG` asks for one"
+	return "there are no runs yet", "`oarlock enqueue DAG` asks for a run"
 }
 
 // target is the parsed arguments of a command: runs, and perhaps a step or an item of it.
@@ -363,7 +363,7 @@ func parseTarget(command string, words []string) (target, error) {
 		}
 	}
 	if t.step != "" && len(t.runs) == 0 {
-		return t, &usageError{msg: fmt.Sprintf("step %s has no run before it", t.step), hint: "name its run first, like `" + program + " " + command + " 41 " + t.step + "`"}
+		return t, &usageError{msg: fmt.Sprintf("step %s has no run before it", t.step), hint: "name the run of the step first, like `" + program + " " + command + " 41 " + t.step + "`"}
 	}
 	return t, nil
 }
@@ -414,7 +414,7 @@ func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time,
 	}
 	return time.Time{}, &usageError{
 		msg:  fmt.Sprintf("%s: %q is neither a time nor a duration from now", flag, text),
-		hint: "like now, 2026-11-20, '2026-11-20 06:00', 2026-11-20T06:00:00Z, +10m or +1d",
+		hint: "write a time like now, 2026-11-20, '2026-11-20 06:00', 2026-11-20T06:00:00Z, or a duration from now like +10m or +1d",
 	}
 }
 
@@ -425,7 +425,7 @@ func duration(flag, text string) (time.Duration, error) {
 	}
 	d, err := dagspec.ParseDuration(text)
 	if err != nil {
-		return 0, &usageError{msg: fmt.Sprintf("%s: %q is no duration", flag, text), hint: "like 90s, 10m or 1d12h"}
+		return 0, &usageError{msg: fmt.Sprintf("%s: %q is no duration", flag, text), hint: "write a duration like 90s, 10m or 1d12h"}
 	}
 	return d.Std(), nil
 }
@@ -463,7 +463,7 @@ func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time,
 	if err == nil && !ok {
 		err = &usageError{
 			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
-			hint: "like now, 2h, 7d, 2026-11-20, '2026-11-20 03:00' or 2026-11-20T03:00:00Z",
+			hint: "write a duration ago like 2h or 7d, or a time like now, 2026-11-20, '2026-11-20 03:00' or 2026-11-20T03:00:00Z",
 		}
 	}
 	return at, orNoZone(flag, word, err)

@@ -21,7 +21,7 @@ import (
 const decisionPatience = "3s"
 
 func withinFlag() cli.Flag {
-	return &cli.StringFlag{Name: "within", Usage: "wait at most this `DURATION` for the workers to decide", Value: decisionPatience}
+	return &cli.StringFlag{Name: "within", Usage: "wait at most this `DURATION` for the workers to decide the request", Value: decisionPatience}
 }
 
 // controlCmd is one command line that sends a control to runs: cancel, pause, resume, retry, approve or mark.
@@ -80,11 +80,11 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 	}
 	switch named := len(a.target.runs) > 0; {
 	case named && a.choose.asked:
-		return nil, &usageError{msg: "runs are either named or selected", hint: "leave out --state, --dag, --queue, --label and --since, or the runs"}
+		return nil, &usageError{msg: "runs are either named or selected", hint: "leave out --state, --dag, --queue, --label and --since, or leave out the runs"}
 	case !named && !a.choose.asked && states != nil:
-		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name it by a number or " + latestWord + ", or select some: --state, --dag, --queue, --label, --since"}
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name the run by its number or by " + latestWord + ", or select runs by --state, --dag, --queue, --label, --since"}
 	case !named && !a.choose.asked:
-		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name it by a number or " + latestWord}
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name the run by its number or by " + latestWord}
 	}
 	a.many = a.choose.asked || len(a.target.runs) > 1
 	return a, nil
@@ -353,7 +353,7 @@ func (a *controlCmd) line(c *controlResult) string {
 	word, rest := runview.Outcome(&c.Control)
 	switch {
 	case c.retryOf != 0 && c.State == "queued":
-		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.Good("made"), c.retryOf)
+		return fmt.Sprintf("%s: a new run, %s from run %d\n", what, paint.Good("made"), c.retryOf)
 	case c.Outcome == dagrun.Refused:
 		word = paint.Bad(word)
 	case c.Outcome == "":
@@ -372,7 +372,7 @@ func (a *controlCmd) remarkMore(ctx context.Context, last queue.RunID) error {
 	}
 	more, err := a.choose.more(ctx, a.store, last)
 	if more {
-		a.env.remark("the limit of %s is reached, and there are more: repeat the command, or raise --limit", runview.Count(a.count, "run"))
+		a.env.remark("the limit of %s is reached, and the flags select more runs: repeat the command, or raise --limit", runview.Count(a.count, "run"))
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func TestBackfill_EachRoleMakesItsOwn(t *testing.T) {
 		{toAdmin, "dag apply " + file, exitOK, "applied"},
 		{toSubmit, "schedules put x mine --cron @daily", exitOK, "put mine of x"},
 		{toSubmit, "backfill x --from 3d --until 0s", exitOK, "made mine#3 of x: 3 times at most"},
-		{toSubmit, "backfill x filed --from 3d --until 0s", exitNotFound, "dag x has no schedule filed\nhint: it has mine"},
+		{toSubmit, "backfill x filed --from 3d --until 0s", exitNotFound, "dag x has no schedule filed\nhint: the DAG has mine"},
 		{toRead, "backfill x filed --from 3d --until 0s --dry-run", exitError, "grant oarlock_submit to this user"},
 		{toRead, "backfill x filed --from 3d --until 0s", exitError, "grant oarlock_submit to this user"},
 		{toAdmin, "backfill x filed --from 3d --until 0s", exitOK, "made filed#4 of x: 3 times at most"},

@@ -23,7 +23,7 @@ func newApproveCommand(e *env) *cli.Command {
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be repeated"},
-			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the output comment"},
+			&cli.StringFlag{Name: "comment", Usage: "give this `TEXT` as the reason; the step gets it as its output \"comment\""},
 			withinFlag(),
 		},
 		Description: manual{
@@ -43,7 +43,7 @@ command prints one line for each, and exits with the highest status.`,
 			}
 			if comment := c.String("comment"); comment != "" {
 				if _, twice := inputs["comment"]; twice {
-					return &usageError{msg: "--comment and --input comment=… are the same", hint: "give one of them"}
+					return &usageError{msg: "--comment and --input comment=… are the same", hint: "give --comment or --input comment=…"}
 				}
 				if inputs == nil {
 					inputs = map[string]string{}
@@ -61,7 +61,7 @@ func newRejectCommand(e *env) *cli.Command {
 		Usage:     "reject a step that waits for approval",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the reason"},
+			&cli.StringFlag{Name: "comment", Usage: "give this `TEXT` as the reason why the step fails"},
 			withinFlag(),
 		},
 		Description: manual{
@@ -90,7 +90,7 @@ func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
 		return err
 	}
 	if a.target.step == "" {
-		return &usageError{msg: ask.Verb.String() + " needs a step", hint: "like `" + program + " " + ask.Verb.String() + " 41 confirm`"}
+		return &usageError{msg: ask.Verb.String() + " needs a step", hint: "name a run and a step, like `" + program + " " + ask.Verb.String() + " 41 confirm`"}
 	}
 	ask.Step, ask.Item = a.target.step, a.target.item
 	a.send = sending(ask)
@@ -104,8 +104,8 @@ func newApprovalsCommand(e *env) *cli.Command {
 		Name:  "approvals",
 		Usage: "list the approvals that wait for you, with their questions",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also approvals that others decide, as far as you may see them"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` approvals", Value: approvalsDefault},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list also approvals that only other users decide, if you have the right to see them"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` approvals", Value: approvalsDefault},
 		},
 		Description: manual{
 			about: `Shows the approvals that you may decide, oldest first. Each comes with its question, its inputs, its approvers, the
@@ -134,7 +134,7 @@ takes them.`,
 
 func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 	if most < 1 || most > queue.MaxApprovals {
-		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", queue.MaxApprovals, most), hint: "leave it out for the oldest 20"}
+		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", queue.MaxApprovals, most), hint: "leave out --limit for the oldest 20 approvals"}
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
 		read := min(most+1, queue.MaxApprovals) // the extra one shows whether there are more
@@ -149,7 +149,7 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 		}
 		switch {
 		case more:
-			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more: add -n %d", min(5*most, queue.MaxApprovals))))
+			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more approvals: add -n %d", min(5*most, queue.MaxApprovals))))
 		case len(approvals) == 0 && all:
 			e.remark("no approval waits that you may see")
 		case len(approvals) == 0:
@@ -171,7 +171,7 @@ func (e *env) othersDecide(ctx context.Context, store *queue.Store) error {
 	if len(others) == 0 {
 		e.remark("no approval waits for you")
 	} else {
-		e.remark("no approval waits for you, but for others: `oarlock approvals --all`")
+		e.remark("no approval waits for you: `oarlock approvals --all` lists the approvals that wait for other users")
 	}
 	return nil
 }

@@ -26,25 +26,25 @@ func newBackfillCommand(e *env) *cli.Command {
 		Usage:     "make runs for past times of a schedule",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "the first `TIME` that may fire, or a duration ago like 30d"},
-			&cli.StringFlag{Name: "until", Usage: "the first `TIME` that may no longer fire"},
-			&cli.IntFlag{Name: "at-once", Usage: "keep at most `N` of its runs unfinished", Value: 1},
-			&cli.StringFlag{Name: "reprocess", Usage: "the times that fire, a `WORD`: missing, failed or all", Value: runview.ReprocessWords[0]},
-			&cli.BoolFlag{Name: "newest-first", Usage: "begin with the newest time"},
-			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param in place of the schedule's, as `NAME=VALUE`; may be repeated"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "only print the times, with the outcome of each"},
+			&cli.StringFlag{Name: "from", Usage: "fire only times of the schedule from this `TIME` on; a duration like 30d is so long ago"},
+			&cli.StringFlag{Name: "until", Usage: "fire only times of the schedule before this `TIME`"},
+			&cli.IntFlag{Name: "at-once", Usage: "keep at most `N` runs of the backfill unfinished", Value: 1},
+			&cli.StringFlag{Name: "reprocess", Usage: "fire the times that this `WORD` selects: missing, failed or all", Value: runview.ReprocessWords[0]},
+			&cli.BoolFlag{Name: "newest-first", Usage: "fire the newest time first"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the runs, in place of the schedule's value, as `NAME=VALUE`; may be repeated"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only print the times and their outcomes, and make no backfill"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the backfill is over, and exit with the status of its runs"},
 			ownerFlag(),
 		}, waitFlags()...),
 		Description: manual{
 			about: `Looks at the times from --from on and before --until, at most 100,000 of them. "missing" fires a time if none of its
 runs is unfinished or has succeeded. "failed" fires it if its newest run failed or was canceled. "all" fires each
-time. A time that is still to come fires once the schedule has decided it. Live runs start before runs of backfills:
+time. A time in the future fires once the schedule has decided it. Live runs start before runs of backfills:
 the priority of a backfill is the DAG's less 10. A pause of the schedule makes no difference.
 
 A backfill is a schedule called NAME#N until its last run is over, and all commands of "oarlock schedules" take it.
-Submitters backfill their own schedules, administrators (role oarlock_admin) any. If a DAG is called like one of the
-commands above, write "--" before it.
+Submitters backfill their own schedules, administrators (role oarlock_admin) all schedules. If a DAG is called like one
+of the commands above, write "--" before the DAG.
 ` + timeAbout + plainAbout + scheduleAbout,
 			examples: []string{
 				"oarlock backfill etl nightly --from 2026-10-01 --until 2026-11-01 --dry-run",
@@ -55,9 +55,9 @@ commands above, write "--" before it.
 			exits: []exitNote{
 				{exitOK, "the backfill is made; with --wait: each of its runs succeeded"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
-				{exitUnreachable, "the database cannot be reached; or the connection broke, and the backfill may be there or not"},
-				{exitInvalid, "there is no time in between, there are too many, or the DAG does not take a param; or a setting is wrong"},
+				{exitNotFound, "the DAG or the schedule does not exist, the schedule is not yours, or the DAG was removed"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and it is unknown whether the backfill was made"},
+				{exitInvalid, "no time or too many times lie between --from and --until, or the DAG does not take a param; or a setting is wrong"},
 				{exitRunFailed, "--wait: a run failed, a time was refused, or the backfill paused itself after failed runs"},
 				{exitRunCanceled, "--wait: a run, or the backfill, was canceled, or the DAG was removed"},
 				{exitTimeout, "--wait: the backfill was not over in time; it goes on"},
@@ -113,14 +113,14 @@ func (e *env) checkBackfill(c *cli.Context) error {
 	switch {
 	case c.String("from") == "" || c.String("until") == "":
 		hint := config.DidYouMean(c.Args().First(), commandNames(newBackfillCommand(e).Subcommands))
-		return &usageError{msg: "backfill needs --from and --until", hint: cmp.Or(hint, "like --from 2026-10-01 --until 2026-11-01")}
+		return &usageError{msg: "backfill needs --from and --until", hint: cmp.Or(hint, "give both flags, like --from 2026-10-01 --until 2026-11-01")}
 	case !slices.Contains(runview.ReprocessWords, reprocess):
-		hint := cmp.Or(config.DidYouMean(reprocess, runview.ReprocessWords), "one of "+config.OrList(runview.ReprocessWords))
+		hint := cmp.Or(config.DidYouMean(reprocess, runview.ReprocessWords), "the values of --reprocess are "+config.OrList(runview.ReprocessWords))
 		return &usageError{msg: fmt.Sprintf("--reprocess: there is no %q", reprocess), hint: hint}
 	case atOnce < 1 || atOnce > backfillMaxAtOnce:
 		return &usageError{msg: fmt.Sprintf("--at-once is from 1 to %d, not %d", backfillMaxAtOnce, atOnce)}
 	case c.Bool("dry-run") && c.Bool("wait"):
-		return &usageError{msg: "--dry-run and --wait exclude each other", hint: "give one of them"}
+		return &usageError{msg: "--dry-run and --wait exclude each other", hint: "give --dry-run or --wait"}
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error)
 	if err == nil && !b.Until.After(b.From) {
 		err = &usageError{
 			msg:  fmt.Sprintf("--until, %s, is not after --from, %s", runview.WallTime(b.Until, s.Timezone), runview.WallTime(b.From, s.Timezone)),
-			hint: "--from is the first moment that may fire, --until the first that may not",
+			hint: "a backfill fires times from --from on and before --until: give a later --until",
 		}
 	}
 	return b, err
@@ -151,7 +151,7 @@ func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
 		return err
 	}
 	return &failure{
-		kind: invalid, hint: "`" + program + " schedules show " + scheduleID(s) + "` tells when it fires",
+		kind: invalid, hint: "`" + program + " schedules show " + scheduleID(s) + "` tells when the schedule fires",
 		err: fmt.Errorf("schedule %s has no time from %s to %s %s", runview.InlineText(s.Name), runview.WallTime(b.From, s.Timezone), runview.WallTime(b.Until, s.Timezone), s.Timezone),
 	}
 }
@@ -264,7 +264,7 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 		return err
 	}
 	fires := countFires(times)
-	e.remark("of %s %d would fire, and %d would be skipped; nothing was made", runview.Count(len(times), "time"), fires, len(times)-fires)
+	e.remark("of %s %d would fire, and %d would be skipped; no backfill was made", runview.Count(len(times), "time"), fires, len(times)-fires)
 	return nil
 }
 
@@ -295,13 +295,13 @@ func allBackfillTimes(ctx context.Context, store *queue.Store, b queue.Backfill,
 // backfillUsage is how a user names a backfill in a command.
 const backfillUsage = "DAG [NAME#N]"
 
-const backfillAbout = `Submitters steer backfills of their own schedules, administrators (role oarlock_admin) any. You may leave out NAME#N
-if the DAG has one backfill.`
+const backfillAbout = `Submitters steer backfills of their own schedules, administrators (role oarlock_admin) steer all backfills. You may
+leave out NAME#N if the DAG has one backfill.`
 
 var backfillSteerExits = []exitNote{
-	{exitOK, "the change is in force, also if it was before"},
+	{exitOK, "the change is in force, made by this command or before"},
 	deniedNote, usageNote,
-	{exitNotFound, "there is no such DAG or backfill, it is over, or it is not yours"},
+	{exitNotFound, "the DAG or the backfill does not exist, the backfill is over, or it is not yours"},
 	unreachableNote, settingsNote,
 }
 
@@ -310,7 +310,7 @@ func newBackfillListCommand(e *env) *cli.Command {
 		Name:      "list",
 		Usage:     "list backfills that are not over",
 		ArgsUsage: "[DAG]",
-		Flags:     []cli.Flag{&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` backfills", Value: schedulesDefault}},
+		Flags:     []cli.Flag{&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` backfills", Value: schedulesDefault}},
 		Description: manual{
 			about: `Lists backfills with their span, their progress and their unfinished runs. Times are in the schedule's zone. A
 backfill that is over is not listed: "oarlock schedules fires DAG NAME#N" shows the outcomes of its times.`,
@@ -363,9 +363,9 @@ func newBackfillPauseCommand(e *env) *cli.Command {
 		Name:      "pause",
 		Usage:     "keep a backfill from making runs",
 		ArgsUsage: backfillUsage,
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "the reason, a `TEXT` that lists show"}, ownerFlag()},
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "give this `TEXT` as the reason of the pause; lists show it"}, ownerFlag()},
 		Description: manual{
-			about:    "The backfill makes no run until you resume it. Its runs go on.\n" + backfillAbout,
+			about:    "The backfill makes no run until you resume it. The runs that it has made go on.\n" + backfillAbout,
 			examples: []string{"oarlock backfill pause etl nightly#12 --note 'until tonight'"},
 			exits:    backfillSteerExits,
 		}.String(),
@@ -380,7 +380,7 @@ func newBackfillResumeCommand(e *env) *cli.Command {
 		ArgsUsage: backfillUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about:    "The backfill goes on with the time at which it stood.\n" + backfillAbout,
+			about:    "The backfill continues with the next time that it has not decided yet.\n" + backfillAbout,
 			examples: []string{"oarlock backfill resume etl nightly#12"},
 			exits:    backfillSteerExits,
 		}.String(),
@@ -395,7 +395,8 @@ func newBackfillCancelCommand(e *env) *cli.Command {
 		ArgsUsage: backfillUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about: `The backfill makes no further run. Its runs go on: "oarlock cancel" cancels them. The record of its times stays.
+			about: `The backfill makes no further run. The runs that it has made go on: "oarlock cancel" cancels runs. The record of the
+backfill's times stays.
 ` + backfillAbout,
 			examples: []string{"oarlock backfill cancel etl nightly#12"},
 			exits:    backfillSteerExits,
@@ -443,7 +444,7 @@ func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBack
 		}
 		return &failure{
 			kind: timedOut, err: fmt.Errorf("backfill %s is not over after %s", runview.InlineText(m.name), dagspec.Duration(how.timeout.Milliseconds())),
-			hint: "it goes on: `" + program + " backfill list " + runview.ShellWord(m.of.DAG) + "`",
+			hint: "the backfill goes on: `" + program + " backfill list " + runview.ShellWord(m.of.DAG) + "`",
 		}
 	}
 	key := m.of.Key()
@@ -480,7 +481,7 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 		case err == nil && found[i].Removed:
 			return &failure{
 				kind: runCanceled, err: fmt.Errorf("backfill %s stands still: dag %s was removed", runview.InlineText(w.made.name), w.made.of.DAG),
-				hint: "it goes on once the DAG is applied again: `" + program + " dag apply FILE`",
+				hint: "the backfill goes on once the DAG is applied again: `" + program + " dag apply FILE`",
 			}
 		case err == nil && pausedItself(&found[i]) && found[i].Unfinished == 0:
 			return w.stopped(&found[i])
@@ -505,7 +506,7 @@ func (w *backfillWatch) stopped(s *queue.Schedule) error {
 	command := "`" + program + " backfill "
 	return &failure{
 		kind: runFailed, err: fmt.Errorf("backfill %s is paused by %s: %s", runview.InlineText(s.Name), program, runview.InlineText(s.PauseNote)),
-		hint: command + "resume " + w.made.words() + "` lets it go on, " + command + "cancel " + w.made.words() + "` ends it",
+		hint: command + "resume " + w.made.words() + "` lets the backfill go on, " + command + "cancel " + w.made.words() + "` ends the backfill",
 	}
 }
 
@@ -588,7 +589,7 @@ func (j *jsonEnd) text() string {
 
 // failure returns the error with which the command fails because of the backfill's outcome; nil: each run succeeded.
 func (m *madeBackfill) failure(end *jsonEnd) error {
-	f := failure{hint: "`" + program + " schedules fires " + m.words() + "` lists its times"}
+	f := failure{hint: "`" + program + " schedules fires " + m.words() + "` lists the times of the backfill"}
 	switch {
 	case end.Failed+end.Refused > 0:
 		f.kind, f.err = runFailed, fmt.Errorf("backfill %s: %s failed, %s refused", runview.InlineText(m.name), runview.Count(end.Failed, "run"), runview.Count(end.Refused, "time"))

@@ -38,10 +38,11 @@ func newConfigShowCommand(e *env) *cli.Command {
 		Name:  "show",
 		Usage: "print every setting, with passwords hidden",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "origin", Usage: "say where each value comes from (JSON always says it)"},
+			&cli.BoolFlag{Name: "origin", Usage: "print the place that each value comes from; JSON always has the place"},
 		},
 		Description: manual{
-			about:    `Prints the settings in force, and connects to nothing. With --origin it names the place that each comes from.`,
+			about: `Prints the settings in force, and connects to nothing. With --origin the command also names
+the place that each setting comes from.`,
 			examples: []string{"oarlock config show", "oarlock config show --origin", "oarlock config show -o json"},
 			exits:    configExits,
 		}.String(),

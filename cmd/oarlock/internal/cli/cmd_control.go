@@ -18,17 +18,18 @@ const askUsage = "RUN… [STEP[/ITEM]]"
 
 // askExits are the exit statuses of commands that send a control to runs.
 var askExits = []exitNote{
-	{exitOK, "applied, accepted, or not decided yet; or the flags selected no run"},
+	{exitOK, "the request was applied or accepted, or is not decided yet; or the flags selected no run"},
 	deniedNote,
 	usageNote,
-	{exitNotFound, "there is no such run or step, or it is not yours"},
-	{exitConflict, "the state of a run or step does not allow this; with several runs: of at least one of them"},
+	{exitNotFound, "the run or the step does not exist, or the run is not yours"},
+	{exitConflict, "the state of the run or step does not allow the request; with several runs: the state of at least one run"},
 	unreachableNote,
 	{exitInvalid, "the step does not take a value, or a setting is wrong"},
 }
 
 const askAbout = `RUN is a number or @latest. With several runs, the command prints one line for each, and exits with the highest
-status. Without RUN the flags select runs, newest first. Submitters reach their own runs, administrators all.`
+status. Without RUN the flags select runs, newest first. Submitters reach their own runs, administrators reach
+all runs.`
 
 func newCancelCommand(e *env) *cli.Command {
 	return &cli.Command{
@@ -38,12 +39,12 @@ func newCancelCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "now", Usage: "skip the handlers abort and exit, as a second cancel does"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended"},
-		}, slices.Concat(waitFlags(), selectionFlags("any that has not ended"))...),
+		}, slices.Concat(waitFlags(), selectionFlags("all states of runs that have not ended"))...),
 		Description: manual{
 			about: `A run that has not started, or that no worker holds, is canceled at once. Otherwise running tasks get their kill
 signal and their grace, and then handlers run. An accepted cancel always wins. If handlers must run or a child run is
-open, a worker has to end the run, and the answer says so. A STEP is canceled together with the steps that depend on
-it and have not started.
+open, a worker has to end the run, and the command says that the run still runs. A STEP is canceled together with the
+steps that depend on the STEP and have not started.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock cancel 41",
@@ -77,8 +78,8 @@ func newPauseCommand(e *env) *cli.Command {
 		ArgsUsage: askUsage,
 		Flags:     selectionFlags("scheduled, queued, running, waiting"),
 		Description: manual{
-			about: `A paused run starts nothing new, and its running tasks finish. A STEP that runs is stopped; resumed, it goes on with
-its next attempt. If no worker drives the run, the next worker that takes the run pauses it.
+			about: `A paused run starts nothing new, and its running tasks finish. A STEP that runs is stopped; after its resume it goes on
+with its next attempt. If no worker drives the run, the next worker that takes the run pauses it.
 ` + askAbout,
 			examples: []string{"oarlock pause 41", "oarlock pause 41 load", "oarlock pause --dag etl --state running"},
 			exits:    askExits,
@@ -123,15 +124,16 @@ func newMarkCommand(e *env) *cli.Command {
 		Usage:     "settle a step by hand, as succeeded, skipped or failed",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "as", Usage: "the new `STATE`: succeeded, skipped or failed"},
-			&cli.StringSliceFlag{Name: "value", Usage: "set an output to a text, as `NAME=VALUE`; may be repeated"},
-			&cli.StringSliceFlag{Name: "value-json", Usage: "set an output to any JSON value, as `NAME=JSON`; may be repeated"},
+			&cli.StringFlag{Name: "as", Usage: "give the step this `STATE`: succeeded, skipped or failed"},
+			&cli.StringSliceFlag{Name: "value", Usage: "set an output of the step to a text, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "value-json", Usage: "set an output of the step to any JSON value, as `NAME=JSON`; may be repeated"},
 			withinFlag(),
 		},
 		Description: manual{
-			about: `The run goes on as if the step had ended with this STATE. A running step is killed first; a step that has ended
-refuses. If you mark an approval, you decide it: as succeeded it needs its required inputs, given with --value. With
-several runs, the command prints one line for each, and exits with the highest status.`,
+			about: `The run goes on as if the step had ended with this STATE. A running step is killed first. The command
+refuses to mark a step that has ended. If you mark an approval, you decide it. To mark an approval as succeeded, give
+its required inputs with --value. With several runs, the command prints one line for each run, and exits with the
+highest status.`,
 			examples: []string{
 				"oarlock mark 41 load --as succeeded --value path=/data/41 --value-json rows=7",
 				"oarlock mark 41 42 43 notify --as skipped",
@@ -146,11 +148,11 @@ func runMark(c *cli.Context, e *env) error {
 	as := c.String("as")
 	switch {
 	case as == "":
-		return &usageError{msg: "mark needs --as", hint: "one of " + config.OrList(markable)}
+		return &usageError{msg: "mark needs --as", hint: "a step can be marked " + config.OrList(markable)}
 	case !slices.Contains(markable, as):
 		return &usageError{
 			msg:  fmt.Sprintf("--as: a step cannot be marked %q", as),
-			hint: cmp.Or(config.DidYouMean(as, markable), "one of "+config.OrList(markable)),
+			hint: cmp.Or(config.DidYouMean(as, markable), "a step can be marked "+config.OrList(markable)),
 		}
 	}
 	state, err := dagrun.ParseState(as)
@@ -184,10 +186,10 @@ func markOutputs(texts, others []string) (map[string]any, error) {
 	}
 	for name, value := range values {
 		if _, twice := outputs[name]; twice {
-			return nil, &usageError{msg: fmt.Sprintf("--value and %s give %s twice", jsonFlag, name), hint: "give one of them"}
+			return nil, &usageError{msg: fmt.Sprintf("--value and %s give %s twice", jsonFlag, name), hint: "give each output once"}
 		}
 		if !json.Valid([]byte(value)) {
-			return nil, &usageError{msg: fmt.Sprintf("%s: the value of %s is no JSON", jsonFlag, name), hint: "--value gives it as a text"}
+			return nil, &usageError{msg: fmt.Sprintf("%s: the value of %s is no JSON", jsonFlag, name), hint: "to give the value as a text, use --value"}
 		}
 		outputs[name] = json.RawMessage(value)
 	}

@@ -26,11 +26,11 @@ func newDAGCommand(e *env) *cli.Command {
 		Usage: "check, draw and register DAG files, and list registered DAGs",
 		Description: manual{
 			about: `A DAG is a YAML or JSON file. "validate", "graph" and "schema" read files and need no database. "apply" registers a
-file as the next version of its DAG; then "oarlock enqueue" asks for runs of it.`,
+file as the next version of its DAG; after that, "oarlock enqueue" asks for runs of the DAG.`,
 			examples: []string{
 				"oarlock dag validate etl.yaml    # report every problem at once",
-				"oarlock dag graph etl.yaml       # draw it",
-				"oarlock dag apply etl.yaml       # register it",
+				"oarlock dag graph etl.yaml       # draw the DAG",
+				"oarlock dag apply etl.yaml       # register the DAG",
 				"oarlock dag list                 # list the registered DAGs",
 			},
 			exits: dagExits,
@@ -52,10 +52,10 @@ file as the next version of its DAG; then "oarlock enqueue" asks for runs of it.
 }
 
 var dagExits = []exitNote{
-	{exitOK, "it worked"},
+	{exitOK, "the command succeeded"},
 	deniedNote,
 	usageNote,
-	{exitNotFound, "there is no such file, DAG or version"},
+	{exitNotFound, "the file, DAG or version does not exist"},
 	unreachableNote,
 	{exitInvalid, "a file is invalid, or a setting is wrong"},
 }
@@ -125,7 +125,7 @@ func newDAGListCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list the registered DAGs",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also DAGs that were taken out of service"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "list also DAGs that were taken out of service"}},
 		Description: manual{
 			about: `Lists DAGs by name, each with the version that new runs get and the next time of its schedules. For readers (role
 oarlock_read).`,
@@ -221,8 +221,8 @@ func newDAGShowCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Shows one version of a DAG, by default the current one: params, schedules, steps, limits, and the path of its file.
-With --next it lists only the next times of the DAG's schedules. Then it also takes a file, or standard input for "-",
-and needs no database. For readers (role oarlock_read).`,
+With --next the command lists only the next times of the DAG's schedules. With --next you may also name a file, or "-"
+for standard input; a file needs no database. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock dag show etl",
 				"oarlock dag show etl --version 2 --source > etl-2.yaml",
@@ -292,7 +292,7 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 		if _, e := store.GetDAG(ctx, name, 0); e == nil {
 			return nil, nil, &failure{
 				kind: notFound, err: fmt.Errorf("dag %q has no version %d", name, version),
-				hint: fmt.Sprintf("`oarlock dag versions %s` lists them", name),
+				hint: fmt.Sprintf("`oarlock dag versions %s` lists the versions", name),
 			}
 		}
 	}
@@ -447,7 +447,7 @@ oarlock_read).`,
 }
 
 var dagReadExits = []exitNote{
-	{exitOK, "it was read"}, deniedNote, usageNote, {exitNotFound, "there is no such DAG, or no such version"}, unreachableNote, settingsNote,
+	{exitOK, "the schedule was read"}, deniedNote, usageNote, {exitNotFound, "the DAG or the version does not exist"}, unreachableNote, settingsNote,
 }
 
 func runDAGVersions(ctx context.Context, e *env, args []string) error {
@@ -496,7 +496,8 @@ type dagChange struct {
 func newDAGPauseCommand(e *env) *cli.Command {
 	return newDAGChangeCommand(e, dagChange{
 		name: "pause", done: "paused", usage: "start no more runs of DAGs",
-		about:  `A paused DAG takes requests and starts none of them; runs that have begun go on. "oarlock dag resume" ends the pause.`,
+		about: `You can ask for runs of a paused DAG, but these runs do not start. Runs that have begun go on.
+"oarlock dag resume" ends the pause.`,
 		paused: new(true),
 	})
 }
@@ -511,7 +512,8 @@ func newDAGResumeCommand(e *env) *cli.Command {
 func newDAGRemoveCommand(e *env) *cli.Command {
 	return newDAGChangeCommand(e, dagChange{
 		name: "rm", done: "removed", usage: "take DAGs out of service",
-		about:   `A removed DAG refuses requests. Its runs stay, also runs that wait or go on. "oarlock dag apply" brings the DAG back.`,
+		about: `A removed DAG refuses new runs. The runs of the DAG stay, also runs that wait or go on.
+"oarlock dag apply" brings the DAG back.`,
 		removed: new(true),
 	})
 }
@@ -525,9 +527,9 @@ func newDAGChangeCommand(e *env, change dagChange) *cli.Command {
 			about:    change.about + "\nFor administrators (role oarlock_admin).",
 			examples: []string{"oarlock dag " + change.name + " etl", "oarlock dag " + change.name + " etl nightly -o json"},
 			exits: []exitNote{
-				{exitOK, "the change is in force, also if it was before"},
+				{exitOK, "the change is in force, made by this command or before"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG; DAGs named before it were changed"},
+				{exitNotFound, "a DAG does not exist; the DAGs named before that DAG were changed"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -565,18 +567,18 @@ func newDAGRetireCommand(e *env) *cli.Command {
 		Name:      "retire",
 		Usage:     "refuse new runs of old versions of a DAG",
 		ArgsUsage: "DAG",
-		Flags:     []cli.Flag{&cli.IntFlag{Name: "before", Usage: "the oldest version that new runs may have; 1 allows all again"}},
+		Flags:     []cli.Flag{&cli.IntFlag{Name: "before", Usage: "the oldest version that new runs may have; 1 allows all versions again"}},
 		Description: manual{
 			about: `Retires the versions before the one that you name. Oarlock makes no more runs of a retired version, and submitters
 cannot retry its runs. Runs that have not ended go on. Without --before only the current version stays.
 For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock dag retire etl", "oarlock dag retire etl --before 7"},
 			exits: []exitNote{
-				{exitOK, "the change is in force, also if it was before"},
+				{exitOK, "the change is in force, made by this command or before"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG"},
+				{exitNotFound, "the DAG does not exist"},
 				unreachableNote,
-				{exitInvalid, "there is no such version, or a setting is wrong"},
+				{exitInvalid, "the version does not exist, or a setting is wrong"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runDAGRetire(c.Context, e, c.Int("before"), c.Args().Slice()) },

@@ -32,9 +32,9 @@ func newDAGApplyCommand(e *env) *cli.Command {
 		ArgsUsage: "FILE|DIR…",
 		Description: manual{
 			about: `Takes files, the .yaml, .yml and .json files of folders, and standard input for "-". It checks all files first, and
-registers none if one is invalid. A file that says the same as the current version changes nothing. Existing runs keep
-their version. The schedules of the file replace the schedules of the file before. Applying a file fires nothing: the
-command prints when each schedule fires next.
+registers no file if one file is invalid. A file that says the same as the current version changes nothing. Existing
+runs keep their version. The schedules of the file replace the schedules of the file before. Applying a file fires
+nothing: the command prints when each schedule fires next.
 Standard error warns of an action that neither Oarlock nor a live worker offers: runs wait until a worker offers it.
 While a worker is live, it also warns of a step with more slots than each worker has, and of secrets with from: command
 if no worker has secrets_command. It always warns of an approver that is no role of the database. For administrators
@@ -341,7 +341,7 @@ func refuseTwins(files []*dagFile) {
 		default:
 			f.problems = dagspec.Errors{{
 				Path: f.name, Msg: fmt.Sprintf("%s defines dag %q already", first[f.spec.Name].name, f.spec.Name),
-				Hint: "leave one of them out, or give it another name",
+				Hint: "leave one of the two files out, or give its DAG another name",
 			}}
 			f.spec = nil
 		}
@@ -555,7 +555,8 @@ func newDAGSchemaCommand(e *env) *cli.Command {
 		Usage: "print the JSON Schema of DAG files",
 		Description: manual{
 			about: `Prints the JSON Schema (draft 7) that this binary checks files against, in every format but jsonl indented.
-Editors complete and check with it: YAML files name it in a first line "# yaml-language-server: $schema=oarlock.json".`,
+Editors use the schema to complete and check. In a YAML file, name the schema in the first line:
+"# yaml-language-server: $schema=oarlock.json".`,
 			examples: []string{"oarlock dag schema > oarlock.json"},
 			exits:    []exitNote{{exitOK, "the schema was printed"}, usageNote, settingsNote},
 		}.String(),

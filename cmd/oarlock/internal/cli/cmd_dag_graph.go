@@ -30,22 +30,23 @@ func newDAGGraphCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "draw as `FORMAT`: " + config.OrList(graphFormats), DefaultText: "text"},
 			versionFlag(),
-			&cli.IntFlag{Name: "width", Usage: "draw text `N` columns wide", DefaultText: "the terminal's, or 80"},
+			&cli.IntFlag{Name: "width", Usage: "draw text `N` columns wide", DefaultText: "the terminal's width, or 80"},
 			&cli.BoolFlag{Name: "all", Usage: "draw text wide enough to show every step"},
 		},
 		Description: manual{
 			about: `Draws a file or a registered DAG. An argument that has a slash or ends in .yaml, .yml or .json is a file; "-" is
-standard input. A file needs no database. text is as wide as the terminal and leaves out the rest. Give --all to draw
-everything, for a pager that scrolls sideways. ascii draws the same with ASCII characters only.`,
+standard input. A file needs no database. The format text is as wide as the terminal, and leaves out steps that do
+not fit. Give --all to draw everything, for a pager that scrolls sideways. The format ascii draws like text, with ASCII
+characters only.`,
 			examples: []string{
 				"oarlock dag graph etl.yaml",
 				"oarlock dag graph etl -o svg > etl.svg",
 				"oarlock dag graph etl -o dot | dot -Tpng > etl.png",
 			},
 			exits: []exitNote{
-				{exitOK, "it was drawn"},
+				{exitOK, "the graph was drawn"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such file, DAG or version"},
+				{exitNotFound, "the file, DAG or version does not exist"},
 				unreachableNote,
 				{exitInvalid, "the file is invalid, or a setting is wrong"},
 			},
@@ -53,7 +54,7 @@ everything, for a pager that scrolls sideways. ascii draws the same with ASCII c
 		Action: func(c *cli.Context) error {
 			switch width := c.Int("width"); {
 			case c.IsSet("width") && c.Bool("all"):
-				return &usageError{msg: "--width and --all exclude each other", hint: "give one of them"}
+				return &usageError{msg: "--width and --all exclude each other", hint: "give --width or --all"}
 			case c.IsSet("width") && width < 1:
 				return &usageError{msg: "--width must be a whole number, at least 1"}
 			case c.IsSet("width"):
@@ -67,7 +68,7 @@ everything, for a pager that scrolls sideways. ascii draws the same with ASCII c
 }
 
 func versionFlag() cli.Flag {
-	return &cli.IntFlag{Name: "version", Usage: "take this `VERSION` instead of the current one"}
+	return &cli.IntFlag{Name: "version", Usage: "take this `VERSION` instead of the current version"}
 }
 
 func runDAGGraph(ctx context.Context, e *env, args []string, format string, version int) error {
@@ -81,7 +82,7 @@ func runDAGGraph(ctx context.Context, e *env, args []string, format string, vers
 	var view graphview.View
 	if isDAGFile(name) {
 		if version != 0 {
-			return &usageError{msg: "a file has no --version", hint: "leave it out, or name a registered DAG"}
+			return &usageError{msg: "a file has no --version", hint: "leave out --version, or name a registered DAG"}
 		}
 		view, err = e.viewOfFile(name)
 	} else {

@@ -32,30 +32,30 @@ func newDevCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once on each worker", DefaultText: "8"},
-			&cli.StringFlag{Name: "listen", Usage: "serve pages at `HOST:PORT`, a loopback address, or none", Value: webListen},
+			&cli.StringFlag{Name: "listen", Usage: "serve pages at `HOST:PORT`, a loopback address; none serves no pages", Value: webListen},
 		},
 		Description: manual{
 			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and prints how an application
-connects. Other commands find this database by themselves. If the settings name a database, dev uses that one and does
-not migrate it.
+connects. Other commands find this database by themselves. If the settings name a database, dev uses that database and
+does not migrate it.
 dev applies the .yaml, .yml and .json files of FOLDER at once, and again whenever they change. Without FOLDER it takes
 the current folder. If a file has problems, dev prints them and keeps the version before. Schedules fire as on a
 server: dev prints when each fires next, and how each run ended. Open the printed address in a browser to see the
-runs. If another program has that port, dev takes another one.
+runs. If another program has that port, dev takes another port.
 
-The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens:
-its runs go on, and dev starts it again after ` + devRestart.String() + ` under its name. If lease_ttl is shorter, as
+The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill a worker to see what
+happens: its runs go on, and dev starts the worker again after ` + devRestart.String() + ` under its name. If lease_ttl is shorter, as
 with OARLOCK_LEASE_TTL=1s, another worker takes its runs over before that. dev does not start a drained worker again.
 Other settings of workers hold too: see docs/worker.md.
 
 Ctrl-C stops everything and lets running tasks finish for ` + devDrain + `; a second Ctrl-C stops at once. dev keeps
 the data for the next time. To begin with an empty database, name an empty folder in XDG_STATE_HOME. Each user has one
-private PostgreSQL. All folders of DAGs share it, so @latest is the newest run of any of them. The private PostgreSQL
-of root is in /var/lib/oarlock, whatever HOME says. "oarlock config show --origin" says where yours is.`,
+private PostgreSQL. All folders of DAGs share this server, so @latest is the newest run of any folder. The private
+PostgreSQL of root is in /var/lib/oarlock, whatever HOME says. "oarlock config show --origin" says where your server is.`,
 			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2", "oarlock dev dags/ --workers 3"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
-				{exitError, "a worker cannot work, this user may not do that, or another error"},
+				{exitError, "a worker cannot work, this user lacks a right that the command needs, or another error happened"},
 				usageNote,
 				{exitNotFound, "the folder cannot be read"},
 				unreachableNote, settingsNote,
@@ -162,7 +162,7 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 	e.remark("folder    %s", e.absolute(d.folder))
 	d.look(ctx)
 	if len(d.seen) == 0 {
-		e.remark("          no DAG file yet: put one there, and it is applied at once")
+		e.remark("          no DAG file yet: put a DAG file there, and dev applies it at once")
 	}
 	return pages, nil
 }
@@ -305,7 +305,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	}
 	for other, dag := range d.applied {
 		if dag == file.spec.Name && other != name {
-			e.remark("%s: %s defines dag %q already: give one of them another name", file.name, runview.Printable(other), dag)
+			e.remark("%s: %s defines dag %q already: give the DAG in one of the two files another name", file.name, runview.Printable(other), dag)
 			return nil
 		}
 	}

@@ -59,7 +59,7 @@ func checksText() string {
 func runDoctor(ctx context.Context, e *env, private bool) error {
 	if private {
 		if e.settings.Value("database_url").Origin.Kind == config.FromFlag {
-			return &usageError{msg: "--private and --database-url exclude each other", hint: "leave one of them out"}
+			return &usageError{msg: "--private and --database-url exclude each other", hint: "give --private or --database-url"}
 		}
 		return e.withPrivatePostgres(ctx, func(server *pglocal.Server) error {
 			return e.examine(ctx, server.URL(""), "private PostgreSQL in "+server.Dir())

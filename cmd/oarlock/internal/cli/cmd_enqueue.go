@@ -33,19 +33,19 @@ func newEnqueueCommand(e *env) *cli.Command {
 		ArgsUsage: "DAG",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
-			&cli.StringFlag{Name: "key", Usage: "make one run only, however often this request comes with `KEY`"},
-			&cli.StringFlag{Name: "at", Usage: "start not before this `TIME`: RFC 3339, '2026-11-20 06:00' in the local zone, or +10m"},
-			&cli.IntFlag{Name: "priority", Usage: "`N` from -100 to 100, higher first", DefaultText: "the DAG's"},
-			&cli.StringFlag{Name: "queue", Usage: "take this `QUEUE` instead of the DAG's"},
+			&cli.StringFlag{Name: "key", Usage: "make only one run, even if you repeat this request with this `KEY`"},
+			&cli.StringFlag{Name: "at", Usage: "start the run not before this `TIME`: RFC 3339, '2026-11-20 06:00' in the local zone, or +10m"},
+			&cli.IntFlag{Name: "priority", Usage: "priority `N` of the run, from -100 to 100; a higher priority starts first", DefaultText: "the DAG's"},
+			&cli.StringFlag{Name: "queue", Usage: "put the run into this `QUEUE` instead of the DAG's queue"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			versionFlag(),
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the run ends, show it, and exit with its status"},
 			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION`; the run goes on"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `Prints the run; -o id prints only its number. The DAG declares the types of params: a json param takes JSON, all
-others take the text as it is. The DAG's "allow:" says which settings a request may change. If you interrupt --wait,
-the run goes on. With --key you can repeat the command after any failure.
+			about: `Prints the run; -o id prints only its number. The DAG declares the types of params: a json param takes JSON, every
+other param takes the text as it is. The DAG's "allow:" says which settings a request may change. If you interrupt
+--wait, the run goes on. With --key you can repeat the command after any failure.
 ` + progressAbout,
 			examples: []string{
 				"oarlock enqueue etl -p day=2026-11-20",
@@ -57,9 +57,9 @@ the run goes on. With --key you can repeat the command after any failure.
 				{exitOK, "the run is there; with --wait: it succeeded"},
 				deniedNote,
 				usageNote,
-				{exitNotFound, "there is no such DAG or version"},
+				{exitNotFound, "the DAG or the version does not exist"},
 				{exitConflict, "the key belongs to another request, or the queue is full"},
-				{exitUnreachable, "the database cannot be reached; or the connection broke, and the run may be there or not"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and it is unknown whether the run was made"},
 				{exitInvalid, "a param is unknown, missing or invalid, or the DAG does not allow a flag; or a setting is wrong"},
 				{exitRunFailed, "--wait: the run failed"},
 				{exitRunCanceled, "--wait: the run was canceled"},

@@ -16,11 +16,11 @@ func newEventsCommand(e *env) *cli.Command {
 		Usage:     "show the story of a run: requests, attempts, failures and workers, by time",
 		ArgsUsage: "RUN",
 		Description: manual{
-			about: `RUN is a number or @latest. The story says when the run was asked for, started and ended. It names each attempt and
-its worker, each failure, each request to the run, and each worker that was lost or took over. Tasks of a retried run
-show only their latest generation. In JSON, kind is enqueued, run_started, taken_over, task_started, attempt_started,
-attempt_ended, task_ended, asked or run_ended, or a kind of the run's own log: control, lost, skip, replace, canceled,
-… Submitters see their own runs.`,
+			about: `RUN is a number or @latest. The story says when the run was asked for, started and ended. The story names each attempt
+and its worker, each failure, each request to the run, and each worker that was lost or took over. Tasks of a retried
+run show only their latest generation. In JSON, kind is enqueued, run_started, taken_over, task_started,
+attempt_started, attempt_ended, task_ended, asked or run_ended, or a kind of the run's own log: control, lost, skip,
+replace, canceled, … Submitters see their own runs.`,
 			examples: []string{
 				"oarlock events 41",
 				"oarlock events @latest -o json | jq -r '.[] | select(.kind == \"lost\") | .message'",
@@ -28,7 +28,7 @@ attempt_ended, task_ended, asked or run_ended, or a kind of the run's own log: c
 			exits: []exitNote{
 				{exitOK, "the story was printed"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such run, or it is not yours"},
+				{exitNotFound, "the run does not exist, or it is not yours"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),

@@ -27,13 +27,13 @@ func newExecCommand(e *env) *cli.Command {
 		Usage:     "run one command here and now, recorded as a run",
 		ArgsUsage: "-- COMMAND [ARG…]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "timeout", Usage: "end it after this `DURATION`"},
+			&cli.StringFlag{Name: "timeout", Usage: "end the command after this `DURATION`"},
 		},
 		Description: manual{
 			about: `Runs COMMAND as the only step of a run of the DAG "exec". The run starts as with "oarlock run": in this folder, with
 a worker of its own, and in a private database if the settings name none. The output comes byte for byte as COMMAND
 writes it. Oarlock stores the output, too: type "oarlock logs @latest" to see it again.
-No shell reads COMMAND, and its standard input is empty. It gets this environment without variables that look like
+No shell reads COMMAND, and its standard input is empty. COMMAND gets this environment without variables that look like
 secrets (env_deny, see docs/worker.md). Oarlock stores the arguments: put no password there.
 A signal cancels the run: COMMAND gets TERM, and KILL ten seconds later. With -o json the output goes to standard
 error, and the run to standard output. Each call registers the DAG anew, so your login must be an administrator (role
@@ -58,7 +58,7 @@ oarlock_admin).`,
 
 func runExec(ctx context.Context, e *env, command []string, timeout string) error {
 	if len(command) == 0 || command[0] == "" {
-		return &usageError{msg: "exec needs a command", hint: "write it after --, like `" + program + " exec -- make test`"}
+		return &usageError{msg: "exec needs a command", hint: "write the command after --, like `" + program + " exec -- make test`"}
 	}
 	if _, err := duration("--timeout", timeout); err != nil {
 		return err

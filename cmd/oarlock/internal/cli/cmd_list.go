@@ -21,14 +21,14 @@ func newListCommand(e *env) *cli.Command {
 		Name:  "list",
 		Usage: "list runs, newest first",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "state", Usage: "only runs in this `STATE`; may be repeated"},
-			&cli.StringFlag{Name: "dag", Usage: "only runs of this `DAG`"},
-			&cli.StringFlag{Name: "queue", Usage: "only runs in this `QUEUE`"},
-			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "only runs with this label, as `NAME=VALUE`; may be repeated"},
-			&cli.StringFlag{Name: "since", Usage: "only runs made since `TIME`: a time, or a duration like 2h"},
-			&cli.StringFlag{Name: "parent", Usage: "only the children of this `RUN`"},
-			&cli.StringFlag{Name: "before", Usage: "only runs older than this `RUN`: gives the next page"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` runs", Value: listDefault},
+			&cli.StringSliceFlag{Name: "state", Usage: "list only runs in this `STATE`; may be repeated"},
+			&cli.StringFlag{Name: "dag", Usage: "list only runs of this `DAG`"},
+			&cli.StringFlag{Name: "queue", Usage: "list only runs in this `QUEUE`"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "list only runs with this label, as `NAME=VALUE`; may be repeated"},
+			&cli.StringFlag{Name: "since", Usage: "list only runs made since `TIME`: a time, or a duration like 2h"},
+			&cli.StringFlag{Name: "parent", Usage: "list only the child runs of this `RUN`"},
+			&cli.StringFlag{Name: "before", Usage: "list only runs older than this `RUN`; this gives the next page of a list"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` runs", Value: listDefault},
 		},
 		Description: manual{
 			about: `Shows the runs that you may see. STATE is scheduled, queued, running, waiting, paused, succeeded, failed or canceled.
@@ -104,7 +104,7 @@ func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) err
 	last := runs[len(runs)-1].ID
 	more, err := s.more(ctx, store, last)
 	if more {
-		e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are older ones: add --before %d, or -n %d", last, 5*s.most)))
+		e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are older runs: add --before %d, or -n %d", last, 5*s.most)))
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection
 		message, hint := noRuns(ctx, store)
 		return message + ": " + hint
 	}
-	return "no run is so" + filterText(f) + ": `oarlock list` shows the newest of all"
+	return "no run matches" + filterText(f) + ": `oarlock list` without filters shows the newest runs"
 }
 
 // problemOf is diagnose, and returns the zero problem for a nil error.

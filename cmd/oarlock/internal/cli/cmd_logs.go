@@ -25,11 +25,11 @@ func newLogsCommand(e *env) *cli.Command {
 		ArgsUsage: "RUN [STEP[/ITEM]]",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow until the run ends, also through retries and other workers, and exit with its status"},
-			&cli.IntFlag{Name: "attempt", Usage: "print attempt `N` instead of the last one"},
-			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines"},
-			&cli.StringFlag{Name: "since", Usage: "begin with output since `TIME`: a time, or a duration like 10m"},
-			&cli.StringFlag{Name: "stream", Usage: "only this `STREAM`: stdout or stderr"},
-			&cli.StringFlag{Name: "grep", Usage: "only lines that match the regular expression `RE`"},
+			&cli.IntFlag{Name: "attempt", Usage: "print attempt `N` instead of the last attempt"},
+			&cli.IntFlag{Name: "tail", Usage: "begin the output with the last `N` lines"},
+			&cli.StringFlag{Name: "since", Usage: "print only output since `TIME`: a time, or a duration like 10m"},
+			&cli.StringFlag{Name: "stream", Usage: "print only this `STREAM`: stdout or stderr"},
+			&cli.StringFlag{Name: "grep", Usage: "print only lines that match the regular expression `RE`"},
 			&cli.BoolFlag{Name: "timestamps", Aliases: []string{"t"}, Usage: "begin each line with the time of writing"},
 			&cli.BoolFlag{Name: "raw", Usage: "print only the bytes, as they were written"},
 		},
@@ -49,7 +49,7 @@ or with base64 if the piece is not UTF-8.`,
 			exits: []exitNote{
 				{exitOK, "the output was printed; with -f: the run succeeded"},
 				usageNote,
-				{exitNotFound, "there is no such run, step or attempt, or it is not yours"},
+				{exitNotFound, "the run, step or attempt does not exist, or the run is not yours"},
 				unreachableNote,
 				settingsNote,
 				{exitRunFailed, "-f: the run failed"},
@@ -92,7 +92,7 @@ func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
 	case format == "id":
 		return nil, &usageError{msg: "this command has nothing to print with -o id", hint: "use -o table, json or jsonl"}
 	case o.raw && (lines || isJSON(format)):
-		return nil, &usageError{msg: "--raw prints bytes and nothing else", hint: "leave out --grep, --timestamps and -o, or --raw"}
+		return nil, &usageError{msg: "--raw prints bytes and nothing else", hint: "leave out --grep, --timestamps and -o, or leave out --raw"}
 	case c.IsSet("grep") && isJSON(format):
 		return nil, &usageError{msg: "--grep looks at lines, and JSON has pieces", hint: "leave out --grep, and filter with jq"}
 	case c.IsSet("attempt") && c.Int("attempt") < 1:
@@ -117,7 +117,7 @@ func (o *logsOptions) aim(args []string) error {
 		return err
 	}
 	if len(t.runs) != 1 {
-		return &usageError{msg: fmt.Sprintf("logs needs one run, got %d", len(t.runs)), hint: "name it by a number or " + latestWord}
+		return &usageError{msg: fmt.Sprintf("logs needs one run, got %d", len(t.runs)), hint: "name the run by its number or by " + latestWord}
 	}
 	o.run = t.runs[0]
 	o.query.Step, o.query.Item = t.step, t.item
@@ -221,7 +221,7 @@ func (t *earlierTries) text(run queue.RunID) string {
 	if t.seen == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s: this was attempt %d; earlier ones: %s logs %d %s --attempt 1", runview.InlineText(t.task), t.attempt, program, run, runview.ShellWord(t.task))
+	text := fmt.Sprintf("%s: this was attempt %d; to read an earlier attempt: %s logs %d %s --attempt 1", runview.InlineText(t.task), t.attempt, program, run, runview.ShellWord(t.task))
 	if more := len(t.seen) - 1; more > 0 {
 		text += fmt.Sprintf(" (%s more had several attempts)", runview.Count(more, "task"))
 	}
@@ -240,7 +240,7 @@ func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	}
 	return &failure{
 		kind: notFound, err: fmt.Errorf("run %d has no %s", o.query.Run, runview.Printable(runview.TaskName(o.query.Step, o.query.Item))),
-		hint: fmt.Sprintf("`%s status %d` shows its items", program, o.query.Run),
+		hint: fmt.Sprintf("`%s status %d` shows the items of the step", program, o.query.Run),
 	}
 }
 
@@ -268,9 +268,9 @@ func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	if o.query.Step != "" {
 		what += " " + runview.Printable(runview.TaskName(o.query.Step, o.query.Item))
 	}
-	hint := "it has attempts 1 to " + decimal(int64(latest))
+	hint := "there are attempts 1 to " + decimal(int64(latest))
 	if latest == 0 {
-		hint = "it has not begun: `" + program + " status " + decimal(int64(o.query.Run)) + "` shows what it waits for"
+		hint = "no attempt has begun: `" + program + " status " + decimal(int64(o.query.Run)) + "` shows the reason for the wait"
 	}
 	return &failure{kind: notFound, err: fmt.Errorf("%s has no attempt %d", what, o.query.Attempt), hint: hint}
 }

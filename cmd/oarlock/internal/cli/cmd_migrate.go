@@ -47,7 +47,7 @@ var (
 
 func migrateExitsWith(conflict string) []exitNote {
 	return []exitNote{
-		{exitOK, "it worked, or there was nothing to do"},
+		{exitOK, "the command succeeded, or there was nothing to do"},
 		{exitError, "a migration failed or is not permitted; migrations before it stay applied"},
 		usageNote,
 		{exitConflict, conflict},
@@ -92,9 +92,9 @@ func newMigrateUpCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Applies every pending migration, and waits while another process migrates. With --wait it also waits for a server
-that does not listen yet or is starting up. It never waits after a wrong password or for a missing database. Live
-workers go on if their programs work with the new schema. If not, the command names them and refuses without --force.
-A database that is not UTF-8 gets no schema; if it has one already, the command migrates it with a warning.`,
+that does not listen yet or is starting up. The command never waits after a wrong password or for a missing database.
+Live workers go on if their programs work with the new schema. If not, the command names them and refuses without
+--force. A database that is not UTF-8 gets no schema; if it has one already, the command migrates it with a warning.`,
 			examples: []string{
 				"DATABASE_URL=postgres://app@db.internal/app oarlock migrate up",
 				"oarlock migrate up --wait 1m    # if server and migration start together",
@@ -178,13 +178,13 @@ func newMigrateDownCommand(e *env) *cli.Command {
 		Usage: "take migrations back, and delete the data in their tables",
 		Flags: []cli.Flag{
 			&cli.Int64Flag{Name: "to", Usage: "keep migrations up to this `VERSION`; 0 keeps only the roles"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; required without a terminal"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask for a confirmation; the flag is required without a terminal"},
 			&cli.BoolFlag{Name: "force", Usage: "go on even if workers are live or runs are open"},
 		},
 		Description: manual{
-			about: `Takes back every migration above --to, newest first, and deletes the data in its tables. On a terminal it says what
-it would do, and asks. Elsewhere it refuses without --yes. If workers are live or runs are open, it names them and
-refuses without --force.`,
+			about: `Takes back every migration above --to, newest first, and deletes the data in its tables. On a terminal the command
+says what it would do, and asks. Elsewhere the command refuses without --yes. If workers are live or runs are open,
+the command names them and refuses without --force.`,
 			examples: []string{
 				"oarlock migrate down --to 1",
 				"oarlock migrate down --to 0 --yes    # leave only the roles",
@@ -202,7 +202,7 @@ refuses without --force.`,
 
 func runMigrateDown(ctx context.Context, e *env, o migrateDownOptions) error {
 	if o.to < 0 || o.to > migrations.MaxVersion {
-		return &usageError{msg: fmt.Sprintf("there is no version %d", o.to), hint: fmt.Sprintf("name one from 0 to %d", migrations.MaxVersion)}
+		return &usageError{msg: fmt.Sprintf("there is no version %d", o.to), hint: fmt.Sprintf("name a version from 0 to %d", migrations.MaxVersion)}
 	}
 	url, link, err := e.database(ctx)
 	if err != nil {
@@ -294,13 +294,13 @@ func newMigrateStatusCommand(e *env) *cli.Command {
 		Name:  "status",
 		Usage: "list applied and pending migrations",
 		Description: manual{
-			about: `Lists the migrations that this binary knows or the database has, and the installation. It changes nothing, takes no
-lock, and works on a standby. It exits 0 also if migrations are pending: a script looks at the state of each in -o
-json. "oarlock doctor" fails if the schema does not fit this binary.`,
+			about: `Lists the migrations that this binary knows or the database has, and the installation. The command changes
+nothing, takes no lock, and works on a standby. The command exits 0 also if migrations are pending: a script looks at
+the state of each migration in -o json. "oarlock doctor" fails if the schema does not fit this binary.`,
 			examples: []string{
 				"oarlock migrate status",
 				"oarlock migrate status -o json | jq .compatible",
-				"oarlock migrate status -o json | jq -e 'all(.migrations[]; .state != \"pending\")'  # exits 1 if some are",
+				"oarlock migrate status -o json | jq -e 'all(.migrations[]; .state != \"pending\")'  # exits 1 if some are pending",
 			},
 			exits: []exitNote{
 				{exitOK, "the history was read, also if migrations are pending"},
@@ -431,7 +431,7 @@ func (e *env) meanwhile(ctx context.Context, url string, version int64) (string,
 		return fmt.Sprintf("The new schema does not work with older programs. Stop %s first: %s.",
 			runview.Count(len(stopped), "worker"), runview.Printable(strings.Join(stopped, ", "))), nil
 	}
-	return "No worker at work is stopped by it.", err
+	return "The migration stops no worker at work.", err
 }
 
 func versionRange() string {
@@ -450,8 +450,9 @@ func newMigrateRolesCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web.
-These roles cannot log in: grant them to users that can. The command stands alone, because a managed server may forbid
-it. If your login may not create roles, the command prints the SQL on standard output, for an administrator to run.`,
+These roles cannot log in: grant them to users that can. The command stands alone, because a managed server may
+forbid new roles. If your login may not create roles, the command prints the SQL on standard output, for an
+administrator to run.`,
 			examples: []string{
 				"oarlock migrate roles",
 				"oarlock migrate roles --print | psql -U postgres app",

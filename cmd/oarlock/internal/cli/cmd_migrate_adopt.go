@@ -19,24 +19,24 @@ func newMigrateAdoptCommand(e *env) *cli.Command {
 		Name:  "adopt",
 		Usage: "say whether a restored database has moved or is a copy, so that workers claim in it",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "moved", Usage: "the original is gone: its open runs go on here, and keep their idempotency keys"},
-			&cli.BoolFlag{Name: "copy", Usage: "the original goes on: this becomes a separate installation, and its open runs are canceled"},
-			&cli.BoolFlag{Name: "unmarked", Usage: "with --copy: needed for a copy of the server's files that looks like its original"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; required without a terminal"},
+			&cli.BoolFlag{Name: "moved", Usage: "the original database is gone: its open runs go on here, and keep their idempotency keys"},
+			&cli.BoolFlag{Name: "copy", Usage: "the original database goes on: this copy becomes a separate installation, and its open runs are canceled"},
+			&cli.BoolFlag{Name: "unmarked", Usage: "with --copy: needed if this database is a copy of the server's files and looks like the original"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask for a confirmation; the flag is required without a terminal"},
 		},
 		Description: manual{
-			about: `Workers refuse a database that may be a copy of the one they served: a dump restored on another server or into
+			about: `Workers refuse a database that may be a copy of the database that they served: a dump restored on another server or into
 another database, or a timeline that no worker lived through. Submitting still works. Stop the workers before you type
 this command. With --copy, runs that had ended stay as they are, and you can never retry them here; "oarlock retry
---latest" makes new ones. On a terminal the command says what it would do, and asks. Elsewhere it refuses without
---yes. For members of oarlock_owner.`,
+--latest" makes new runs. On a terminal the command says what it would do, and asks. Elsewhere the command refuses
+without --yes. For members of oarlock_owner.`,
 			examples: []string{
 				"oarlock migrate adopt --moved",
 				"oarlock migrate adopt --copy --yes    # in a script that restores a dump into staging",
 			},
 			exits: []exitNote{
-				{exitOK, "it worked, or there was nothing to do"},
-				{exitError, "this user may not do that, or another error; a copy may be half done: type the command again"},
+				{exitOK, "the command succeeded, or there was nothing to do"},
+				{exitError, "this user lacks a right, or another error happened: type the command again, because a copy can be half done"},
 				usageNote,
 				{exitConflict, "a worker is connected, the database was adopted differently before, or a migration did not end in time"},
 				unreachableNote, settingsNote,
@@ -52,7 +52,7 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 	if o.moved == o.copied {
 		return &usageError{
 			msg:  "migrate adopt needs --moved or --copy",
-			hint: "--moved: the original is gone, and its runs go on here; --copy: the original goes on, and open runs in this copy are canceled",
+			hint: "give --moved if the original database is gone: its runs go on here; give --copy if the original goes on: open runs in this copy are canceled",
 		}
 	}
 	if o.moved && o.unmarked {
@@ -95,7 +95,7 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 	}
 	return &usageError{
 		msg:  fmt.Sprintf("this database looks like the one in which installation %s is at work", i.ID),
-		hint: "add --unmarked if it is a copy of the server's files: a snapshot of a volume, or pg_basebackup without recovery",
+		hint: "add --unmarked if this database is a copy of the server's files: a snapshot of a volume, or pg_basebackup without recovery",
 	}
 }
 

@@ -22,14 +22,14 @@ func newPruneCommand(e *env) *cli.Command {
 		Name:  "prune",
 		Usage: "delete runs, logs, keys and workers that are past their retention",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "dry-run", Usage: "only count what would be deleted"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only count the rows that would be deleted"},
 			&cli.IntFlag{Name: "batch", Usage: "delete at most `N` runs in a transaction", Value: pruneBatch},
 		},
 		Description: manual{
 			about: `Deletes finished runs with everything that belongs to them, by the retention of their DAG: days and runs. Deletes a
 day of logs once no DAG keeps it (logs_days), a key a week after its run, and a worker a week after its end. The
 command repeats short transactions until nothing is left; you can interrupt and repeat it at any time. --dry-run is
-for readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
+for readers (role oarlock_read), a deletion is for administrators (role oarlock_admin).`,
 			examples: []string{"oarlock prune --dry-run", "oarlock prune", "oarlock prune --batch 100 -o json"},
 			exits: []exitNote{
 				{exitOK, "nothing is left to delete; --dry-run: the rows were counted"},
@@ -71,7 +71,7 @@ func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
 		sum, err := prune(ctx, store, batch)
 		if err != nil {
 			if sum != (queue.Pruned{}) {
-				e.remark("deleted %s before that", prunedCount{Pruned: sum})
+				e.remark("deleted %s before the error", prunedCount{Pruned: sum})
 			}
 			return err
 		}

@@ -23,9 +23,9 @@ func newQueuesCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: fmt.Sprintf(`Lists queues: the runs that are due and wait, the age of the oldest of them, and the runs that workers drive. Queues
-with such runs come first, with paused queues. More than %d idle queues share one line; JSON and -o id list all
-queues, by name. STATE says why waiting runs do not start: the queue is paused, no worker serves it, or it has reached
-its limit of runs under way. For readers (role oarlock_read).`, runview.IdleQueuesMax),
+with waiting or running runs come first, with paused queues. More than %d idle queues share one line; JSON and -o id
+list all queues, by name. STATE says why waiting runs do not start: the queue is paused, no worker serves it, or it has
+reached its limit of runs under way. For readers (role oarlock_read).`, runview.IdleQueuesMax),
 			examples: []string{
 				"oarlock queues",
 				"oarlock queues --all",
@@ -49,12 +49,13 @@ func newQueuesPauseCommand(e *env, name, usage string, paused bool) *cli.Command
 		Usage:     usage,
 		ArgsUsage: "QUEUE…",
 		Description: manual{
-			about:    `A paused queue takes runs and starts none; runs that have begun go on. For administrators (role oarlock_admin).`,
+			about: `You can ask for runs in a paused queue, but these runs do not start. Runs that have begun go on.
+For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues " + name + " heavy"},
 			exits: []exitNote{
-				{exitOK, "the change is in force, also if it was before"},
+				{exitOK, "the change is in force, made by this command or before"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such queue; nothing was changed"},
+				{exitNotFound, "a queue does not exist; no queue was changed"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -68,8 +69,8 @@ func newQueuesSetCommand(e *env) *cli.Command {
 		Usage:     "make a queue, or set its limits",
 		ArgsUsage: "QUEUE",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "max-running", Usage: "have workers drive at most `N` of its runs at once; 0: no limit", DefaultText: "unchanged"},
-			&cli.IntFlag{Name: "max-queued", Usage: "have the queue refuse runs while `N` wait; 0: no limit", DefaultText: "unchanged"},
+			&cli.IntFlag{Name: "max-running", Usage: "let at most `N` runs of this queue be under way at once; 0: no limit", DefaultText: "unchanged"},
+			&cli.IntFlag{Name: "max-queued", Usage: "refuse new runs while `N` runs of this queue wait; 0: no limit", DefaultText: "unchanged"},
 		},
 		Description: manual{
 			about:    `Makes the queue if there is none of this name. For administrators (role oarlock_admin).`,

@@ -27,9 +27,9 @@ func newRetryCommand(e *env) *cli.Command {
 		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
 			about: `Without flags the command repeats the steps that failed or were canceled, and the steps that depend on them. The run
-keeps its number, version and params, and begins its next generation. A run that has not ended refuses. So does a run
-in which the retry would repeat nothing, and it stays as it is. With --latest or -p Oarlock makes a new run instead,
-with the number of the old one in retry_of.
+keeps its number, version and params, and begins its next generation. A run that has not ended refuses the retry. A run
+in which the retry would repeat nothing also refuses, and stays as it is. With --latest or -p Oarlock makes a new run
+instead, with the number of the old run in retry_of.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock retry 41",
@@ -94,7 +94,7 @@ func retryAsk(c *cli.Context) (queue.Ask, error) {
 		}
 	}
 	if given > 1 {
-		return ask, &usageError{msg: "--from, --step and --all exclude each other", hint: "give one of them"}
+		return ask, &usageError{msg: "--from, --step and --all exclude each other", hint: "give only one of the three flags"}
 	}
 	return ask, nil
 }

@@ -27,7 +27,7 @@ func newRunCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print what the tasks write, as they write it"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
-			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or what the widest step takes"},
+			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or the slots of the widest step"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
 			about: `Needs only PostgreSQL's programs. If the settings name no database, the command starts a private server. The server
@@ -55,7 +55,7 @@ standard input.
 				{exitInvalid, "the file, a param or a setting is wrong"},
 				runFailedNote, runCanceledNote,
 				{exitInterrupt, "the second Ctrl-C, or the first before the run began"},
-				{exitTerminate, "the same of SIGTERM"},
+				{exitTerminate, "the second SIGTERM, or the first before the run began"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error {
@@ -87,7 +87,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if errors.Is(err, syscall.EISDIR) {
 		return &failure{
 			kind: notFound, err: fmt.Errorf("%s is a folder", runview.Printable(args[0])),
-			hint: "name one file of it; `oarlock dev FOLDER` keeps all of them applied",
+			hint: "name one file of the folder; `oarlock dev FOLDER` keeps all files of the folder applied",
 		}
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if widest := file.spec.WidestStep(); o.slots > 0 && o.slots < widest {
 		return &usageError{
 			msg:  fmt.Sprintf("--slots %d: a step of %s takes %d slots", o.slots, file.spec.Name, widest),
-			hint: fmt.Sprintf("give --slots %d or more, or leave it out", widest),
+			hint: fmt.Sprintf("give --slots %d or more, or leave out --slots", widest),
 		}
 	}
 	request, given, err := o.request(file)
@@ -291,7 +291,7 @@ func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, 
 		case len(found) > 1:
 			return nil, nil, &failure{
 				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, and both %s and %s define it", file.name, name, found[0].name, found[1].name),
-				hint: "leave one of them out, or give it another name",
+				hint: "leave one of the two files out, or give its DAG another name",
 			}
 		default:
 			files = append(files, found[0])
@@ -333,7 +333,7 @@ func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error
 		if errors.Is(err, queue.ErrNotFound) {
 			return &failure{
 				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, which is not registered and has no file in this folder", h.file.name, name),
-				hint: "put its file into the same folder, or register it: `oarlock dag apply FILE`",
+				hint: "put the file of that DAG into the same folder, or register the DAG: `oarlock dag apply FILE`",
 			}
 		}
 		if err != nil {

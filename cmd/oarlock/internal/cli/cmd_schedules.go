@@ -30,16 +30,16 @@ func newSchedulesCommand(e *env) *cli.Command {
 		Name:  "schedules",
 		Usage: "list schedules, pause and trigger them, make your own",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dag", Usage: "only schedules of this `DAG`"},
-			&cli.StringFlag{Name: "owner", Usage: "only schedules of this `USER`; '' for schedules of DAG files"},
-			&cli.BoolFlag{Name: "paused", Usage: "only paused schedules"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` schedules", Value: schedulesDefault},
+			&cli.StringFlag{Name: "dag", Usage: "list only schedules of this `DAG`"},
+			&cli.StringFlag{Name: "owner", Usage: "list only schedules of this `USER`; '' for schedules of DAG files"},
+			&cli.BoolFlag{Name: "paused", Usage: "list only paused schedules"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` schedules", Value: schedulesDefault},
 		},
 		Description: manual{
 			about: `Lists schedules, each with its next time and the outcome of its latest time: fired, skipped (a run before it was not
 over, or a pause), dropped (too late) or refused. Times are in the schedule's zone. DAG files have schedules. You may
-have your own if the DAG says "allow: {schedules: true}". Submitters see their own schedules, readers all. A terminal
-shows one line for each, cut to its width.`,
+have your own schedules if the DAG says "allow: {schedules: true}". Submitters see their own schedules, readers see
+all schedules. A terminal shows one line for each schedule, cut to the width of the terminal.`,
 			examples: []string{
 				"oarlock schedules",
 				"oarlock schedules --dag etl --paused",
@@ -83,7 +83,7 @@ func runSchedules(c *cli.Context, e *env) error {
 		case len(listed) == 0:
 			e.remark("%s", noSchedules(c, store))
 		case more:
-			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more: add --dag DAG, or -n %d", 10*limit)))
+			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more schedules: add --dag DAG, or -n %d", 10*limit)))
 		}
 		return nil
 	})
@@ -117,7 +117,7 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 	if c.IsSet("dag") || c.IsSet("owner") || c.Bool("paused") {
 		return "no schedule fits these flags, or none that you may see"
 	}
-	return "no schedule is there, or none that you may see: a DAG file has `schedule:`, or `oarlock schedules put DAG NAME --cron …` makes one"
+	return "no schedule is there, or none that you may see: write `schedule:` in a DAG file, or type `oarlock schedules put DAG NAME --cron …`"
 }
 
 // noDAG explains that the named DAG does not exist; "": it exists, or no DAG was named.
@@ -327,7 +327,7 @@ func (e *env) oneSchedule(c *cli.Context) (a scheduleArg, err error) {
 	if len(args) < 1 || len(args) > 2 {
 		return a, &usageError{
 			msg:  fmt.Sprintf("%s needs a DAG and the name of a schedule, got %d arguments", strings.TrimPrefix(e.command, program+" "), len(args)),
-			hint: "`oarlock schedules` lists them",
+			hint: "`oarlock schedules` lists the schedules",
 		}
 	}
 	a.dag = args[0]
@@ -366,7 +366,7 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	case len(found) == 1:
 		return &found[0], nil
 	case slices.ContainsFunc(found, func(s queue.Schedule) bool { return s.Name != found[0].Name }):
-		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), a.noun())), hint: "name one: " + someNames(found)}
+		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), a.noun())), hint: "name a schedule: " + someNames(found)}
 	}
 	return nil, &usageError{
 		msg:  fmt.Sprintf("dag %s has %s called %s", a.dag, atLeast(len(found), "schedule"), runview.InlineText(found[0].Name)),
@@ -414,9 +414,9 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	}
 	switch {
 	case len(others) > 0 && slices.Contains(names, a.name):
-		hint = "there is one of " + runview.OwnerWord(&others[slices.Index(names, a.name)])
+		hint = "there is a schedule of this name of " + runview.OwnerWord(&others[slices.Index(names, a.name)])
 	case len(others) > 0:
-		hint = cmp.Or(config.DidYouMean(a.name, names), "it has "+someNames(others))
+		hint = cmp.Or(config.DidYouMean(a.name, names), "the DAG has "+someNames(others))
 	default:
 		_, err := store.GetDAG(ctx, a.dag, 0)
 		if errors.Is(err, queue.ErrNotFound) {

@@ -24,22 +24,22 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 		Usage:     "make or change a schedule of your own",
 		ArgsUsage: "DAG NAME",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "cron", Usage: "fire by this `EXPRESSION`: minute, hour, day, month, weekday"},
-			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, on a grid from --start, else from 1970"},
-			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`, or +10m"},
+			&cli.StringFlag{Name: "cron", Usage: "fire by this cron `EXPRESSION`: minute, hour, day, month, weekday"},
+			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, counted from --start, or else from 1970"},
+			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`, or after a duration like +10m"},
 			&cli.StringFlag{Name: "timezone", Usage: "read --cron and --except in this `ZONE`, like Europe/Paris", DefaultText: "UTC"},
-			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire, or +10m"},
-			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may no longer fire"},
+			&cli.StringFlag{Name: "start", Usage: "fire at no time before this `TIME`, or before a duration from now like +10m"},
+			&cli.StringFlag{Name: "end", Usage: "fire only times of the schedule before this `TIME`"},
 			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or the times of a cron expression; may be repeated"},
 			&cli.StringFlag{Name: "jitter", Usage: "fire at random up to this `DURATION` later", DefaultText: "0"},
-			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of its runs, as `NAME=VALUE`; may be repeated"},
-			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of its runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the schedule's runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the schedule's runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "overlap-policy", Usage: "`POLICY` for overlaps: skip, all, latest, cancel or allow", DefaultText: "skip, with --catchup all"},
-			&cli.IntFlag{Name: "at-once", Usage: "apply the policy from `N` unfinished runs on", DefaultText: "1"},
+			&cli.IntFlag{Name: "at-once", Usage: "follow the overlap policy from `N` unfinished runs on", DefaultText: "1"},
 			&cli.BoolFlag{Name: "catchup", Usage: "make up for missed times"},
-			&cli.StringFlag{Name: "catchup-window", Usage: "make up for no time older than this `DURATION`"},
-			&cli.IntFlag{Name: "catchup-max", Usage: "make up for the newest `N` only", DefaultText: "100"},
-			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause it after `N` failed runs in a row; 0: never"},
+			&cli.StringFlag{Name: "catchup-window", Usage: "with --catchup: make up for no missed time older than this `DURATION`"},
+			&cli.IntFlag{Name: "catchup-max", Usage: "with --catchup: make up for the newest `N` missed times only", DefaultText: "100"},
+			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause the schedule after `N` failed runs in a row; 0: never pause the schedule"},
 		},
 		Description: manual{
 			about: `Give exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file. A key that you leave
@@ -55,7 +55,7 @@ with new times, counts from now on. The runs are yours, as if you had enqueued t
 			exits: []exitNote{
 				{exitOK, "the schedule has these settings now"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG"},
+				{exitNotFound, "the DAG does not exist"},
 				unreachableNote,
 				{exitInvalid, "a time, zone, param or policy is invalid, or the DAG does not allow schedules; or a setting is wrong"},
 			},
@@ -118,7 +118,7 @@ func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error
 		AtOnce: c.Int("at-once"), Catchup: c.Bool("catchup"), CatchupMax: c.Int("catchup-max"), PauseOnFailure: c.Int("pause-on-failure"),
 	}
 	if policy := s.OverlapPolicy; policy != "" && !slices.Contains(overlapPolicies, policy) {
-		hint := cmp.Or(config.DidYouMean(policy, overlapPolicies), "one of "+config.OrList(overlapPolicies))
+		hint := cmp.Or(config.DidYouMean(policy, overlapPolicies), "the policies are "+config.OrList(overlapPolicies))
 		return s, &usageError{msg: fmt.Sprintf("--overlap-policy: there is no %q", policy), hint: hint}
 	}
 	for _, flag := range []string{"at-once", "catchup-max"} {
@@ -133,7 +133,7 @@ func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error
 		}
 	}
 	if timings != 1 {
-		return s, &usageError{msg: fmt.Sprintf("a schedule needs exactly one of --cron, --every and --at, got %d", timings), hint: "like --cron '30 3 * * 1-5'"}
+		return s, &usageError{msg: fmt.Sprintf("a schedule needs exactly one of --cron, --every and --at, got %d", timings), hint: "give one of the three flags, like --cron '30 3 * * 1-5'"}
 	}
 	var errs [7]error
 	s.Every, errs[0] = durationFlag(c, "every")
@@ -165,22 +165,22 @@ func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
 }
 
 var scheduleSteerExits = []exitNote{
-	{exitOK, "the change is in force, also if it was before"},
+	{exitOK, "the change is in force, made by this command or before"},
 	deniedNote, usageNote,
-	{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+	{exitNotFound, "the DAG or the schedule does not exist, or the schedule is not yours"},
 	unreachableNote, settingsNote,
 }
 
-const steerAbout = "Submitters steer their own schedules, administrators (role oarlock_admin) any.\n" + scheduleAbout
+const steerAbout = "Submitters steer their own schedules, administrators (role oarlock_admin) steer all schedules.\n" + scheduleAbout
 
 func newSchedulesPauseCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "pause",
-		Usage:     "keep a schedule from firing",
+		Usage:     "pause a schedule: it fires nothing until you resume it",
 		ArgsUsage: scheduleUsage,
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "the reason, a `TEXT` that lists show"}, ownerFlag()},
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "note", Usage: "give this `TEXT` as the reason of the pause; lists show it"}, ownerFlag()},
 		Description: manual{
-			about:    "The schedule fires nothing until you resume it. Its runs go on.\n" + steerAbout,
+			about:    "The schedule fires nothing until you resume it. Runs of the schedule go on.\n" + steerAbout,
 			examples: []string{"oarlock schedules pause etl nightly --note 'until the new disks are in'"},
 			exits:    scheduleSteerExits,
 		}.String(),
@@ -237,7 +237,7 @@ func newSchedulesRemoveCommand(e *env) *cli.Command {
 			exits: []exitNote{
 				{exitOK, "the schedule is removed"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+				{exitNotFound, "the DAG or the schedule does not exist, or the schedule is not yours"},
 				unreachableNote,
 				{exitInvalid, "the schedule is in a DAG's file; or a setting is wrong"},
 			},
@@ -268,8 +268,9 @@ func newSchedulesTriggerCommand(e *env) *cli.Command {
 			ownerFlag(),
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `The run has the schedule's params and begins at once. Neither a pause nor an unfinished run holds it back. If this
-time has fired already, the command names its run and makes no other. -o id prints only the number of the run.
+			about: `The run has the schedule's params and begins at once. Neither a pause nor an unfinished run holds the run back. If
+the TIME has fired already, the command names the run of that TIME and makes no other run. -o id prints only the number
+of the run.
 ` + timeAbout + steerAbout + "\n" + progressAbout,
 			examples: []string{
 				"oarlock schedules trigger etl nightly",
@@ -278,9 +279,9 @@ time has fired already, the command names its run and makes no other. -o id prin
 			exits: []exitNote{
 				{exitOK, "the run is there; with --wait: it succeeded"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
+				{exitNotFound, "the DAG or the schedule does not exist, the schedule is not yours, or the DAG was removed"},
 				{exitConflict, "the queue is full"},
-				{exitUnreachable, "the database cannot be reached; or the connection broke, and the run may be there or not"},
+				{exitUnreachable, "the database cannot be reached; or the connection broke, and it is unknown whether the run was made"},
 				{exitInvalid, "the DAG no longer takes the schedule's params; or a setting is wrong"},
 				{exitRunFailed, "--wait: the run failed"},
 				{exitRunCanceled, "--wait: the run was canceled"},
@@ -317,7 +318,7 @@ func triggerTime(text, zone string) (time.Time, error) {
 	}
 	at, ok, err := absolute("--at", text, time.Time{}, runview.KnownZone(zone))
 	if err == nil && !ok {
-		err = &usageError{msg: fmt.Sprintf("--at: %q is no time", text), hint: "like 2026-11-20, '2026-11-20 06:00' or 2026-11-20T02:30:00Z"}
+		err = &usageError{msg: fmt.Sprintf("--at: %q is no time", text), hint: "write a time like 2026-11-20, '2026-11-20 06:00' or 2026-11-20T02:30:00Z"}
 	}
 	return at, err
 }

@@ -23,9 +23,9 @@ const (
 )
 
 var scheduleReadExits = []exitNote{
-	{exitOK, "it was read"},
+	{exitOK, "the schedule was read"},
 	deniedNote, usageNote,
-	{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+	{exitNotFound, "the DAG or the schedule does not exist, or the schedule is not yours"},
 	unreachableNote, settingsNote,
 }
 
@@ -62,8 +62,8 @@ func newSchedulesNextCommand(e *env) *cli.Command {
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `Lists times in the schedule's zone, without jitter. A pause does not change them. -o id prints them in UTC, as --at
-of "schedules trigger" takes them.
+			about: `Lists times in the schedule's zone, without jitter. A pause does not change the times. -o id prints the times
+in UTC, as --at of "schedules trigger" takes them.
 ` + scheduleAbout,
 			examples: []string{"oarlock schedules next etl nightly", "oarlock schedules next etl nightly -n 20 -o json"},
 			exits:    scheduleReadExits,
@@ -110,13 +110,14 @@ func newSchedulesFiresCommand(e *env) *cli.Command {
 		Usage:     "list the outcomes of the times of a schedule, newest first",
 		ArgsUsage: scheduleUsage,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "only times since `TIME`: a time, or a duration like 7d"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` lines", Value: firesDefault},
+			&cli.StringFlag{Name: "since", Usage: "list only times since `TIME`: a time, or a duration like 7d"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` lines", Value: firesDefault},
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `Each time of a schedule gets one outcome. "fired" made a run. "skipped" made none, because a run before it was not
-over or the schedule was paused. "dropped" was too late, and "refused" names the error. Times in a row with the same
+			about: `Each time of a schedule gets one outcome. "fired": the time made a run. "skipped": the time made no run, because an
+earlier run was not over or the schedule was paused. "dropped": the time was decided too late. "refused": an error kept
+the time from making a run, and the list names the error. Times in a row with the same
 outcome share a line. Oarlock keeps outcomes as long as the DAG's runs.
 ` + scheduleAbout,
 			examples: []string{

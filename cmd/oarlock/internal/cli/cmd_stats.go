@@ -18,12 +18,13 @@ func newStatsCommand(e *env) *cli.Command {
 		Usage: "count runs by DAG and state, and show how long they took",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "count runs that ended since `TIME`: a time, or a duration like 2h", Value: "1d"},
-			&cli.StringFlag{Name: "dag", Usage: "only this `DAG`"},
+			&cli.StringFlag{Name: "dag", Usage: "count only runs of this `DAG`"},
 		},
 		Description: manual{
 			about: fmt.Sprintf(`Counts the runs that have not ended, and the runs that ended since the time of --since: succeeded, failed and
 canceled. For ended runs it prints the median, the 95th percentile and the longest duration, from start to end. If a
-DAG has more than %d runs in that time, the newest count, and a + shows it. For readers (role oarlock_read).`, queue.MaxCounted),
+DAG has more than %d runs in that time, only the newest are counted, and a + shows that. For readers (role
+oarlock_read).`, queue.MaxCounted),
 			examples: []string{"oarlock stats", "oarlock stats --since 1h --dag etl", "oarlock stats -o json | jq '.dags[] | select(.failed > 0)'"},
 			exits:    []exitNote{{exitOK, "the runs were counted"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),

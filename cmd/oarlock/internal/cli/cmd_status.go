@@ -38,7 +38,7 @@ After an outage of the database, -w does not report for 10 s that a worker gives
 			exits: []exitNote{
 				{exitOK, "the run was shown, whatever its state; with -w: it succeeded"},
 				usageNote,
-				{exitNotFound, "there is no such run, or it is not yours"},
+				{exitNotFound, "the run does not exist, or it is not yours"},
 				unreachableNote,
 				settingsNote,
 				{exitRunFailed, "-w: the run failed"},

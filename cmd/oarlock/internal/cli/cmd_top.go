@@ -35,7 +35,7 @@ func newTopCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "interval", Usage: "look again after this `DURATION`", Value: topInterval},
 		},
 		Description: manual{
-			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C. Elsewhere, and with -o json or jsonl, the command prints
+			about: fmt.Sprintf(`On a terminal the command draws one screen, anew until Ctrl-C. Elsewhere, and with -o json or jsonl, the command prints
 once. Rates are of the last minute. The list has the newest %d of the runs under way. A DAG is shown as failing if one
 of the newest %d failed runs is of it and ended within the last hour. Counts of queued runs are bounded, so a look
 costs the same however many runs wait.
@@ -261,10 +261,10 @@ func (v *topView) lines(rows int) []string {
 		lines = append(lines, wanted)
 	}
 	if v.isCopy { // short, because the screen cuts it
-		lines = append(lines, v.Warn("this may be a copy, so no worker claims here: `oarlock workers` says more"))
+		lines = append(lines, v.Warn("this database may be a copy: no worker claims; see `oarlock workers`"))
 	}
 	if v.lost != nil {
-		lines = append(lines, v.Bad("the database is away")+v.Dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
+		lines = append(lines, v.Bad("the database is away")+v.Dim(", the screen is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
 	share := max(2, (rows-len(lines)-3)/4)
 	lines = append(append(lines, ""), v.queueLines(share)...)

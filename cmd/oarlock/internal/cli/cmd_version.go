@@ -22,7 +22,7 @@ func newVersionCommand(e *env) *cli.Command {
 		Name:  "version",
 		Usage: "print version, commit, date, Go, and the schema versions this binary works with",
 		Description: manual{
-			about:    `Prints what this binary is. Needs no database.`,
+			about:    `Prints the version of this binary and its build. Needs no database.`,
 			examples: []string{"oarlock version", "oarlock version -o id    # the version alone"},
 			exits:    []exitNote{{exitOK, "always"}, usageNote, settingsNote},
 		}.String(),

@@ -55,7 +55,7 @@ Supervisors ask /livez and /readyz; programs ask /api/v1. See docs/web.md.`,
 			},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
-				{exitError, "another program listens there, this user may not do that, or another error"},
+				{exitError, "another program listens at the address, this user lacks a right that the command needs, or another error happened"},
 				usageNote, unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -93,7 +93,7 @@ func runWeb(ctx context.Context, e *env) error {
 func listenAt(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end the program that listens there, or name another port: --listen 127.0.0.1:7071"}
+		return nil, &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end the program that listens at this address, or name another port: --listen 127.0.0.1:7071"}
 	}
 	return listener, nil
 }
@@ -218,7 +218,7 @@ func splitAddress(given string) (host, port string, err error) {
 		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	if err != nil {
-		return "", "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "like " + webListen}
+		return "", "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "write an address like " + webListen}
 	}
 	return host, port, nil
 }
@@ -419,10 +419,10 @@ func webKeys() []config.Key {
 		{Name: "web_listen", Flag: "--listen", Default: webListen, Usage: "serve at `HOST:PORT`; a loopback address unless people sign in"},
 		{Name: "web_auth", Flag: "--auth", Default: authNone, Allowed: []string{authNone, authPostgres, authPassword, authProxy, authOpenID}, Usage: "let people sign in by `METHOD`"},
 		{Name: "web_url", Flag: "--url", Check: aSite, Usage: "`URL` that browsers open; the paths of all pages begin with its path"},
-		{Name: "web_read_only", Flag: "--read-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "have pages offer and take no action"},
-		{Name: "web_readers", Shape: config.List, Usage: "people that see everything: names, group:NAME, or * for all people that sign in"},
-		{Name: "web_submitters", Shape: config.List, Usage: "people that ask for runs, given like web_readers"},
-		{Name: "web_operators", Shape: config.List, Usage: "people that see and steer everything, given like web_readers"},
+		{Name: "web_read_only", Flag: "--read-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "serve pages that only show, and take no action"},
+		{Name: "web_readers", Shape: config.List, Usage: "people that may see everything, a list of names, group:NAME, or * for all people that sign in"},
+		{Name: "web_submitters", Shape: config.List, Usage: "people that may ask for runs, a list like web_readers"},
+		{Name: "web_operators", Shape: config.List, Usage: "people that may see and steer everything, a list like web_readers"},
 		{Name: "web_reader_url", Show: pglink.Redact, Usage: "database URL of the login that acts for readers"},
 		{Name: "web_submitter_url", Show: pglink.Redact, Usage: "database URL of the login that acts for submitters"},
 		{Name: "web_operator_url", Show: pglink.Redact, Usage: "database URL of the login that acts for operators"},
@@ -449,7 +449,7 @@ func webKeys() []config.Key {
 func aSite(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("this is not like https://runs.example.org or https://example.org/oarlock")
+		return errors.New("the URL is not like https://runs.example.org or https://example.org/oarlock")
 	}
 	return nil
 }
@@ -497,13 +497,13 @@ func (p *webPlan) refuseOpen() error {
 	case p.auth == authNone || p.auth == authProxy && p.url != nil:
 		return nil
 	case p.url == nil && (p.auth == authOpenID || !local):
-		return &usageError{msg: "--url is missing: give the address at which browsers reach the pages", hint: "like --url https://runs.example.org"}
+		return &usageError{msg: "--url is missing: give the address at which browsers reach the pages", hint: "give a URL like --url https://runs.example.org"}
 	case p.url != nil && p.url.Scheme == "https" || p.url == nil && local || p.url != nil && web.IsLoopback(p.url.Hostname()):
 		return nil
 	}
 	return &usageError{
 		msg:  fmt.Sprintf("--url: passwords would reach %s unencrypted", p.url.Host),
-		hint: "set web_tls_cert and web_tls_key, or put a proxy with https in front; then give the https address as --url",
+		hint: "set web_tls_cert and web_tls_key, or put a proxy with https in front, and give the https address as --url",
 	}
 }
 

@@ -33,9 +33,9 @@ func newWorkerCommand(e *env) *cli.Command {
 		Usage: "claim runs and execute their tasks until told to stop",
 		Flags: append(
 			keyFlags(workerKeys()),
-			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, with the children it waits for, and end with it"},
-			&cli.StringFlag{Name: "source", Usage: "with --only: the `FILE` of the run; tasks find its folder in OARLOCK_SOURCE_DIR"},
-			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
+			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` (or @latest) and the child runs that it waits for; stop when that run ends"},
+			&cli.StringFlag{Name: "source", Usage: "with --only: the `FILE` of the run; tasks find the folder of the file in OARLOCK_SOURCE_DIR"},
+			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run at that moment"},
 		),
 		Description: manual{
 			about: `Starts a guard, and the driver process as its child. The guard kills every process that outlives the driver process.
@@ -53,7 +53,7 @@ worker at once. All settings of a worker may stand in the settings file: see doc
 				{exitOK, "the worker stopped in order, by a signal or a drain"},
 				{exitError, "the worker could not work, could not end in order, or its guard was killed"},
 				usageNote,
-				{exitNotFound, "--only: there is no such run"},
+				{exitNotFound, "--only: the run does not exist"},
 				{exitUnreachable, "the database refuses the worker: schema, role or password. The worker waits for a database that is away"},
 				settingsNote,
 				{exitTerminate, "TERM came before the worker began"},
@@ -172,7 +172,7 @@ func (e *env) endOf(err error) error {
 		return &failure{kind: general, err: err, hint: "start the worker again"}
 	}
 	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "listen" {
-		return e.refuse("listen", err, "end the program that listens there, or name another address with --listen or listen in the settings file")
+		return e.refuse("listen", err, "end the program that listens at this address, or name another address with --listen or listen in the settings file")
 	}
 	return err
 }
@@ -212,7 +212,7 @@ func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
 			return err
 		}
 	case source != "":
-		return &usageError{msg: "--source is about the one run of --only, and there is none", hint: "add --only RUN, or leave it out"}
+		return &usageError{msg: "--source names the file of the run of --only, and --only is missing", hint: "add --only RUN, or leave out --source"}
 	}
 	if source != "" {
 		config.Source = e.absolute(source)
@@ -373,7 +373,7 @@ func (g guarded) sentence(event supervise.Event) string {
 		if event.PID != 0 {
 			who = fmt.Sprintf(" (pid %d)", event.PID)
 		}
-		return fmt.Sprintf("another worker named %s runs on this host%s with state_dir %s: this one waits for it to end; give it another --name", g.name, who, g.state)
+		return fmt.Sprintf("another worker named %s runs on this host%s with state_dir %s: this worker waits until the other ends; give this worker another --name", g.name, who, g.state)
 	case event.Kind == supervise.Ended && event.Last:
 		return fmt.Sprintf("the driver process of worker %s ended", g.name)
 	}

@@ -19,11 +19,12 @@ func newWorkersCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "workers",
 		Usage: "list workers, or ask one to drain",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also workers that stopped or were lost lately"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "list also workers that stopped or were lost lately"}},
 		Description: manual{
 			about: `Lists workers at work. --all adds workers that stopped, and lost workers, which were silent until other workers took
 over their runs. A quiet worker gave no sign of life for longer than two renewals, a silent one for longer than its
-lease. A line below says what happens to its runs. SLOTS are the slots in use and all slots. WAITING counts tasks that
+lease. A line below the table names a quiet or
+silent worker, and says what happens to its runs. SLOTS are the slots in use and all slots. WAITING counts tasks that
 wait for a slot, RUNS the runs that the worker holds. BEAT is the age of the last sign of life, by the database's
 clock. An unfit worker claims nothing, and a line below says why and since when. For readers (role oarlock_read).`,
 			examples: []string{
@@ -44,13 +45,13 @@ func newWorkersDrainCommand(e *env) *cli.Command {
 		Usage:     "ask workers to claim nothing more, finish their tasks, and stop",
 		ArgsUsage: "WORKER…",
 		Description: manual{
-			about: `WORKER is a name or an id; several workers may have one name. The command asks and does not wait: "oarlock workers"
-shows when a worker drains. For administrators (role oarlock_admin).`,
+			about: `WORKER is a name or an id. If several workers have that name, all of them are asked. The command does not wait:
+"oarlock workers" shows which workers are draining. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock workers drain w1"},
 			exits: []exitNote{
 				{exitOK, "the workers were asked"},
 				deniedNote, usageNote,
-				{exitNotFound, "no such worker is at work; workers named before it were asked"},
+				{exitNotFound, "no worker at work has the name or id; the workers named before it were asked"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
@@ -98,7 +99,7 @@ func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []qu
 		}
 	}
 	if len(listed) == 0 && !isCopy {
-		e.remark("no worker is at work: start one with `oarlock worker`")
+		e.remark("no worker is at work: start a worker with `oarlock worker`")
 	}
 	for i := range listed {
 		switch w := &listed[i]; {
@@ -174,7 +175,7 @@ type jsonDrained struct {
 
 func runWorkersDrain(ctx context.Context, e *env, names []string) error {
 	if len(names) == 0 {
-		return &usageError{msg: "workers drain needs a worker", hint: "`oarlock workers` lists them"}
+		return &usageError{msg: "workers drain needs a worker", hint: "`oarlock workers` lists the workers"}
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
 		object := []jsonDrained{}
@@ -208,6 +209,6 @@ func orNoWorker(ctx context.Context, store *queue.Store, name string, err error)
 			names = append(names, workers[i].Name)
 		}
 	}
-	hint := cmp.Or(didYouMean(name, names), "`oarlock workers` lists them")
+	hint := cmp.Or(didYouMean(name, names), "`oarlock workers` lists the workers")
 	return &failure{kind: notFound, err: errors.New(diagnose(ctx, err).message), hint: hint}
 }

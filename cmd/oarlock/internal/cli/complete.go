@@ -179,11 +179,11 @@ func newCompletionCommand(e *env) *cli.Command {
 
 func runCompletion(e *env, args []string) error {
 	if len(args) != 1 {
-		return &usageError{msg: "completion needs one shell", hint: "one of " + config.OrList(shells)}
+		return &usageError{msg: "completion needs one shell", hint: "name a shell: " + config.OrList(shells)}
 	}
 	shell := args[0]
 	if !slices.Contains(shells, shell) {
-		hint := cmp.Or(config.DidYouMean(shell, shells), "one of "+config.OrList(shells))
+		hint := cmp.Or(config.DidYouMean(shell, shells), "name a shell: "+config.OrList(shells))
 		return &usageError{msg: fmt.Sprintf("no completion for shell %q", shell), hint: hint}
 	}
 	script, err := completionScripts.ReadFile("completion/oarlock." + shell)

@@ -167,7 +167,7 @@ func (e *env) sayPrivate(hint string) string {
 	if e.server == nil || e.settings.Text("database_url") != "" {
 		return hint
 	}
-	where := "this is the private database in " + e.server.Dir() + ": set DATABASE_URL for another"
+	where := "this is the private database in " + e.server.Dir() + ": set DATABASE_URL to use another database"
 	if hint == "" {
 		return where
 	}

@@ -27,7 +27,7 @@ type exitNote struct {
 
 // Exit statuses that many commands share.
 var (
-	deniedNote      = exitNote{exitError, "this user may not do that, or another error"}
+	deniedNote      = exitNote{exitError, "this user lacks a right that the command needs, or another error happened"}
 	usageNote       = exitNote{exitUsage, "the command line is invalid"}
 	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached or used: type `oarlock doctor`"}
 	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}
@@ -59,14 +59,14 @@ EXAMPLES
 
 SETTINGS
   Oarlock takes a setting from the first place that has it: flag, variable, settings file, default. For log_level
-  these are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". DATABASE_URL also names the database.
+  these places are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". DATABASE_URL also names the database.
   Parts that the URL leaves out come from PG* variables, ~/.pgpass and service files, as for psql. NO_COLOR turns
-  colours off. The settings file is the one that --config or OARLOCK_CONFIG names. Without them it is
+  colours off. The settings file is the file that --config or OARLOCK_CONFIG names. Without a name it is
   $XDG_CONFIG_HOME/oarlock/config.yaml (usually ~/.config/oarlock/config.yaml), else /etc/oarlock/config.yaml.
   "oarlock config show --origin" says where each value comes from.
 
 EXIT STATUS
-  0    it worked                         5    database cannot be reached or used
+  0    the command succeeded             5    database cannot be reached or used
   1    an error                          6    a file, setting or parameter is invalid
   2    the command line is invalid       10   the awaited run failed
   3    not found                         11   the awaited run was canceled

@@ -80,11 +80,11 @@ func TestLogs_NamesEarlierAttempts(t *testing.T) {
 		t.Errorf("of first attempts: %q", got)
 	}
 	tries.add(&again)
-	if got, want := tries.text(7), "load: this was attempt 4; earlier ones: oarlock logs 7 load --attempt 1"; got != want {
+	if got, want := tries.text(7), "load: this was attempt 4; to read an earlier attempt: oarlock logs 7 load --attempt 1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	tries.add(&item)
-	if got, want := tries.text(7), "load: this was attempt 4; earlier ones: oarlock logs 7 load --attempt 1 (1 task more had several attempts)"; got != want {
+	if got, want := tries.text(7), "load: this was attempt 4; to read an earlier attempt: oarlock logs 7 load --attempt 1 (1 task more had several attempts)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -283,7 +283,7 @@ const primaryHint = "connect to the primary: name all hosts and add target_sessi
 var adviceFor = map[string]advice{
 	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
 	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
-	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
+	"3D000": {unreachable, "create the database with `createdb`, or check its name in the URL"},
 	"53300": {kind: unreachable}, // fromDatabase sets the hint pglink.CrowdedHint
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
 	"25006": {readOnly, primaryHint},
@@ -312,7 +312,7 @@ func (p *problem) fromDatabase(err error) bool {
 			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
 		}
 		if name, ok := missingDatabase(server); ok {
-			p.hint = "create it with `createdb " + runview.ShellWord(name) + "`, or check the name in the URL"
+			p.hint = "create the database with `createdb " + runview.ShellWord(name) + "`, or check its name in the URL"
 		}
 		if server.Code == "53300" {
 			p.hint = pglink.CrowdedHint(server)
@@ -354,7 +354,7 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 		p.kind, p.hint = readOnly, primaryHint
 	}
 	if _, answered := errors.AsType[*pgconn.PgError](err); !answered {
-		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "check that the server runs there, and check --database-url, DATABASE_URL and the PG* variables")
+		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "check that the server runs at this host and port, and check --database-url, DATABASE_URL and the PG* variables")
 	}
 	p.message = doctor.Explain(err)
 }
@@ -375,7 +375,7 @@ var queueAdvice = map[string]advice{
 	"OA003":        {kind: invalid},
 	"OA004":        {kind: conflict},
 	"OA005":        {kind: invalid},
-	"OA006":        {conflict, "try again later, or have an administrator start workers or raise the limit: `oarlock queues set QUEUE --max-queued N`"},
+	"OA006":        {conflict, "try again later, or have an administrator start workers or raise the limit of the queue: `oarlock queues set QUEUE --max-queued N`"},
 	"OA007":        {kind: notFound},
 	"OA008":        {kind: denied},
 	"OA009":        {kind: invalid},

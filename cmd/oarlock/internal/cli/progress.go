@@ -42,7 +42,7 @@ func progressFlags(forms string) []cli.Flag {
 const (
 	progressAbout = `While the command waits, it shows the run live if standard output is a terminal. Otherwise it prints lines on standard
 error (plain). With -o json or jsonl it shows nothing, unless you give --progress plain. A step with many items gets
-one line for each tenth of them.
+one line for each tenth of its items.
 `
 	plainAbout = `While --wait waits, standard error says what happens; with -o json or jsonl only if you give --progress plain.
 --timeout bounds the waiting only: the runs go on.
@@ -56,7 +56,7 @@ func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	live = live && format == "table" && e.StdoutTTY
 	switch {
 	case c.Bool(quietFlag) && given != "":
-		return "", &usageError{msg: "--quiet and --progress exclude each other", hint: "give one of them"}
+		return "", &usageError{msg: "--quiet and --progress exclude each other", hint: "give --quiet or --progress"}
 	case c.Bool(quietFlag):
 		return progressNone, nil
 	case given == "" && live:
@@ -68,10 +68,10 @@ func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	case !slices.Contains(progressForms, given):
 		return "", &usageError{
 			msg:  fmt.Sprintf("--progress: there is no form %q", given),
-			hint: cmp.Or(config.DidYouMean(given, progressForms), "one of "+config.OrList(progressForms)),
+			hint: cmp.Or(config.DidYouMean(given, progressForms), "the forms are "+config.OrList(progressForms)),
 		}
 	case given == string(progressLive) && !live:
-		return "", &usageError{msg: "--progress live draws one run on a terminal, and there is none here", hint: "use --progress plain, or leave it out"}
+		return "", &usageError{msg: "--progress live draws one run on a terminal, and there is none here", hint: "use --progress plain, or leave out --progress"}
 	}
 	return progress(given), nil
 }
@@ -123,7 +123,9 @@ func (w *waiting) lateAway(ctx, bounded context.Context, id queue.RunID, err err
 	return &failure{kind: timedOut, err: errors.New(text), hint: goesOn(id)}
 }
 
-func goesOn(id queue.RunID) string { return fmt.Sprintf("it goes on: `%s status %d -w`", program, id) }
+func goesOn(id queue.RunID) string {
+	return fmt.Sprintf("the run goes on: `%s status %d -w`", program, id)
+}
 
 // Bounds of commands on selected runs.
 const (
@@ -163,7 +165,7 @@ func readSelection(c *cli.Context, states []string) (selection, error) {
 	}
 	for _, state := range c.StringSlice("state") {
 		if !slices.Contains(runStates, state) {
-			hint := cmp.Or(config.DidYouMean(state, runStates), "one of "+config.OrList(runStates))
+			hint := cmp.Or(config.DidYouMean(state, runStates), "the states are "+config.OrList(runStates))
 			return s, &usageError{msg: fmt.Sprintf("--state: a run is never %q", state), hint: hint}
 		}
 	}
@@ -230,7 +232,7 @@ func runEnd(run *queue.Run) *failure {
 	return &failure{
 		kind: k,
 		err:  fmt.Errorf("run %d %s: %s", run.ID, run.State, cmp.Or(runview.Printable(runview.RunReason(run, nil)), "no reason given")),
-		hint: fmt.Sprintf("`%s status %d` shows its tasks", program, run.ID),
+		hint: fmt.Sprintf("`%s status %d` shows the tasks of the run", program, run.ID),
 	}
 }
 

@@ -28,7 +28,7 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		"bare":        {fmt.Errorf("get: %w", queue.ErrNotFound), notFound, "get", runHint},
 		"bad param":   {asSaid("OA003", `param "day" is required`, "give it"), invalid, `param "day" is required`, "give it"},
 		"key reused":  {asSaid("OA004", "key x is taken", "use another"), conflict, "key x is taken", "use another"},
-		"queue full":  {asSaid("OA006", "queue is full", "wait"), conflict, "queue is full", "try again later, or have an administrator start workers or raise the limit: `oarlock queues set QUEUE --max-queued N`"},
+		"queue full":  {asSaid("OA006", "queue is full", "wait"), conflict, "queue is full", "try again later, or have an administrator start workers or raise the limit of the queue: `oarlock queues set QUEUE --max-queued N`"},
 		"approver":    {asSaid("OA008", "not you", "ask ana"), denied, "not you", "ask ana"},
 		"unsupported": {asSaid("OA009", "cannot run that", "leave it out"), invalid, "cannot run that", "leave it out"},
 		"too large":   {asSaid("OA012", "too large", ""), invalid, "too large", ""},

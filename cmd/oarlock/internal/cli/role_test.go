@@ -82,7 +82,7 @@ func TestSubmitters_AskForRunsAndSeeTheirOwn(t *testing.T) {
 		{"list -o id", exitOK, "1\n"},
 		{"enqueue etl -p limit=many", exitInvalid, `param "limit": must be a whole number`},
 		{"enqueue elt", exitNotFound, "hint: check the name; `oarlock dag list` is for logins with oarlock_read"},
-		{"list --dag elt", exitOK, "no run is so (DAG elt)"},
+		{"list --dag elt", exitOK, "no run matches (DAG elt)"},
 		{"events 1", exitOK, "asked for by s_"},
 		{"workers", exitError, "grant oarlock_read to this user"},
 		{"queues", exitError, "grant oarlock_read to this user"},

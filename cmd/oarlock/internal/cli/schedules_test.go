@@ -25,7 +25,7 @@ func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 		{toSubmit, "schedules put closed mine --cron @hourly", exitInvalid, "hint: have it say allow: {schedules: true}"},
 		{toSubmit, "schedules put y mine --cron @hourly", exitNotFound, "`oarlock dag list` is for logins with oarlock_read"},
 		{toSubmit, "schedules -o id", exitOK, "x mine\n"},
-		{toSubmit, "schedules pause x filed", exitNotFound, "dag x has no schedule filed\nhint: it has mine"},
+		{toSubmit, "schedules pause x filed", exitNotFound, "dag x has no schedule filed\nhint: the DAG has mine"},
 		{toSubmit, "schedules trigger x mine -o id", exitOK, "1\n"},
 		{toSubmit, "schedules fires x mine", exitOK, "fired"},
 		{toSubmit, "schedules pause x", exitOK, "paused mine of x"},

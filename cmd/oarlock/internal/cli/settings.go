@@ -40,7 +40,7 @@ func settingKeys() []config.Key {
 		},
 		{
 			Name: "no_color", Flag: "--no-color", Env: []string{"OARLOCK_NO_COLOR", "NO_COLOR"}, Default: "false",
-			Usage: "print no colours, on a terminal either", Allowed: []string{"true", "false"},
+			Usage: "print no colours, even on a terminal", Allowed: []string{"true", "false"},
 		},
 	}
 }
@@ -159,7 +159,7 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 	if err != nil {
 		hint := "a URL looks like postgres://user@host:5432/database"
 		if v.Origin.Where != "" {
-			hint += "; this one is from " + v.Origin.Where
+			hint += "; this value is from " + v.Origin.Where
 		}
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}

@@ -58,7 +58,7 @@ func TestStatus_TimesOutWhileTheDatabaseIsAway(t *testing.T) {
 	e.Stdout, e.Stderr = &stdout, stderr
 	code := run(t.Context(), e, strings.Fields("status 1 -w --progress plain --timeout 1s --database-url "+address))
 	said := stderr.text.String()
-	if exit(code) != exitTimeout || !strings.Contains(said, "cannot connect to ") || !strings.Contains(said, "it goes on: `oarlock status 1 -w`") {
+	if exit(code) != exitTimeout || !strings.Contains(said, "cannot connect to ") || !strings.Contains(said, "the run goes on: `oarlock status 1 -w`") {
 		t.Errorf("exit %d, want %d\n%s%s", code, exitTimeout, stdout.String(), said)
 	}
 }

@@ -21,7 +21,7 @@ func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 		{"logs 99", exitNotFound, "", "there is no run 99, or it is not yours"},
 		{"cancel --dag etl", exitOK, "run 1: cancel applied (canceled)\n", ""},
 		{"logs 1", exitOK, "", "nothing was written"},
-		{"retry 1 -p extra=[1]", exitOK, "run 2: made of run 1", ""},
+		{"retry 1 -p extra=[1]", exitOK, "run 2: a new run, made from run 1", ""},
 		{"retry 99 --latest", exitNotFound, "", "there is no run 99, or it is not yours"},
 		{"stats", exitError, "", "have an administrator grant oarlock_read to this user"},
 		{"top", exitError, "", "have an administrator grant oarlock_read to this user"},

@@ -23,8 +23,8 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Delayed, Wait: 123456789})
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Uncontained, Err: errors.New("read-only file system")})
 	for _, want := range []string{
-		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this one waits for it to end; give it another --name","pid":7}`,
-		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this one waits for it to end; give it another --name"}`,
+		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this worker waits until the other ends; give this worker another --name","pid":7}`,
+		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this worker waits until the other ends; give this worker another --name"}`,
 		`"msg":"guard: the other worker named w3 has ended: this one goes on","took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended: the guard starts another one","pid":7,"code":9,"took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,

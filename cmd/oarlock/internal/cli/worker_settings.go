@@ -36,34 +36,34 @@ func workerKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "name", Implied: hostName(), Flag: "--name", Check: supervise.CheckName, Usage: "the worker's `NAME`, unique in its state folder; the host's name if none is given"},
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
-		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be repeated; all if none is given"},
+		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be repeated; the worker serves all queues if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be repeated"},
-		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
-		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "do not LISTEN: find new runs by polling only"},
+		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "when told to stop, let running tasks finish for at most `TIME`"},
+		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "do not LISTEN on the database: find new runs by polling only"},
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for connections that need a session of their own"},
-		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before others take over"},
+		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before other workers take over its runs"},
 		{Name: "heartbeat", Gone: "workers give a sign of life six times in each lease_ttl, and at least every five seconds"},
 		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
-		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count by DAG, up to 200 of them"},
+		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count metrics by DAG, for up to 200 DAGs"},
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
 		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query reaches the worker's own database, with its own role"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
-		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "keep the work folders of attempts, for you to look at"},
+		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "keep the work folders of attempts after their end, for you to look at"},
 		{Name: "local_files", Default: "false", Allowed: []string{"true", "false"}, Usage: "whether DAGs are applied from files of this host: OARLOCK_SOURCE_DIR then names a DAG's folder"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
-		{Name: "env_deny", Shape: config.List, Implied: exec.StandardDenyList, Check: exec.CheckNameGlob, Usage: "globs of variables that tasks do not inherit; [] lets all through; the standard list if none is given"},
-		{Name: "secrets_env", Shape: config.List, Check: exec.CheckNameGlob, Usage: "globs of variables that DAGs may name as secrets; [] allows none; all if none is given"},
-		{Name: "secrets_files", Shape: config.List, Check: aFileGlob, Usage: "globs of files that DAGs may name as secrets; [] allows none; all if none is given"},
-		{Name: "secrets_command", Shape: config.List, Usage: "program (absolute path) and arguments; with a key as the last argument it prints that secret; none if none is given"},
+		{Name: "env_deny", Shape: config.List, Implied: exec.StandardDenyList, Check: exec.CheckNameGlob, Usage: "globs of variables that tasks do not inherit; [] lets all variables through; the standard list if none is given"},
+		{Name: "secrets_env", Shape: config.List, Check: exec.CheckNameGlob, Usage: "globs of variables that DAGs may name as secrets; [] allows no variable; all variables if none is given"},
+		{Name: "secrets_files", Shape: config.List, Check: aFileGlob, Usage: "globs of files that DAGs may name as secrets; [] allows no file; all files if none is given"},
+		{Name: "secrets_command", Shape: config.List, Usage: "program (absolute path) and its arguments; the worker adds a key as the last argument, and the program prints that secret; no program if none is given"},
 		{Name: "shell", Shape: config.List, Implied: exec.StandardShell, Usage: "program and arguments that read `run:`; /bin/sh -eu if none is given"},
-		{Name: "command_allow", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that may be started; all if none is given"},
-		{Name: "command_deny", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that may not be started"},
+		{Name: "command_allow", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that tasks may start; all programs if none is given"},
+		{Name: "command_deny", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that tasks must not start"},
 		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
 		{Name: "log_limit", Default: "64MiB", Check: aSize, Usage: "bytes of log that are kept of an attempt"},
 		{Name: "spool_limit", Default: "1GiB", Check: aSize, Usage: "bytes of log that wait on disk while the database is away"},
 		{Name: "http_allow", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may reach even if http_deny has them"},
-		{Name: "http_deny", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may not reach"},
+		{Name: "http_deny", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request must not reach"},
 	}
 	for i := range keys {
 		keys[i].Env = []string{"OARLOCK_" + strings.ToUpper(keys[i].Name)}
@@ -301,7 +301,7 @@ func (e *env) checkWorker(c *embed.Config) error {
 		}
 	}
 	if err := embed.OwnFolder(c.Folder); err != nil {
-		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder in state_dir of the settings file or OARLOCK_STATE_DIR, or repair this one")
+		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder in state_dir of the settings file or OARLOCK_STATE_DIR, or repair this folder")
 	}
 	return e.checkLimits(c)
 }
@@ -338,7 +338,7 @@ func (e *env) workerName() (string, error) {
 	name, err := os.Hostname()
 	if err == nil {
 		if err = supervise.CheckName(name); err != nil {
-			err = fmt.Errorf("the host's name %q is none for a worker: it %w", name, err)
+			err = fmt.Errorf("the host's name %q cannot be the name of a worker: it %w", name, err)
 		}
 	}
 	if err != nil {
@@ -393,7 +393,7 @@ func (e *env) secret(where string) (string, error) {
 	if name, ok := strings.CutPrefix(where, "env:"); ok {
 		text, ok := e.Lookup(name)
 		if !ok || text == "" {
-			return "", fmt.Errorf("there is no variable %s", name)
+			return "", fmt.Errorf("there is no environment variable %s", name)
 		}
 		return text, nil
 	}

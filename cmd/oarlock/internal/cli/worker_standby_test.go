@@ -24,7 +24,7 @@ func TestStandby_SaysWhyAWorkerWaits(t *testing.T) {
 	}
 	defer systemd.Close()
 	why := guarded{"w1", "/var/lib/oarlock"}.sentence(supervise.Event{Kind: supervise.Waiting, PID: 8735})
-	const want = "another worker named w1 runs on this host (pid 8735) with state_dir /var/lib/oarlock: this one waits for it to end; give it another --name"
+	const want = "another worker named w1 runs on this host (pid 8735) with state_dir /var/lib/oarlock: this worker waits until the other ends; give this worker another --name"
 	if why != want {
 		t.Errorf("it says %q", why)
 	}

@@ -183,8 +183,8 @@ func TestLoad_ReportsEveryProblemOfTheFileWithItsPlace(t *testing.T) {
 		{`c.yaml:1:1: unknown key "databse_url"`, `did you mean "database_url"?`},
 		{`c.yaml:2:9: output must be table or json`, `did you mean "json"?`},
 		{`c.yaml:3:8: slots takes one plain value`, ``},
-		{`c.yaml:4:1: output is set twice, first in line 2`, `delete one of them`},
-		{`c.yaml:5:7: slots is empty`, `give it a value or delete the line`},
+		{`c.yaml:4:1: output is set twice, first in line 2`, `delete one of the two lines`},
+		{`c.yaml:5:7: slots is empty`, `give the setting a value, or delete the line`},
 		{`c.yaml:6:1: unknown key "zzz"`, `known keys: database_url, output, slots`},
 	}
 	if len(problems) != len(want) {

@@ -136,7 +136,7 @@ func (r *reader) documents(docs []*ast.DocumentNode) {
 		case nil, *ast.CommentGroupNode, *ast.NullNode:
 		case *ast.MappingNode:
 			if i > 0 {
-				r.fail(body.GetToken(), "keep one and delete the `---`", "a settings file is one document")
+				r.fail(body.GetToken(), "keep one document, and delete the `---`", "a settings file is one document")
 				return
 			}
 			for _, pair := range body.Values {
@@ -160,7 +160,7 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 		return
 	}
 	if first, twice := r.found[key.Name]; twice {
-		r.fail(at, "delete one of them", "%s is set twice, first in line %d", key.Name, first.line)
+		r.fail(at, "delete one of the two lines", "%s is set twice, first in line %d", key.Name, first.line)
 		return
 	}
 	if key.Gone != "" {
@@ -199,7 +199,7 @@ func (r *reader) items(key Key, node ast.Node) ([]string, bool) {
 func (r *reader) list(key Key, node ast.Node) ([]string, bool) {
 	n, ok := node.(*ast.SequenceNode)
 	if !ok {
-		r.fail(node.GetToken(), "write [a, b], or a line `- a` for each", "%s takes a list", key.Name)
+		r.fail(node.GetToken(), "write [a, b], or a line `- a` for each item", "%s takes a list", key.Name)
 		return nil, false
 	}
 	items := []string{}
@@ -216,7 +216,7 @@ func (r *reader) list(key Key, node ast.Node) ([]string, bool) {
 func (r *reader) mapping(key Key, node ast.Node) ([]string, bool) {
 	n, ok := node.(*ast.MappingNode)
 	if !ok {
-		r.fail(node.GetToken(), "write an indented line `name: value` for each", "%s takes values by name", key.Name)
+		r.fail(node.GetToken(), "write an indented line `name: value` for each value", "%s takes values by name", key.Name)
 		return nil, false
 	}
 	items := []string{}
@@ -231,7 +231,7 @@ func (r *reader) mapping(key Key, node ast.Node) ([]string, bool) {
 			return nil, false
 		}
 		if slices.ContainsFunc(items, func(item string) bool { return strings.HasPrefix(item, name+"=") }) {
-			r.fail(pair.Key.GetToken(), "delete one of them", "%s.%s is set twice", key.Name, name)
+			r.fail(pair.Key.GetToken(), "delete one of the two lines", "%s.%s is set twice", key.Name, name)
 			return nil, false
 		}
 		items = append(items, name+"="+text)
@@ -248,7 +248,7 @@ func (r *reader) scalar(name string, node ast.Node) (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, true
 	case *ast.NullNode:
-		r.fail(node.GetToken(), "give it a value or delete the line", "%s is empty", name)
+		r.fail(node.GetToken(), "give the setting a value, or delete the line", "%s is empty", name)
 	default:
 		r.fail(node.GetToken(), "", "%s takes one plain value", name)
 	}

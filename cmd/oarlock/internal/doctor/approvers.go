@@ -23,7 +23,7 @@ type MissingApprovers struct {
 
 // String names the missing roles and the consequence.
 func (m MissingApprovers) String() string {
-	follows := "only its other approvers can decide it"
+	follows := "only the other approvers of the step can decide it"
 	if m.Alone {
 		follows = "only operators can decide it, with `oarlock mark`"
 	}
@@ -55,7 +55,7 @@ func (x *examination) approvers(ctx context.Context) Check {
 	}
 	detail := worst.String()
 	if len(found) > 1 {
-		detail += fmt.Sprintf("; such steps: %d", len(found))
+		detail += fmt.Sprintf("; steps with a missing approver: %d", len(found))
 	}
 	return warn("%s", detail).withHint("have an administrator of the server create the role and grant it to the approvers; or correct the DAG file and type `oarlock dag apply FILE`")
 }

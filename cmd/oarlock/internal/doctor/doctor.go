@@ -64,9 +64,9 @@ var checks = []namedCheck{
 	{"writable", (*examination).writable, "the server is a primary, and the session may write"},
 	{"migrations", (*examination).migrations, "this binary works with the schema of the database"},
 	{"installation", (*examination).installation, "the database is no copy of another one that workers served"},
-	{"privileges", (*examination).privileges, "this user has one of the group roles"},
+	{"privileges", (*examination).privileges, "this login has one of Oarlock's roles, such as oarlock_submit"},
 	{"pooler", (*examination).pooler, "a pooler, if there is one, lends the connections that a worker needs"},
-	{"listen", (*examination).listen, "a notification arrives"},
+	{"listen", (*examination).listen, "a notification that the check sends arrives"},
 	{"clock", (*examination).clock, "the clocks of this machine and the server agree"},
 	{"horizon", (*examination).horizon, "no old snapshot holds up vacuum"},
 	{"connections", (*examination).connections, "the server has connections free"},
@@ -76,9 +76,9 @@ var checks = []namedCheck{
 	{"retention", (*examination).retention, "no run is long past its retention"},
 	{"workers", (*examination).workers, "no worker is unfit, and each gives signs of life"},
 	{"schedules", (*examination).schedules, "schedules fire, and time zones of this machine and the server agree"},
-	{"approvers", (*examination).approvers, "the approvers that DAGs name are roles"},
+	{"approvers", (*examination).approvers, "the approvers that DAGs name are roles of the database"},
 	{"future_runs", (*examination).futureRuns, "no run waits for a moment that a wrong clock set"},
-	{"invariants", (*examination).invariants, "rows agree with each other"},
+	{"invariants", (*examination).invariants, "the rows of Oarlock's tables agree with each other"},
 }
 
 // About is the name of a check, and what an ok result of it means.
@@ -202,7 +202,7 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 
 // broken returns the failed check for an error that kept the check from being made.
 func broken(doing string, err error) Check {
-	return fail("%s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if it says the same, look into the server's log")
+	return fail("%s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }
 
 // unseen returns a skipped check if err is about the schema version or about missing privileges, and nil for any other
@@ -212,9 +212,9 @@ func unseen(err error) *Check {
 	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
 	switch {
 	case isVersion && wrong.Have == 0:
-		c = skip("the database has no Oarlock schema: see migrations")
+		c = skip("the database has no Oarlock schema: see the check migrations")
 	case isVersion:
-		c = skip("this binary does not work with the schema: see migrations")
+		c = skip("this binary does not work with the schema: see the check migrations")
 	case mayNot(err):
 		c = skip("this user may not see runs of other users: use a login with oarlock_read, oarlock_admin or oarlock_worker")
 	default:

@@ -276,7 +276,7 @@ func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
 		if _, err := owner.Exec(t.Context(), scene); err != nil {
 			t.Fatalf("%s: %v", scene, err)
 		}
-		status, words, hint := Fail, "0 of 0 in use "+limit, "its workers at work (2) need 20 connections: raise the limit of the login app_"
+		status, words, hint := Fail, "0 of 0 in use "+limit, "the workers at work under this limit (2) need 20 connections: raise the limit of the login app_"
 		switch i {
 		case 1: // no connection shows which login the workers use
 			status, hint = Warn, "a worker keeps 10"

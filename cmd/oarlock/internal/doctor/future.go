@@ -44,6 +44,6 @@ func (f futureRuns) judge() Check {
 	if last := f.Last.UTC().Format(format); last != when {
 		when += " to " + last
 	}
-	return warn("%s only at %s, later than asked for: the server's clock was ahead when they were accepted", countRuns(f.Runs, mostFuture, "starts", "start"), when).
-		withHint(`start them now, as docs/operations.md says under "The database's clock was wrong"; or let them start at that time`)
+	return warn("%s only at %s, later than asked for: the server's clock was ahead when it accepted them", countRuns(f.Runs, mostFuture, "starts", "start"), when).
+		withHint(`start these runs now, as docs/operations.md says under "The database's clock was wrong"; or let these runs start at that time`)
 }

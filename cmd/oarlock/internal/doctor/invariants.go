@@ -51,7 +51,7 @@ func (x *examination) invariants(ctx context.Context) Check {
 		case ctx.Err() != nil && len(broken) > 0:
 			return x.judge(ctx, broken)
 		case ctx.Err() != nil:
-			return skip("%d of %d hold; the check of the others took longer than %s", i, len(names), checkTimeout)
+			return skip("%d of %d rules hold; the check of the other rules took longer than %s", i, len(names), checkTimeout)
 		case mayNot(err):
 			return *unseen(err)
 		case err != nil:
@@ -61,7 +61,7 @@ func (x *examination) invariants(ctx context.Context) Check {
 		}
 	}
 	if len(broken) == 0 {
-		return ok("all %d hold", len(names))
+		return ok("all %d rules hold", len(names))
 	}
 	return x.judge(ctx, broken)
 }
@@ -104,7 +104,7 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 // waits returns a warning about runs that are passed over.
 func (b breach) waits() Check {
 	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
-		withHint("expected for a moment after workers were cut off from the database. If it lasts for minutes, report it with the output of `oarlock status RUN` and `oarlock workers`")
+		withHint("expect this warning for a moment after workers were cut off from the database. If the warning lasts for minutes, report it with the output of `oarlock status RUN` and `oarlock workers`")
 }
 
 func judgeFaults(broken []breach, timeline func() (int, error)) Check {
@@ -121,12 +121,12 @@ func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 	switch {
 	case err != nil:
 		return warn("pieces of logs are missing: %s", all).
-			withHint("expected after a failover or a recovery that lost commits; report it if this server never had one. The server did not tell: %s", Explain(err))
+			withHint("expect missing pieces after a failover or a recovery that lost commits; report them if this server never had a failover or a recovery. The server did not tell: %s", Explain(err))
 	case line <= 1:
 		return fail("pieces of logs are missing, and this server never failed over: %s", all).withHint(fault)
 	}
 	return warn("pieces of logs are missing: %s", all).
-		withHint("expected after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once they are past their retention", line)
+		withHint("expect missing pieces after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once they are past their retention", line)
 }
 
 // brokenTwice returns the rows that both looks find, each as text.

@@ -83,7 +83,7 @@ func TestInvariants_TellGapsThatAFailoverExplains(t *testing.T) {
 	x := begin(t, standby.URL())
 	got = x.invariants(t.Context())
 	wantCheck(t, got, Warn, "pieces of logs are missing: g1_log_gap (1, the first: ")
-	if !strings.Contains(got.Hint, "expected after a failover") || !strings.Contains(got.Hint, "timeline 2") {
+	if !strings.Contains(got.Hint, "after a failover") || !strings.Contains(got.Hint, "timeline 2") {
 		t.Errorf("it does not say why: %s", got.Hint)
 	}
 	execOn(t, standby.URL(), "succeeded_twice.sql")

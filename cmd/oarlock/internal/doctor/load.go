@@ -46,12 +46,12 @@ func (x *examination) horizon(ctx context.Context) Check {
 	}
 	for _, h := range holders {
 		if h.old() {
-			return warn("%s", h).withHint("end it: while it lives, the server cannot remove dead rows, and tables grow")
+			return warn("%s", h).withHint("end this session or transaction: while it lives, the server cannot remove dead rows, and tables grow")
 		}
 	}
 	switch {
 	case !x.facts.SeesAllSessions:
-		return skip("this user sees only its own sessions").withHint("grant it pg_monitor to check all sessions")
+		return skip("this user sees only its own sessions").withHint("grant pg_monitor to this user, to check all sessions")
 	case len(holders) == 0:
 		return ok("no session holds up the removal of dead rows")
 	}
@@ -94,7 +94,7 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 	text := strings.Join(texts, "; ")
 	for _, l := range limits {
 		if l.free() == 0 && l.Held < l.Workers*own {
-			return fail("%s", text).withHint("its workers at work (%d) need %d connections: raise the limit of the %s, or drain workers",
+			return fail("%s", text).withHint("the workers at work under this limit (%d) need %d connections: raise the limit of the %s, or drain workers",
 				l.Workers, l.Workers*needs, l.Scope)
 		}
 	}
@@ -103,7 +103,7 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 		if limits[0].Login {
 			more = "raise the limit of the " + limits[0].Scope
 		}
-		return warn("%s", text).withHint("a worker keeps %d, and one more for each postgres.query that runs: %s", needs, more)
+		return warn("%s", text).withHint("a worker keeps %d connections, and one more for each postgres.query that runs: %s", needs, more)
 	}
 	return ok("%s", text)
 }

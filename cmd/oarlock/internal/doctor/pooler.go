@@ -36,7 +36,7 @@ func (x *examination) pooler(ctx context.Context) Check {
 	}
 	defer end(ctx, conn)
 	if found == pglink.NoPooler {
-		return ok("none: the connection goes to the server itself")
+		return ok("no pooler: the connection goes to the server itself")
 	}
 	return x.poolSize(ctx, link)
 }

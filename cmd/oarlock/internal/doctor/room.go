@@ -37,7 +37,7 @@ func (r room) String() string {
 // new pages.
 func (x *examination) room(ctx context.Context) Check {
 	if x.facts.Standby || x.facts.ReadOnly {
-		return skip("the server takes no writes: see writable")
+		return skip("the server takes no writes: see the check writable")
 	}
 	if err := x.tryToWrite(ctx); err != nil {
 		return judgeWrite(err)
@@ -69,7 +69,7 @@ func judgeWrite(err error) Check {
 	switch {
 	case mayNot(err):
 		return skip("this user may not make temporary tables, so the check wrote nothing").
-			withHint("GRANT TEMPORARY ON DATABASE would let it try") // sql-shown: advice
+			withHint("GRANT TEMPORARY ON DATABASE would let this user try") // sql-shown: advice
 	case isServer && strings.HasPrefix(refused.Code, "53"):
 		return fail("the server takes no write: %s", Explain(err)).
 			withHint("free room on the server's disk, or enlarge the disk. Until then the database accepts no run and no record. `oarlock prune` needs room, too")

@@ -34,7 +34,7 @@ func TestRoom_IsTriedByEachRole(t *testing.T) {
 	wantCheck(t, begin(t, last).room(t.Context()), Skip, "the check wrote nothing")
 	x := begin(t, db.URL)
 	x.facts.Standby = true
-	wantCheck(t, x.room(t.Context()), Skip, "see writable")
+	wantCheck(t, x.room(t.Context()), Skip, "see the check writable")
 }
 
 func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {

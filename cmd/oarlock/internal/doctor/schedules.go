@@ -91,7 +91,7 @@ func ailingCheck(found []ailing) Check {
 			withHint("start a worker, because live workers fire schedules: `oarlock worker`")
 	}
 	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-		withHint("look into the logs of the workers: one of them looks at schedules once a second")
+		withHint("look into the logs of the workers: one worker looks at schedules once a second")
 }
 
 // shellWord quotes a word that a shell would split or expand.

@@ -81,9 +81,9 @@ func (x *examination) migrations(ctx context.Context) Check {
 	case err == nil:
 		return x.upgrade(ctx, schema)
 	case mayNot(err):
-		return fail("this user may not read the schema version").withHint("grant it a role of Oarlock: see privileges")
+		return fail("this user may not read the schema version").withHint("grant this user a role of Oarlock: see the check privileges")
 	case !isVersion:
-		return fail("%s", Explain(err)).withHint("type `oarlock doctor` again; if it says the same, look into the server's log")
+		return fail("%s", Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 	}
 	seen, _, _ := strings.Cut(wrong.Error(), ": ")
 	if wrong.Command != "" {
@@ -139,14 +139,14 @@ func (x *examination) privileges(ctx context.Context) Check {
 			withHint("have an administrator run `oarlock migrate roles` for this database")
 	case !p.HasUsage:
 		return fail("user %s may not use the schema oarlock", p.UserName).
-			withHint("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
 	case !p.HasRoles:
 		return warn("the group roles do not exist").withHint("run `oarlock migrate roles`, so that applications and workers need not be owner")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
 		return warn("user %s has none of the group roles", p.UserName).
-			withHint("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }
@@ -157,7 +157,7 @@ func (x *examination) durability(context.Context) Check {
 	case !f.Fsync:
 		return fail("fsync is off").withHint(lost)
 	case !f.FullPageWrites:
-		return fail("full_page_writes is off").withHint("set it to on, unless the file system rules out torn pages: otherwise a crash may leave some")
+		return fail("full_page_writes is off").withHint("set full_page_writes to on, unless the file system rules out torn pages: otherwise a crash may leave some")
 	case f.SynchronousCommit == "off":
 		return fail("synchronous_commit is off").withHint(lost)
 	default:
@@ -168,9 +168,9 @@ func (x *examination) durability(context.Context) Check {
 func (x *examination) housekeeping(context.Context) Check {
 	switch {
 	case !x.facts.Autovacuum:
-		return warn("autovacuum is off, or track_counts, which it needs").withHint("set both to on: otherwise tables grow without end")
+		return warn("autovacuum is off, or track_counts, which it needs").withHint("set autovacuum and track_counts to on: otherwise tables grow without end")
 	case x.facts.IdleSessionTimeout != "0":
-		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set it to 0 for Oarlock's users: otherwise it ends connections that listen")
+		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set idle_session_timeout to 0 for Oarlock's users: otherwise the server ends connections that listen")
 	}
 	return ok("autovacuum on, no idle_session_timeout")
 }

@@ -98,7 +98,7 @@ func (f fleet) judge() Check {
 	due := countRuns(f.due, mostDue, "is due", "are due")
 	if len(f.workers) == 0 {
 		if f.due > 0 {
-			return warn("no worker is at work, and %s", due).withHint("start one with `oarlock worker`")
+			return warn("no worker is at work, and %s", due).withHint("start a worker with `oarlock worker`")
 		}
 		return ok("no worker is at work, and no run is due")
 	}
@@ -133,7 +133,7 @@ func (f fleet) judge() Check {
 
 // startAgain is the advice if no worker takes over: the workers either are gone, or run and cannot reach the database.
 const startAgain = "no other worker is there: start the worker again on its host, or start another with `oarlock worker`. " +
-	"If it still runs, look into its logs: the database may refuse its login"
+	"If the worker still runs, look into its logs: the database may refuse its login"
 
 // checkLost fails if workers hold runs although their lease is over.
 func checkLost(lost []silent) Check {
@@ -143,7 +143,7 @@ func checkLost(lost []silent) Check {
 	}
 	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s; runs that they hold: %d", len(lost), list(lost), runs)
 	if lost[0].Takeover != nil {
-		return c.withHint("other workers take over their runs soon; time without the database does not count. Check their hosts and processes")
+		return c.withHint("other workers take over the runs of these workers soon; time without the database does not count. Check the hosts and processes of these workers")
 	}
 	return c.withHint(startAgain)
 }
@@ -152,7 +152,7 @@ func checkLost(lost []silent) Check {
 func checkQuiet(quiet []silent) Check {
 	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
 	if first := quiet[0]; first.Takeover != nil {
-		return c.withHint("other workers take over the runs of %s in about %s. If you start it again on its host, it takes them at once", first.Name, round(seconds(*first.Takeover)))
+		return c.withHint("other workers take over the runs of %s in about %s. If you start the worker again on its host, it takes its runs at once", first.Name, round(seconds(*first.Takeover)))
 	}
 	return c.withHint(startAgain)
 }
@@ -165,7 +165,7 @@ func checkUnfit(all []unfit) Check {
 		}
 	}
 	return fail("%d of the workers at work claim nothing, %s: %s", len(all), list(all), strings.Join(reasons[:min(len(reasons), mostNames)], "; ")).
-		withHint("correct the cause: then the workers go on by themselves. Their logs have the error, and `oarlock workers` lists the workers")
+		withHint("correct the cause, and the workers go on by themselves. The logs of the workers have the error, and `oarlock workers` lists the workers")
 }
 
 // inOne joins several checks into one, with the worst status, and each hint once.
@@ -210,7 +210,7 @@ func list[T fmt.Stringer](all []T) string {
 func (x *examination) inPlace(ctx context.Context, c Check) Check {
 	i, err := migrations.ReadInstallation(ctx, x.conn)
 	if err == nil && i.Judge(false) != nil {
-		return c.withHint("first decide whether this database is a copy: see installation")
+		return c.withHint("first decide whether this database is a copy: see the check installation")
 	}
 	return c
 }

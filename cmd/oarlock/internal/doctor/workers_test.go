@@ -95,7 +95,7 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 		{Fail, "no worker at work gives a sign of life, and 1 run is due; 1 of the workers at work give no sign of life, w1 for ", "the database may refuse its login"},
 		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there: start the worker again on its host, or start another"},
 		{Warn, "(lease 5m0s); runs that they hold: 1", "other workers take over the runs of w1 in about "},
-		{Fail, "1 of the workers at work " + late, "other workers take over their runs soon; time without the database does not count"},
+		{Fail, "1 of the workers at work " + late, "other workers take over the runs of these workers soon; time without the database does not count"},
 		{Fail, "w2 for 6m0s (lease 5m0s); runs that they hold: 1; 1 of the workers at work claim nothing, w3 for 32s: no connection", "; correct the cause"},
 		{Fail, "2 of the workers at work " + late, "start the worker again on its host"},
 		{Fail, "2 of the workers at work " + late, "first decide whether this database is a copy"},
@@ -128,7 +128,7 @@ func TestFleet_NamesEveryKindOfTrouble(t *testing.T) {
 	wantCheck(t, got, Fail, "1 of the workers at work gave no sign of life for longer than their lease, w1 for 6m40s (lease 5m0s); runs that they hold: 4; "+
 		"1 of the workers at work give no sign of life, w2 for 2m38s (lease 5m0s); runs that they hold: 2; "+
 		"7 of the workers at work claim nothing, w3 for 3m9s, w4 for 32s, w5 for 20s, w6 for 9s, w7 for 8s and 2 more: b; a")
-	for _, want := range []string{"other workers take over their runs soon; time without the database does not count", "; other workers take over the runs of w2 in about 1m30s", "; correct the cause"} {
+	for _, want := range []string{"other workers take over the runs of these workers soon; time without the database does not count", "; other workers take over the runs of w2 in about 1m30s", "; correct the cause"} {
 		if !strings.Contains(got.Hint, want) {
 			t.Errorf("hint %q, want %q in it", got.Hint, want)
 		}
