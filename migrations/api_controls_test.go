@@ -76,6 +76,8 @@ func TestRetry_ThatResetsNothingLeavesTheRun(t *testing.T) {
 		"an item failed":                 {"UPDATE draft SET state = 'failed' WHERE item = 'x'", "retry($1)", done},
 		"a replacement was canceled":     {"UPDATE draft SET state = 'canceled' WHERE alt = 2", "retry($1)", done},
 		"a replacement that never began": {"UPDATE draft SET alt = 7, generation = 1 WHERE alt = 2", "retry($1)", done},
+		"an item that never began":       {"UPDATE draft SET state = 'canceled' WHERE step = 0 AND item = ''; DELETE FROM draft WHERE item = 'y'", "retry($1)", done},
+		"an item of the former list":     {"UPDATE draft SET generation = 1 WHERE item = 'y'", "retry($1)", done},
 		"a parent failed":                {"UPDATE draft SET state = 'upstream_failed', grown = NULL WHERE step = 0 AND item = ''", "retry($1)", done},
 		"only a handler failed":          {"UPDATE draft SET state = 'failed' WHERE step = 2", "retry($1)", done},
 		"a step never began":             {"DELETE FROM draft WHERE step = 1", "retry($1)", done},

@@ -453,7 +453,7 @@ END $$;
 
 -- Returns whether something of an ended run failed, was canceled or never began. Such a run has tasks for a retry of what failed.
 -- The rows of items and replacements that did not grow again after a retry are history. The outcome of a foreach step is that of
--- its items.
+-- its items. An item that has not begun may have no row: it waited for a slot, or for another item to end.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.has_unfinished(run bigint, spec jsonb) RETURNS bool
 LANGUAGE sql STABLE SET jit = off
@@ -463,6 +463,11 @@ BEGIN ATOMIC
                       AND NOT EXISTS (SELECT FROM oarlock.tasks t
                                        WHERE t.run_id = run AND t.step = s.step AND t.item = '' AND t.alt = 0
                                          AND t.state IN ('succeeded', 'failed', 'upstream_failed', 'skipped', 'canceled', 'replaced')))
+        OR EXISTS (SELECT FROM oarlock.tasks t, jsonb_array_elements(t.grown -> 'items') i (item)
+                    WHERE t.run_id = run AND t.item = '' AND t.alt = 0
+                      AND NOT EXISTS (SELECT FROM oarlock.tasks o
+                                       WHERE o.run_id = run AND o.step = t.step AND o.item = i.item ->> 'key' AND o.alt = 0
+                                         AND o.generation >= (t.grown ->> 'generation')::int))
         OR EXISTS (SELECT FROM oarlock.tasks t
                      JOIN oarlock.steps_of(spec) s ON s.step = t.step
                     WHERE t.run_id = run
