@@ -159,14 +159,16 @@ func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	return ""
 }
 
-// fateOfFailed returns the effect of RetryFailed on one step.
+// fateOfFailed returns the effect of RetryFailed on one step. A foreach that ended while some of its items were open, because the
+// store ended the run, has to run again for these items.
 func (r *Run) fateOfFailed(n *node) fate {
 	if n.each == nil && r.toRetry(n.main) {
 		return anew
 	}
 	f := keep
+	endedOpen := n.each != nil && (n.main.State.Terminal() || r.wasReset(n.main))
 	n.tasks(func(t *task) {
-		if t != n.main && r.toRetry(t) {
+		if t != n.main && (r.toRetry(t) || endedOpen && !t.State.Terminal()) {
 			f = partly
 		}
 	})

@@ -110,3 +110,29 @@ func TestDuration_PrintsForPeople(t *testing.T) {
 		}
 	}
 }
+
+// The store may end a run while items of a foreach have not begun: these have no row.
+func TestRetryRun_StartsItemsThatNeverStarted(t *testing.T) {
+	t.Parallel()
+	s := spec("a")
+	s.Steps[0].Foreach = &Foreach{Items: items{{Key: "x"}, {Key: "y"}}}
+	g := must(Compile(s))
+	rows := []TaskRecord{
+		{State: TaskCanceled, Generation: 1, Growth: &Growth{Generation: 1, Items: []Item{{Key: "x"}, {Key: "y"}}}},
+		{ID: TaskID{Item: "x"}, State: TaskSucceeded, Generation: 1, Attempt: 1},
+	}
+	for range 2 { // the second time as after a crash
+		r := must(Restore(g, Options{Generation: 2}, Saved{Run: RunRecord{Generation: 2}, Tasks: rows}))
+		if err := r.Step(Event{Kind: EvControl, Control: &Control{ID: 1, Verb: VerbRetry, Generation: 2, Mode: RetryFailed}}); err != nil {
+			t.Fatal(err)
+		}
+		if ready, _ := r.Ready(); ready.Records.Controls[0].Outcome != Applied {
+			t.Fatalf("the retry is %+v", ready.Records.Controls[0])
+		}
+		if main := r.find(TaskID{}); main.State != TaskRunning || main.Generation != 2 {
+			t.Errorf("the foreach is %s in generation %d", main.State, main.Generation)
+		} else {
+			rows[0] = main.TaskRecord
+		}
+	}
+}

@@ -17,6 +17,7 @@ var controlPromises = []promise{
 	{"a retry opens a generation, of a finished run only", retryOpens},
 	{"a retry that resets nothing changes nothing", retryResetsNothing},
 	{"a retry starts what never started", retryStarts},
+	{"a retry starts items that never started", retryStartsItems},
 	{"a control is decided once", decidedOnce},
 	{"controls of unknown runs and steps are refused", unknownControls},
 	{"an owner hears of a control", ownerHears},
@@ -184,6 +185,26 @@ func retryStarts(s *setup) {
 	all, err := s.History.Controls(s.Context(), id)
 	s.must(err)
 	s.same("outcome", all[len(all)-1].Outcome, dagrun.Applied)
+}
+
+// An item has no row while it waits for another to end. Records that the store refuses end the run without its driver.
+func retryStartsItems(s *setup) {
+	id := s.start("name: each\nsteps: [{id: a, run: \"true\", foreach: {items: [x, y], key: item, max_concurrent: 1}}]\n")
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	each, x := row(0, 1, dagrun.TaskRunning, at), row(0, 2, dagrun.TaskSucceeded, at)
+	each.Growth = &dagrun.Growth{Generation: 1, Items: []dagrun.Item{{Key: "x", Value: `"x"`}, {Key: "y", Value: `"y"`}}}
+	x.ID.Item = "x"
+	s.must(s.record(w, c, each, x))
+	each.Seq, each.Reason = 3, "a NUL: \x00"
+	s.wantError(s.record(w, c, each), queue.ErrRefused)
+	s.wantState(id, "failed")
+	retry := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	s.same("outcome", retry.Outcome, dagrun.Outcome(""))
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.wantState(id, "succeeded")
+	s.same("item y", s.tasks(id)["a/y"].State, "succeeded")
 }
 
 func decidedOnce(s *setup) {
