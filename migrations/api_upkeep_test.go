@@ -329,6 +329,35 @@ func TestRetry_OpensTheLaneAgain(t *testing.T) {
 	b.wantCount(t, 1, openLanes, "lanes of a run that is being retried")
 }
 
+// A run keeps its lane, so no bound refuses its retry.
+func TestRetry_PassesTheBoundOfLanes(t *testing.T) {
+	t.Parallel()
+	b, app, _ := lanes(t)
+	b.put(t, `{"name": "ranked", "allow": {"selector": true}, "steps": [{"id": "a", "run": "true"}]}`)
+	must(t, app, `SELECT oarlock.enqueue('ranked', selector => '{"n": "old"}')`)
+	b.endRanked(t)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, app, "SELECT oarlock.enqueue('ranked', selector => jsonb_build_object('n', n::text)) FROM generate_series(1, 250) n")
+	must(t, app, "SELECT oarlock.retry(1)")
+	b.wantCount(t, 251, openLanes, "lanes, that of the run among them")
+}
+
+// A retry holds its run and the parent of the run. Workers that write to these would wait with it.
+func TestRetry_WaitsForNoPrune(t *testing.T) {
+	t.Parallel()
+	b, app, other := lanes(t)
+	must(t, app, askRanked, 7)
+	b.endRanked(t)
+	must(t, b.conn, "BEGIN")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	must(t, app, "SET statement_timeout = '10s'")
+	must(t, app, "SELECT oarlock.retry(1)")
+	must(t, other, "SET statement_timeout = '10s'")
+	must(t, other, askRanked, 7)
+	must(t, b.conn, "COMMIT")
+	b.wantCount(t, 2, "SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL AND l.priority = 7", "runs in an open lane")
+}
+
 // An application may use a lane in a transaction that it keeps open, while other sessions prune and use the lane as well, and so may an administrator that prunes.
 func TestPrune_LeavesLanesThatATransactionUses(t *testing.T) {
 	t.Parallel()

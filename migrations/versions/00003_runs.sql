@@ -486,6 +486,11 @@ BEGIN
     END IF;
     IF OLD.finished_at IS NOT NULL THEN
         opened.generation := OLD.generation + 1;
+        IF NEW.lane_id <> OLD.lane_id AND EXISTS ( -- see hold_lane
+            SELECT FROM oarlock.lanes n JOIN oarlock.lanes o USING (queue, priority, selector, needs, slots, dag_id)
+             WHERE n.lane_id = NEW.lane_id AND o.lane_id = OLD.lane_id) THEN
+            opened.lane_id := NEW.lane_id;
+        END IF;
         opened.inbox := OLD.inbox + 1;
         opened.state := 'queued';
         opened.reason := '';

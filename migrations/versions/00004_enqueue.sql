@@ -364,16 +364,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns the lane for a run that was over and is to be queued again: its own, or the same if prune has closed its own.
+-- Returns the lane for a run that was over and is to be queued again: its own, or the same if prune has closed its own. If prune is
+-- looking at its own in a transaction that stays open, it is a twin of it: a retry holds its run, and must not wait. No bound
+-- applies, because the run had its lane before.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.hold_lane(lane int) RETURNS int
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM oarlock.lanes l WHERE l.lane_id = lane AND l.closed IS NULL FOR KEY SHARE;
+    PERFORM FROM oarlock.lanes l WHERE l.lane_id = lane AND l.closed IS NULL FOR KEY SHARE SKIP LOCKED;
     IF FOUND THEN
         RETURN lane;
     END IF;
-    RETURN (SELECT oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id, l.made_for) FROM oarlock.lanes l WHERE l.lane_id = lane);
+    RETURN (SELECT oarlock.make_lane(l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id, l.made_for) FROM oarlock.lanes l WHERE l.lane_id = lane);
 END $$;
 -- +goose StatementEnd
 
