@@ -135,6 +135,26 @@ func TestCursors_NoticesLowerThem(t *testing.T) {
 	}
 }
 
+// Prune closes a lane, and sweeps name it no more. A retry opens it again, and its run keeps its place.
+func TestCursors_ASweepFindsRunsOfLanesOpenedAgain(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	const lane = 7
+	if c.told(lane, after(time.Second)) {
+		t.Error("a run of a new lane is below where polls begin")
+	}
+	if !c.told(lane, after(-time.Hour)) {
+		t.Error("no sweep looks for a run of a lane that was opened again")
+	}
+	c.sweeping()
+	if !c.swept([]int{1, 2, lane}, after(time.Second), after(-time.Hour), []head{{shelfOf(lane, stageNew), after(-time.Hour), 8}}, false) {
+		t.Error("the sweep passes over it")
+	}
+	if shelves, ats, _ := c.args(); !slices.Equal(shelves, []int{shelfOf(lane, stageNew)}) || !ats[0].Equal(after(-time.Hour)) {
+		t.Errorf("polls begin at %v on the shelves %v", ats, shelves)
+	}
+}
+
 // Any login that enqueues can raise the number of the next lane: each enqueue that is rolled back takes one.
 func TestCursors_AHighNumberCostsNoMore(t *testing.T) {
 	t.Parallel()

@@ -337,14 +337,14 @@ func (c *cursors) claimed(now time.Time, claims []*Claim) {
 }
 
 // told lowers the cursors of a lane that has new runs, none of which has its place before at. It reports whether at is too far
-// back for polls, which begin at most noticeReach back. It passes over lanes that the last sweep did not name, because any
-// connection may notify, and each lane costs memory and a part of each claim. Runs of a lane that is newer than the last sweep
-// stand above the cursor of all other shelves.
+// back for polls, which begin at most noticeReach back. It sets no cursors of lanes that the last sweep did not name, because any
+// connection may notify, and each lane costs memory and a part of each claim. Polls begin in such a lane at the cursor of all other
+// shelves. Runs of a new lane stand above it. A retry may put a run below it, into a lane that prune had closed: at is too far back then.
 func (c *cursors) told(lane int, at time.Time) (older bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, served := slices.BinarySearch(c.lanes, lane); !served {
-		return false
+		return at.Before(c.rest)
 	}
 	if oldest := c.rest.Add(-noticeReach); at.Before(oldest) {
 		at, older = oldest, true
