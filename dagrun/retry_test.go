@@ -111,7 +111,7 @@ func TestDuration_PrintsForPeople(t *testing.T) {
 	}
 }
 
-// The store may end a run whose foreach has items that never began: these have no row.
+// The store may end a run while items of a foreach have not begun: these have no row.
 func TestRetryRun_StartsItemsThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	s := spec("a")

@@ -376,6 +376,8 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	must(t, b.conn, `UPDATE oarlock.runs SET reason = 'r', ending = 'e', ending_by = 'e', ending_text = 'e', deadline = now(), losses = 2, tolerated = 3,
 		left_ms = 4, counts = '{}' WHERE run_id = $1`, run)
 	b.leave(t, run, "failed")
+	must(t, b.conn, `INSERT INTO oarlock.lanes (lane_id, queue, priority, selector, needs, slots) OVERRIDING SYSTEM VALUE
+		SELECT 77, queue, 9, selector, needs, slots FROM oarlock.lanes LIMIT 1`) // no twin of the lane of the run
 	reopen := map[string]string{
 		"generation": "generation + 1", "state": "'queued'", "reason": "''", "losses": "0", "inbox": "inbox + 1", "ending": "''", "ending_by": "''",
 		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "stage": "2", "ready_at": "run_at", "started_at": "NULL", "finished_at": "NULL",

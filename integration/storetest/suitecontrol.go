@@ -187,7 +187,7 @@ func retryStarts(s *setup) {
 	s.same("outcome", all[len(all)-1].Outcome, dagrun.Applied)
 }
 
-// An item has no row while it waits for another to end. A run whose records are refused ends then without its driver.
+// An item has no row while it waits for another to end. Records that the store refuses end the run without its driver.
 func retryStartsItems(s *setup) {
 	id := s.start("name: each\nsteps: [{id: a, run: \"true\", foreach: {items: [x, y], key: item, max_concurrent: 1}}]\n")
 	w := s.worker()

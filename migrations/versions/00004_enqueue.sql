@@ -325,8 +325,8 @@ RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND p
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
 -- Finds a lane, or makes it, and locks it FOR KEY SHARE until the transaction ends, so that prune does not close it meanwhile. Each
--- open lane costs every claim something, so find_lane bounds how many are made for one DAG or queue. A DAG may have more than there
--- are priorities. The bound is soft, since lanes that other transactions make at the same time are not seen.
+-- open lane costs every claim something, so find_lane bounds how many are made for one DAG or queue. The bound of a DAG leaves room for
+-- each of the 201 priorities. Bounds are soft, since lanes that other transactions make at the same time are not seen.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -380,9 +380,9 @@ BEGIN
                    AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth AND l.closed IS NULL
                    FOR KEY SHARE;
             END IF;
-            IF FOUND THEN -- else prune has deleted it between two of these statements
+            IF FOUND THEN
                 RETURN id;
-            END IF;
+            END IF; -- else prune deleted or closed the lane after this call had seen it: the next turn makes a twin
         EXCEPTION WHEN lock_not_available THEN
             PERFORM set_config('lock_timeout', '2ms', true); -- the next ones get hardly any time
         END;
@@ -528,11 +528,11 @@ BEGIN
         RAISE EXCEPTION 'the result of step % may not be handed in', left(denied, 100)
             USING ERRCODE = 'OA005', HINT = 'leave it out, or have the step say precomputable: true';
     END IF;
-    PERFORM oarlock.check_depth('precomputed', given);
     IF octet_length(given::text) > 1048576 THEN
         RAISE EXCEPTION 'precomputed results are % bytes, at most 1048576', octet_length(given::text)
             USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and hand in a reference';
     END IF;
+    PERFORM oarlock.check_depth('precomputed', given);
 END $$;
 -- +goose StatementEnd
 

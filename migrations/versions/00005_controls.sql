@@ -611,10 +611,10 @@ BEGIN
     IF verb = 'retry' AND NOT oarlock.operates() THEN
         PERFORM oarlock.check_version(r.dag_id, r.version);
     END IF;
-    PERFORM oarlock.check_depth('outputs', args -> 'outputs');
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
+    PERFORM oarlock.check_depth('outputs', args -> 'outputs');
     answer := oarlock.decide(r, spec, step, item, verb, args, by);
     IF verb IN ('approve', 'reject') AND answer[1] = 'refused' THEN
         answer[3] := coalesce((

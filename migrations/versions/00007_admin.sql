@@ -325,7 +325,7 @@ BEGIN ATOMIC
     SELECT l.lane_id FROM oarlock.lanes l
      WHERE l.closed IS NULL AND NOT l.stays
        AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued')
-       AND l.lane_id <> ALL (ARRAY(SELECT r.lane_id FROM oarlock.runs r WHERE r.state IN ('running', 'waiting', 'paused')));
+       AND l.lane_id <> ALL (ARRAY(SELECT DISTINCT r.lane_id FROM oarlock.runs r WHERE r.state IN ('running', 'waiting', 'paused')));
 END;
 -- +goose StatementEnd
 
