@@ -238,7 +238,7 @@ func TestWorker_ComparesItsSlotsWithTheLimitsOfItsHost(t *testing.T) {
 	if code := refused.exit(t); code != 2 {
 		t.Errorf("64 slots on 128 descriptors end with %d", code)
 	}
-	for _, want := range []string{"slots: 64 cannot all be used", "file descriptors: there are 128", "ulimit -n "} {
+	for _, want := range []string{"slots: this machine cannot use all 64", "file descriptors: there are 128", "ulimit -n "} {
 		if !refused.saw(want) {
 			t.Errorf("it does not say %q", want)
 		}

@@ -141,7 +141,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	// several times, if the worker that took the run up had no slot for it and gave it back
 	b.tellsOf(t, handed, "taken up again", "worker "+drained+" stops: handed on")
 	p.found(t, "^"+killed+` \(pid (\d+)\) ended: signal: killed; its runs go on`)
-	p.found(t, "^"+drained+` \(pid (\d+)\) was drained: its runs go on elsewhere`)
+	p.found(t, "^"+drained+` \(pid (\d+)\) was drained: other workers take its runs`)
 	p.found(t, "^worker    "+killed+`  pid (\d+), started again$`)
 	b.driver(t, killed, gone)
 	if left := carriers(gone); len(left) > 0 {

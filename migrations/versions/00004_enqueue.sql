@@ -113,12 +113,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA001 for a name that no DAG has, and OA013 for a name that is missing.
+-- Raises OA001 if no DAG of this name was found, and OA013 if the name is missing.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.refuse_dag(dag text, version int DEFAULT NULL) RETURNS void
+CREATE FUNCTION oarlock.check_dag(is_there bool, dag text, version int DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF coalesce(dag, '') = '' THEN
+    IF is_there THEN
+        RETURN;
+    ELSIF coalesce(dag, '') = '' THEN
         RAISE EXCEPTION 'the name of the dag is missing' USING ERRCODE = 'OA013', HINT = 'pass the name of a registered DAG as dag';
     END IF;
     RAISE EXCEPTION 'there is no dag %', concat(left(dag, 100), ' in version ' || version)
@@ -476,9 +478,7 @@ BEGIN
       JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
       JOIN oarlock.queues q ON q.name = v.queue
      WHERE d.name = asked.dag;
-    IF NOT FOUND THEN
-        PERFORM oarlock.refuse_dag(asked.dag, asked.version);
-    END IF;
+    PERFORM oarlock.check_dag(FOUND, asked.dag, asked.version);
     IF dag.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
@@ -1056,7 +1056,7 @@ DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.is_in_known_years(timestamptz);
 DROP FUNCTION oarlock.check_rows(int, int, text);
-DROP FUNCTION oarlock.refuse_dag(text, int);
+DROP FUNCTION oarlock.check_dag(bool, text, int);
 DROP FUNCTION oarlock.check_depth(text, jsonb);
 DROP FUNCTION oarlock.sees_run_of(text);
 DROP FUNCTION oarlock.sees_all();

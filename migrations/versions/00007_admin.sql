@@ -140,9 +140,7 @@ BEGIN
            removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END,
            oldest_version = coalesce(oldest, d.oldest_version)
      WHERE d.name = dag RETURNING d.dag_id INTO changed;
-    IF NOT FOUND THEN
-        PERFORM oarlock.refuse_dag(dag);
-    END IF;
+    PERFORM oarlock.check_dag(FOUND, dag);
     IF paused IS NOT NULL THEN
         PERFORM oarlock.place_dag(changed);
     END IF;

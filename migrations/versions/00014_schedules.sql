@@ -807,9 +807,7 @@ DECLARE
     s oarlock.schedules;
 BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.name = dag;
-    IF NOT FOUND THEN
-        PERFORM oarlock.refuse_dag(dag);
-    END IF;
+    PERFORM oarlock.check_dag(FOUND, dag);
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.check_owner(d, session_user);
     s := oarlock.store_schedule(d.dag_id, session_user, def);
