@@ -11,12 +11,20 @@ func (p Painter) Paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// Good, Warn and Bad colour a state.
+// Good colours a state that is as it should be.
 func (p Painter) Good(s string) string { return p.Paint("32", s) }
-func (p Painter) Warn(s string) string { return p.Paint("33", s) }
-func (p Painter) Bad(s string) string  { return p.Paint("1;31", s) }
 
-// Note, Dim and Bold set off a text that is no state.
+// Warn colours a state that deserves a look.
+func (p Painter) Warn(s string) string { return p.Paint("33", s) }
+
+// Bad colours a failure.
+func (p Painter) Bad(s string) string { return p.Paint("1;31", s) }
+
+// Note colours a name or a hint.
 func (p Painter) Note(s string) string { return p.Paint("36", s) }
-func (p Painter) Dim(s string) string  { return p.Paint("2", s) }
+
+// Dim makes a text less visible than its surroundings.
+func (p Painter) Dim(s string) string { return p.Paint("2", s) }
+
+// Bold makes a text more visible than its surroundings.
 func (p Painter) Bold(s string) string { return p.Paint("1", s) }
