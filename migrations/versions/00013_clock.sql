@@ -484,7 +484,7 @@ BEGIN
         RETURN point;
     END IF;
     FOR i IN 1..10000 LOOP
-        IF point >= t.end_at OR point < t.start_at OR point >= timestamptz '9900-01-01 00:00+00' OR point < timestamptz '0020-01-01 00:00+00' THEN
+        IF point >= t.end_at OR point < t.start_at OR NOT oarlock.is_in_known_years(point) THEN
             RETURN NULL;
         END IF;
         wall := point AT TIME ZONE zone;
