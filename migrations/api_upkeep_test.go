@@ -388,7 +388,8 @@ func TestPrune_LeavesLanesThatATransactionUses(t *testing.T) {
 	b.wantCount(t, 1, "SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.closed IS NULL", "runs in an open lane")
 }
 
-// Enqueue reads the lane of a DAG in its row and does not lock it. So a lane that a submitter chose first stays once it is that of a DAG.
+// Enqueue takes the lane of a DAG from the DAG's row, without a lock on the lane. So prune must leave a lane of a DAG, also if a
+// submitter chose the lane before the DAG did.
 func TestPrune_LeavesTheLanesOfDAGs(t *testing.T) {
 	t.Parallel()
 	b, app, _ := lanes(t)

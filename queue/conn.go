@@ -526,8 +526,8 @@ func (s *shortage) over() {
 const crowdedPause = time.Second
 
 // lending lets the dedicatedConns of a session share connections while the server gives no more. A session then goes on with few
-// connections, and slowly with one. A dedicatedConn without a connection waits for one that another dedicatedConn does not use. A
-// dedicatedConn with a connection waits for no other, so two dedicatedConns never wait for each other.
+// connections, and slowly with one. A dedicatedConn that has no connection waits until another dedicatedConn lends a connection that
+// is not in use. A dedicatedConn with a connection waits for no other, so two dedicatedConns never wait for each other.
 type lending struct {
 	conns []*dedicatedConn // in the order in which they lend: first the dedicatedConns that the session can do without for the longest time
 

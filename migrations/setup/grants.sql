@@ -31,7 +31,7 @@ BEGIN
           log_chunks followers cache agenda schedules fires', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'tasks approvals_open workers fences', 'oarlock_worker'),
-        -- A worker records how a run goes. What was asked for stays: the DAG, the params, the submitter and the time.
+        -- A worker records how a run goes. It cannot change the request: the DAG, the params, the submitter and the time.
         ('UPDATE (state, reason, claim_id, worker_id, epoch, losses, inbox, wake_at, stage, ready_at, ending, ending_by, ending_text, paused_by, deadline, left_ms,
           tolerated, counts, started_at, finished_at)', 'runs', 'oarlock_worker'),
         -- A worker decides controls. Every control is made by a function, which records the user that asks.

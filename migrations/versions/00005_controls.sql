@@ -452,8 +452,8 @@ END $$;
 -- +goose StatementEnd
 
 -- Returns whether something of an ended run failed, was canceled or never began. Such a run has tasks for a retry of what failed.
--- The rows of items and replacements that did not grow again after a retry are history. The outcome of a foreach step is that of
--- its items. An item that has not begun may have no row: it waited for a slot, or for another item to end.
+-- A step that is retried makes its items and replacements anew. Rows that it did not make anew are history. A foreach step has the
+-- outcome of its items. An item that has not begun may have no row: it waited for a slot, or for another item to end.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.has_unfinished(run bigint, spec jsonb) RETURNS bool
 LANGUAGE sql STABLE SET jit = off

@@ -327,9 +327,9 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- Closes lanes in which all runs are over, so that workers do not look there and find_lane does not count them, and deletes closed
--- ones that no run names any more: no run is left that was there when the lane was closed. A transaction that uses a lane holds it
--- FOR KEY SHARE, so a lane is locked first, and looked at again by a statement that sees what was committed until then.
+-- Closes lanes in which all runs are over: workers do not look there any more, and find_lane does not count them. Deletes a closed
+-- lane when all runs are deleted that were there when the lane was closed. A transaction that uses a lane holds the lane FOR KEY
+-- SHARE. So prune_lanes first locks the lanes, and then looks for runs again, in a statement that sees the runs committed until then.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_lanes() RETURNS void
 LANGUAGE plpgsql AS $$

@@ -183,7 +183,7 @@ func newMigrateDownCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Takes back every migration above --to, newest first, and deletes the data in its tables. On a terminal the command
-says what it would do, and asks. Elsewhere the command refuses without --yes. If workers are live or runs are open,
+says what it would do, and asks. Without a terminal the command needs --yes. If workers are live or runs are open,
 the command names them and refuses without --force.`,
 			examples: []string{
 				"oarlock migrate down --to 1",

@@ -28,8 +28,8 @@ func newMigrateAdoptCommand(e *env) *cli.Command {
 			about: `Workers refuse a database that may be a copy of the database that they served: a dump restored on another server or into
 another database, or a timeline that no worker lived through. Submitting still works. Stop the workers before you type
 this command. With --copy, runs that had ended stay as they are, and you can never retry them here; "oarlock retry
---latest" makes new runs. On a terminal the command says what it would do, and asks. Elsewhere the command refuses
-without --yes. For members of oarlock_owner.`,
+--latest" makes new runs. On a terminal the command says what it would do, and asks. Without a terminal the command
+needs --yes. For members of oarlock_owner.`,
 			examples: []string{
 				"oarlock migrate adopt --moved",
 				"oarlock migrate adopt --copy --yes    # in a script that restores a dump into staging",
