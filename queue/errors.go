@@ -77,23 +77,27 @@ func Passing(err error) bool {
 	return errors.Is(err, ErrUnknown)
 }
 
-// sentinels of our own SQLSTATEs. A removed DAG counts as not found, because the same step mends it.
-var sentinels = map[string]error{
-	"OA001": ErrNotFound, // no such DAG
-	"OA002": ErrNotFound, // removed DAG
-	"OA004": ErrConflict, // run_key of another request
-	"OA007": ErrNotFound, // no such run, or a run of another submitter
-	"OA016": ErrNotFound, // no such schedule, or a schedule of another owner
-}
+// serverErrors has the SQLSTATEs that mean more here than to Postgres: the sentinel that callers branch on, or the hint for the user
+// where the server's says less. A removed DAG counts as not found, because the same step mends it.
+var serverErrors = map[string]struct {
+	is   error
+	hint string
+}{
+	"OA001": {is: ErrNotFound}, // no such DAG
+	"OA002": {is: ErrNotFound}, // removed DAG
+	"OA004": {is: ErrConflict}, // run_key of another request
+	"OA007": {is: ErrNotFound}, // no such run, or a run of another submitter
+	"OA016": {is: ErrNotFound}, // no such schedule, or a schedule of another owner
 
-// hints for SQLSTATEs that Postgres itself raises and that users of this package meet
-var hints = map[string]string{
-	"42501": "have an administrator grant %s to this user",
-	"3F000": noSchema, "42P01": noSchema, "42883": noSchema,
-	"40001": "another transaction was faster: run this one again, from its BEGIN",
-	"40P01": "another transaction was in the way: run this one again, from its BEGIN",
-	"22P05": `the character \u0000 has no place in Postgres: leave it out`,
-	"22021": "texts must be UTF-8 without NUL",
+	insufficientPrivilege: {hint: "have an administrator grant %s to this user"},
+
+	"3F000": {hint: noSchema},
+	"42P01": {hint: noSchema},
+	"42883": {hint: noSchema},
+	"40001": {hint: "another transaction was faster: run this one again, from its BEGIN"},
+	"40P01": {hint: "another transaction was in the way: run this one again, from its BEGIN"},
+	"22P05": {hint: `the character \u0000 has no place in Postgres: leave it out`},
+	"22021": {hint: "texts must be UTF-8 without NUL"},
 }
 
 const noSchema = "the database has no Oarlock schema, or one of another version: run `oarlock migrate status`"
@@ -150,14 +154,14 @@ func wrapPermissionError(ctx context.Context, pool *pgxpool.Pool, err error, wha
 	}
 	return &Error{
 		Code: pg.Code, Message: fmt.Sprintf("user %s %s: %s", user, what, pg.Message),
-		Hint: fmt.Sprintf(hints[pg.Code], role), Detail: pg.Detail, cause: pg,
+		Hint: fmt.Sprintf(serverErrors[pg.Code].hint, role), Detail: pg.Detail, cause: pg,
 	}
 }
 
 func refusal(op string, pg *pgconn.PgError) *Error {
-	hint := pg.Hint
-	if ours, ok := hints[pg.Code]; ok && (hint == "" || pg.Code[:2] == "42") {
-		hint = ours
+	ours, hint := serverErrors[pg.Code], pg.Hint
+	if ours.hint != "" && (hint == "" || pg.Code[:2] == "42") {
+		hint = ours.hint
 	}
 	if pg.Code == insufficientPrivilege {
 		verb, _, asked := strings.Cut(op, " run ") // op has the form that Ask.op gives it: approve run 41
@@ -174,5 +178,5 @@ func refusal(op string, pg *pgconn.PgError) *Error {
 	if strings.HasPrefix(pg.Code, "OA") { // else Postgres names the table of a constraint
 		object = pg.TableName
 	}
-	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, Object: object, is: sentinels[pg.Code], cause: pg}
+	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, Object: object, is: ours.is, cause: pg}
 }

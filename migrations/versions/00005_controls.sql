@@ -728,7 +728,7 @@ COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run.
 - `step`: only the step that you name
 - `all`: all steps
 
-The call is refused if the run has not ended, or if no step would run again. Then the run keeps its state, times and generation.
+The call is refused if the run has not ended, or if no step would run again. A refused call changes nothing: the run keeps its state, times and generation.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);

@@ -604,7 +604,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 		name := "web_" + string(role) + "_url"
 		address := e.settings.Text(name)
 		if address == "" {
-			return lacksSetting(name, "name the login of the database that acts for the people in web_"+string(role)+"s")
+			return lacksSetting(name, "it needs the database URL of the login that the server uses for the people in web_"+string(role)+"s")
 		}
 		login, err := e.openLogin(ctx, queue.Config{URL: address})
 		if err != nil {

@@ -278,18 +278,54 @@ type advice struct {
 	hint string
 }
 
+const ownerHint = "connect as the owner of the schema, or see `oarlock migrate roles --help`"
+
 const primaryHint = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
 
-var adviceFor = map[string]advice{
-	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
-	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
-	"3D000": {unreachable, "create the database with `createdb`, or check its name in the URL"},
-	"53300": {kind: unreachable}, // fromDatabase sets the hint pglink.CrowdedHint
-	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
-	"25006": {readOnly, primaryHint},
-	"55000": {kind: conflict}, // object not in the required state: the hint is the server's
-	"55006": {kind: conflict}, // object in use
-	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
+const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` lists the migrations"
+
+// sqlstates is the only table that gives an SQLSTATE its kind, and so its exit status. Its hint replaces the server's; with none,
+// the server's hint is shown.
+var sqlstates = map[string]advice{
+	"28P01":        {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
+	"28000":        {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
+	"3D000":        {unreachable, "create the database with `createdb`, or check its name in the URL"},
+	"53300":        {kind: unreachable}, // fromDatabase sets the hint pglink.CrowdedHint
+	"57P03":        {unreachable, "the server is starting up or shutting down: try again in a moment"},
+	"25006":        {readOnly, primaryHint},
+	"55000":        {kind: conflict}, // object not in the required state
+	"55006":        {kind: conflict}, // object in use
+	"42501":        {kind: denied},   // refused and fromDatabase set the hint
+	"3F000":        {schemaVersion, migrateHint},
+	"42P01":        {schemaVersion, migrateHint},
+	"42703":        {schemaVersion, migrateHint},
+	"42883":        {schemaVersion, migrateHint},
+	"22P05":        {kind: invalid},
+	"22021":        {kind: invalid},
+	"OA001":        {notFound, "check the name; an administrator lists the DAGs with `oarlock dag list` and registers one with `oarlock dag apply FILE`"},
+	dagRemovedCode: {kind: notFound},
+	"OA003":        {kind: invalid},
+	"OA004":        {kind: conflict},
+	"OA005":        {kind: invalid},
+	"OA006":        {conflict, "try again later, or have an administrator start workers or raise the limit of the queue: `oarlock queues set QUEUE --max-queued N`"},
+	"OA007":        {kind: notFound},
+	"OA008":        {kind: denied},
+	"OA009":        {kind: invalid},
+	"OA010":        {kind: conflict},
+	"OA012":        {kind: invalid},
+	"OA013":        {kind: invalid},
+	"OA014":        {conflict, "wait until the run has ended, or type `oarlock cancel RUN`"},
+	"OA015":        {kind: invalid},
+	"OA016":        {notFound, "`oarlock schedules` lists the schedules that you may see"},
+}
+
+// advise sets kind and hint of p to those of an SQLSTATE, and reports whether the table has it.
+func (p *problem) advise(sqlstate string) bool {
+	a, ok := sqlstates[sqlstate]
+	if ok {
+		p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+	}
+	return ok
 }
 
 // missingDatabase returns the name of the database that the server does not have; ok reports whether the error is about
@@ -308,8 +344,11 @@ func (p *problem) fromDatabase(err error) bool {
 	server, _ := errors.AsType[*pgconn.PgError](err)
 	connect, _ := errors.AsType[*pgconn.ConnectError](err)
 	if server != nil {
-		if a, ok := adviceFor[server.Code]; ok {
-			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+		if sqlstates[server.Code].kind != schemaVersion { // a missing table is the schema's fault in statements of package queue only
+			p.advise(server.Code)
+		}
+		if server.Code == "42501" {
+			p.hint = ownerHint
 		}
 		if name, ok := missingDatabase(server); ok {
 			p.hint = "create the database with `createdb " + runview.ShellWord(name) + "`, or check its name in the URL"
@@ -362,37 +401,8 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 // outcomeUnknown has a code of its own, since it is neither success nor failure.
 var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
 
-const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` lists the migrations"
-
 const poolerHint = "set pool_mode = session for this database in the pooler's file, or set direct_url of the worker to the URL of the server " +
 	"behind the pooler; see PgBouncer in docs/operations.md"
-
-// queueAdvice has the kind of error for SQLSTATEs: Oarlock's own, and the ones with which Postgres reports a missing schema or
-// an invalid value. Without a hint here, the server's hint is shown.
-var queueAdvice = map[string]advice{
-	"OA001":        {notFound, "check the name; an administrator lists the DAGs with `oarlock dag list` and registers one with `oarlock dag apply FILE`"},
-	dagRemovedCode: {kind: notFound},
-	"OA003":        {kind: invalid},
-	"OA004":        {kind: conflict},
-	"OA005":        {kind: invalid},
-	"OA006":        {conflict, "try again later, or have an administrator start workers or raise the limit of the queue: `oarlock queues set QUEUE --max-queued N`"},
-	"OA007":        {kind: notFound},
-	"OA008":        {kind: denied},
-	"OA009":        {kind: invalid},
-	"OA010":        {kind: conflict},
-	"OA012":        {kind: invalid},
-	"OA013":        {kind: invalid},
-	"OA014":        {conflict, "wait until the run has ended, or type `oarlock cancel RUN`"},
-	"OA015":        {kind: invalid},
-	"OA016":        {notFound, "`oarlock schedules` lists the schedules that you may see"},
-	"22P05":        {kind: invalid},
-	"22021":        {kind: invalid},
-	"42501":        {kind: denied},
-	"3F000":        {schemaVersion, migrateHint},
-	"42P01":        {schemaVersion, migrateHint},
-	"42703":        {schemaVersion, migrateHint},
-	"42883":        {schemaVersion, migrateHint},
-}
 
 // fromQueue recognises the errors of package queue, sets p, and reports whether it did.
 func (p *problem) fromQueue(err error) bool {
@@ -427,17 +437,17 @@ func (p *problem) fromQueue(err error) bool {
 	return true
 }
 
-// refused sets message and hint of p to those of an error of the database. It returns false for an SQLSTATE that is not in
-// queueAdvice, so that fromDatabase explains it.
+// refused sets p from a refusal by the database, and reports whether that was enough. If not, fromDatabase goes on: with an SQLSTATE
+// that has no entry, or with one about the connection.
 func (p *problem) refused(refusal *queue.Error) bool {
 	p.message, p.hint = refusal.Message, refusal.Hint
-	a, ok := queueAdvice[refusal.Code]
-	if !ok {
+	if !p.advise(refusal.Code) {
 		return false
 	}
-	p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
 	switch {
-	case a.kind == schemaVersion:
+	case p.kind == authFailed || p.kind == unreachable || p.kind == readOnly:
+		return false
+	case p.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or one of another version"
 	case refusal.Object == "runs": // the server's hint is about SQL
 		p.hint = runHint

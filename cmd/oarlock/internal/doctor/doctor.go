@@ -202,7 +202,7 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 
 // broken returns the failed check for an error that kept the check from being made.
 func broken(doing string, err error) Check {
-	return fail("%s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
+	return fail("could not %s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }
 
 // unseen returns a skipped check if err is about the schema version or about missing privileges, and nil for any other

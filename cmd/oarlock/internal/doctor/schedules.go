@@ -84,14 +84,14 @@ func ailingCheck(found []ailing) Check {
 			withHint("correct the cause: workers try again by themselves; `oarlock schedules` lists all schedules")
 	case a.Trouble == "refused":
 		return warn("the latest time of schedule %s of %s made no run: %s%s", a.Schedule, a.DAG, a.Why, more).
-			withHint("change the schedule or its DAG, then make up for the time: `oarlock schedules trigger %s %s --at %s`",
+			withHint("correct the cause in the schedule or its DAG, then start the run of that time: `oarlock schedules trigger %s %s --at %s`",
 				shellWord(a.DAG), shellWord(a.Schedule), a.At.UTC().Format(time.RFC3339Nano))
 	case !a.Attended:
 		return fail("no worker is live, and schedule %s of %s should have fired %s ago%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
 			withHint("start a worker, because live workers fire schedules: `oarlock worker`")
 	}
 	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-		withHint("look into the logs of the workers: one worker looks at schedules once a second")
+		withHint("search the logs of all live workers for `what is due`: each worker looks for due schedules once a second")
 }
 
 // shellWord quotes a word that a shell would split or expand.
