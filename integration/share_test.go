@@ -202,14 +202,22 @@ steps:
 	until(t, "items under way", func() bool {
 		return tally[int](t, b, "share_items") > 0
 	})
+	overtaken := 0
 	for trial := range *shareTrials * 3 {
 		run := b.enqueue(t, "urgent", nil)
 		b.untilOver(t, run)
 		before := tally[int](t, b, "share_overtaken", plow, run)
 		t.Logf("measured trial %d: it started after %v", trial, b.longestWait(t, run-1))
-		if before >= queue.TurnEvery || before > 0 && judgesFigures() {
+		if before >= queue.TurnEvery {
 			t.Errorf("trial %d: %d other tasks started while it waited", trial, before)
 		}
+		if before > 0 {
+			overtaken++
+		}
+	}
+	// A slot may end in the few milliseconds after the insert in which no worker knows of the run.
+	if overtaken > *shareTrials*3/20 && judgesFigures() {
+		t.Errorf("in %d of %d trials other tasks started while it waited", overtaken, *shareTrials*3)
 	}
 	b.oarlock(t, "cancel", fmt.Sprint(plow), "--now")
 	b.untilOver(t, plow)
