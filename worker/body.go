@@ -44,7 +44,8 @@ type stopError struct{ cause dagrun.Request }
 
 func (e stopError) Error() string { return "stopped: " + e.cause.String() }
 
-// start runs the body of an attempt in a goroutine. If the task cannot be described, it posts a failure instead.
+// start begins the body of an attempt, or its publish, in a goroutine that posts the end to the event queue. If the task cannot be
+// described, start posts a failure of kind config instead. Once the life has ended, it does nothing.
 func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
@@ -85,7 +86,9 @@ func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
 	return dagrun.Event{Kind: dagrun.EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &res}
 }
 
-// runBody executes a body, closes its log unless a publish follows, and posts the end.
+// runBody executes a body and posts its end to the event queue, as finished or as lost. It closes the log and hands the last chunks
+// over with the end. Before or after a publish it leaves the log open, because a publish that follows, or another try of it, writes
+// there too; the driver closes that log later.
 func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
 	if noting, ok := log.(interface{ Note(text string) }); ok {
@@ -122,7 +125,11 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	d.events.put(driverEvent{event: event, body: b})
 }
 
-// execute calls the executor of a task. A panic in it fails the attempt and leaves the worker running.
+// execute reads the secrets of a task, has log mask them, and returns the result of the task's executor. If the executor panics, it
+// returns a failure of kind panic, and the worker goes on.
+//
+// In three cases it returns a failure without a call of the executor: of kind config if this worker has no such executor or cannot
+// read a secret, of kind spawn if the task was stopped meanwhile, and Unstarted if the host lacks something that every body needs.
 func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.Result) {
 	executor, ok := d.life.executors[kindOf(task.Body)]
 	if !ok {
@@ -145,7 +152,8 @@ func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.R
 	return executor.Execute(ctx, task)
 }
 
-// kill asks the body of an attempt to end, if it is under way. The body has ended only once its end is posted.
+// kill asks the body of the attempt in a to end, without grace if a.Now is set. It does nothing if this body is not under way. It
+// does not wait: the body has ended only once its end is posted.
 func (d *driver) kill(a dagrun.Action) {
 	if b := d.bodies.attempt(a.Task, a.Attempt); b != nil {
 		b.kill(a.Cause, a.Now)
@@ -159,8 +167,9 @@ func (b *body) kill(cause dagrun.Request, now bool) {
 	b.stop(stopError{cause})
 }
 
-// abandon ends the bodies and other goroutines that are left of a drive, and waits for them. A drive that ended in order has left
-// none.
+// abandon frees everything that a drive still holds. It kills the bodies, waits for all goroutines of the drive, closes the kept
+// logs without storing their last chunks, and releases the slots. The caller has canceled d.ctx before, which ends the other
+// goroutines. A drive that ended in order has left no body.
 func (d *driver) abandon() {
 	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
 	d.bodies.running.Wait()
@@ -190,7 +199,8 @@ func (b *bodies) add(one *body) {
 	b.byTask[one.task] = one
 }
 
-// remove removes a body and reports whether it was there.
+// remove removes a body. It reports false if the body is not there: it was removed before, or another body of its task has
+// followed.
 func (b *bodies) remove(one *body) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +238,9 @@ const (
 
 const elsewhere = "put large data elsewhere and output its address"
 
-// outcome returns the result of a body as the core gets it: without secrets in the reason, and failed if its outputs are invalid.
+// outcome returns the result of a body as the core gets it, with the secrets in the reason masked. A success turns into a failure
+// of kind output if CheckOutputs refuses its outputs. If the executor has settled the task, outcome sets Settled instead of
+// checking.
 func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 	res.Reason = t.Masked(res.Reason)
 	switch {
@@ -244,8 +256,9 @@ func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 	return res
 }
 
-// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored. The worker calls it for each successful
-// result. An executor that makes anything durable together with its outputs must call it before.
+// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored. A limit holds for each value, for all
+// values of the task, and for the outputs of the whole run. The worker calls CheckOutputs for each success that is not settled. An
+// executor that makes anything durable together with its outputs must call it before.
 func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	switch {
 	case t.taken+len(outputs) > dagrun.MaxRunOutputs:
@@ -276,7 +289,9 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	return nil
 }
 
-// measure returns how many bytes a value has for its reader, and how many it may have.
+// measure returns the size of an output and the largest size that is allowed. A text has its size without the quotes and escapes of
+// JSON, and may have MaxTextBytes, or MaxJSONBytes if the step declares it as json. Any other value has the size of its JSON, null
+// none, and may have MaxJSONBytes.
 func (t *Task) measure(name string, value json.RawMessage) (size, limit int) {
 	var text *string
 	if err := json.Unmarshal(value, &text); err != nil {
@@ -304,8 +319,8 @@ func (t *Task) declares(name, kind string) bool {
 	return false
 }
 
-// Masked replaces the secrets in a text that is stored and shown as it is: a reason, or an answer of a server that repeats its
-// request.
+// Masked returns the text with *** in place of the task's secrets, in every form of shapes. Executors call it for texts that are
+// stored and shown as they are: a reason, or an answer of a server that repeats its request.
 func (t *Task) Masked(text string) string {
 	for _, s := range t.shapes() {
 		text = strings.ReplaceAll(text, s, "***")
@@ -319,7 +334,8 @@ func (t *Task) MaskedCut(text string) string {
 	return logship.MaskBeginning(text, t.shapes())
 }
 
-// MaskedName is Masked for the name of a header. It ignores case, because the server or the HTTP client chooses the capitals.
+// MaskedName is Masked for the name of a header. It ignores case, because the server or the HTTP client chooses the capitals. If it
+// masks something, the rest of the name becomes lower case.
 func (t *Task) MaskedName(name string) string {
 	lower := strings.ToLower(name)
 	masked := lower
@@ -332,7 +348,8 @@ func (t *Task) MaskedName(name string) string {
 	return masked
 }
 
-// shapes returns the forms in which secrets are masked. The longest come first because one form may be a part of another.
+// shapes returns all texts to mask: the task's secrets as they are, quoted, and encoded as by logship.Shapes. It leaves out texts
+// of fewer than minSecretBytes. The longest come first because one text may be a part of another.
 func (t *Task) shapes() []string {
 	var shapes []string
 	for _, secret := range t.masked() {
@@ -347,7 +364,7 @@ func (t *Task) shapes() []string {
 	return shapes
 }
 
-// masked returns the values that must not be shown.
+// masked returns the values that must not be shown: the secrets that the task got, and t.hidden.
 func (t *Task) masked() []string {
 	return slices.AppendSeq(slices.Clone(t.hidden), maps.Values(t.Secrets))
 }

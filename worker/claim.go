@@ -115,8 +115,9 @@ func (l *life) claim() {
 	}
 }
 
-// pollOnce polls and launches the claimed runs. If the slot queue has a QueueAsk, the poll claims for the ask alone and asked is
-// true. pause is how long the next poll may wait.
+// pollOnce polls once and launches the claimed runs. If the slot queue has a QueueAsk, the poll claims for the ask alone and asked
+// is true. pause is the longest time until the next poll. pollOnce sets c.rests, and c.sated by take. It logs an error, which
+// counts as a poll that found nothing. Once the life has ended, it returns false and 0.
 func (l *life) pollOnce(pace *queue.Pace) (asked bool, pause time.Duration) {
 	c := &l.claimer
 	began := time.Now()
@@ -159,7 +160,8 @@ func (l *life) compareClock(now dagrun.Time, asked time.Duration) {
 	}
 }
 
-// take launches the runs that a poll claimed. Some of them find a slot kept for them: as many as kept has slots.
+// take launches the runs that a poll claimed, and records in c.sated whether the poll found as many runs as it wanted. It ends the
+// reservation kept: each of the first kept.Slots runs keeps one of the slots until it asks for it, and the other slots come free.
 func (l *life) take(want queue.Want, kept *SlotReservation, polled *queue.Polled) {
 	c := &l.claimer
 	c.sated.Store(!polled.Hungry)
@@ -172,29 +174,32 @@ func (l *life) take(want queue.Want, kept *SlotReservation, polled *queue.Polled
 	}
 }
 
-// drainSignals removes pending signals, which the poll that follows answers. It reports whether a notification announced runs.
+// drainSignals removes the pending tokens of wakeup, due and told, because the poll that follows answers them all. It reports
+// whether told had one: a notification announced runs.
 func (c *claimer) drainSignals() (told bool) {
 	c.wakeup.take()
 	c.due.take()
 	return c.told.take()
 }
 
-// hear has polls come close together for a while and marks the queue as possibly due, after a notification announced runs.
+// hear is called after a notification announced runs. It makes the next polls come close together, and tells the slot queue that
+// runs of any priority may be due.
 func (w *Worker) hear(pace *queue.Pace) {
 	pace.Hear()
 	w.slotQueue.MayBeDue()
 }
 
-// freed wakes the poll loop when the slot queue may have room. It does nothing if the last poll found fewer runs than there was
-// room for: then nothing more is due until a notification or the next regular poll.
+// freed is called when there may be room for another run. It wakes the poll loop if the last poll claimed as many runs as it
+// wanted. After a poll that found fewer, nothing more is due until a notification or the next regular poll.
 func (w *Worker) freed() {
 	if w.claimer.sated.Load() {
 		w.claimer.wakeup.send()
 	}
 }
 
-// polled reports a poll to the meter and the log, and sets or clears unfitPolls. It ignores a poll that the end of the life cut
-// off.
+// polled reports a poll to the meter, and logs when polls begin to fail or succeed again. It sets unfitPolls once polls have failed
+// for unpolledMax, and clears it after a poll that succeeded. Once the life has ended, it does nothing: the end may have cut the
+// poll off.
 func (l *life) polled(p PollEnd) {
 	if l.ctx.Err() != nil {
 		return
@@ -211,7 +216,8 @@ func (l *life) polled(p PollEnd) {
 	}
 }
 
-// launch starts the driver of a claimed run. If the driver set is closed, it releases the claim instead.
+// launch starts the driver of a claimed run in a goroutine. If the driver set is closed because the life is to end, it releases the
+// claim and the slot kept for the run instead.
 func (l *life) launch(d *driver) {
 	c := d.claim
 	if !c.Begun {
@@ -223,7 +229,9 @@ func (l *life) launch(d *driver) {
 	}
 }
 
-// drive runs one driver until its drive ends, then logs an error, counts the outcome and wakes the loops that the end concerns.
+// drive runs a driver until its drive ends. Then it reports the outcome to the meter and wakes the loops that have work because of
+// the end. It logs an error, and fails the run by failRun if the error is about the run itself and not about the claim, the
+// database or the end of the life.
 func (l *life) drive(d *driver) {
 	log := l.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(l.ctx)
@@ -260,8 +268,9 @@ func (l *life) leaves(outcome Outcome, err error) bool {
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
-// failRun ends a run that cannot be driven: another worker would fail on it in the same way. If this version cannot read the DAG of
-// the run, the session leaves the run to other workers instead.
+// failRun ends a run as failed, with the reason why, because another worker would fail on it in the same way. If this version of
+// the program cannot read the DAG of the run, the session leaves the run to other workers instead. failRun tries until that is
+// stored, the claim is lost, or the life ends.
 func (l *life) failRun(c *queue.Claim, why error) {
 	l.retryUntilDead(func(ctx context.Context) error {
 		return l.session.FailRun(ctx, c, why)
@@ -270,6 +279,8 @@ func (l *life) failRun(c *queue.Claim, why error) {
 
 func (l *life) retryUntilDead(do func(context.Context) error) { l.retry(l.ctx, do) }
 
+// retry calls do until it succeeds, until it returns ErrLeaseLost, or until ctx ends. It drops the error, because no caller could
+// do more.
 func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 		err := do(ctx)
@@ -329,7 +340,8 @@ func (l *lookout) freshFor(now time.Duration) time.Duration {
 	return time.Duration(l.seen.Load()) + queue.PollInterval - now
 }
 
-// lookAround looks every queue.LookInterval, and every crowdedInterval while runs wait for slots.
+// lookAround is the loop that looks: every queue.LookInterval, and every crowdedInterval while runs wait for slots. It returns when
+// the life has ended.
 func (l *life) lookAround() {
 	for {
 		l.look()
@@ -339,6 +351,8 @@ func (l *life) lookAround() {
 	}
 }
 
+// look sends one Look. It stores the results in l.lookout, adjusts the clock, and signals the loops for which the look found work.
+// If the look read nothing, no lane counts as shared with other workers until the next one.
 func (l *life) look() {
 	slotQueue, asked := l.slotQueue.Stats(), l.config.Boot()
 	_, blocked := l.drivers.look()
@@ -411,7 +425,7 @@ func (l *life) sweep() {
 	}
 }
 
-// pause waits for d, or until the signal. It returns false if the life ended meanwhile.
+// pause waits until d has passed or the signal comes; a nil signal never comes. It returns false if the life ended meanwhile.
 func (l *life) pause(d time.Duration, until signal) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -424,7 +438,8 @@ func (l *life) pause(d time.Duration, until signal) bool {
 	return true
 }
 
-// attendAgenda attends to the agenda when a look finds an item due, or when a run of a schedule has ended here.
+// attendAgenda is the loop that attends to the agenda when a look finds an item due, or when a run of a schedule has ended here.
+// Each time it goes on until no more items are due or a call fails. It returns when the life has ended.
 func (l *life) attendAgenda() {
 	for {
 		select {

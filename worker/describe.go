@@ -16,7 +16,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/plainjson"
 )
 
-// describe returns the task that an executor gets. An error means that the configuration of the DAG or of the worker is wrong.
+// describe returns the Task for the executor of an attempt, or of its publish. The secrets and the log are still missing: reveal
+// and runBody add them. An error means that the configuration of the DAG or of the worker is wrong.
 func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	spec, err := d.bodyOf(a.Task)
 	if err != nil {
@@ -51,8 +52,8 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	return t, nil
 }
 
-// sourcePath returns the file of the run's DAG. For the run that Self.Only names, Config.Source goes first: the same content may have
-// been put from another file since.
+// sourcePath returns the path of the file from which the run's DAG was put last. For the run that Self.Only names it returns
+// Config.Source instead, unless that is empty: the same content may have been put from another file since.
 func (d *driver) sourcePath() string {
 	if c := &d.life.config; c.Source != "" && d.claim.Run == c.Self.Only {
 		return c.Source
@@ -60,7 +61,7 @@ func (d *driver) sourcePath() string {
 	return d.def.Path
 }
 
-// traceparent returns the trace context that the application gave, or "" if it cannot be sent in a header.
+// traceparent returns the trace context that the application gave, or "" if it has a character that no header can hold.
 func traceparent(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
@@ -68,7 +69,9 @@ func traceparent(text string) string {
 	return text
 }
 
-// reveal reads the secrets of a task and fills them in.
+// reveal reads the secrets that the task uses, and sets t.Secrets, t.hidden and the texts in t.Resolved. Secrets that the DAG
+// declares and this task does not use are masked too. If the DAG declares none, reveal does nothing. An error is that of
+// secretReader.read, and leaves the task as it was.
 func (d *driver) reveal(ctx context.Context, t *Task) error {
 	if len(t.Resolved.Declared) == 0 {
 		return nil
@@ -111,7 +114,7 @@ func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope
 	return body.ResolvePublish(scope, row.Outputs)
 }
 
-// stepName returns the name of a task's step. A replacement has a number: search~1.
+// stepName returns the name of a task's step, with the number of the replacement if the task is one: search~1.
 func (d *driver) stepName(id dagrun.TaskID) string {
 	name := d.def.Graph.StepName(id.Step)
 	if id.Alt != 0 {

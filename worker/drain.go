@@ -62,8 +62,10 @@ func after(wait func()) <-chan struct{} {
 	return done
 }
 
-// giveRunsUp ends all bodies in the same way as before the end of a lease, and leaves the runs to other workers. The life keeps its
-// lease until every body is dead. After that it does not wait for records, since isHopeless holds.
+// giveRunsUp ends all bodies and leaves the runs to other workers; why is the reason for the log and for the attempts. It asks the
+// bodies to end, kills them after the grace before the end of a lease, and waits by awaitDrivers. The life keeps its lease until
+// every body is dead. Records are waited for as in awaitDrivers: not at all while the database takes none. It returns an error if
+// killed bodies do not end.
 func (l *life) giveRunsUp(why error) error {
 	l.log.Warn("giving all runs up: it lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
 	l.view.enter(Ending)
@@ -76,9 +78,9 @@ func (l *life) giveRunsUp(why error) error {
 	return l.awaitDrivers(done)
 }
 
-// drainOut gives running tasks the DrainTimeout to end, then asks them to end, and then kills them. If the database takes no records
-// or lets no runs be read for too long meanwhile, drainOut gives the runs up and returns the reason in givenUp. left is an error if
-// tasks still run.
+// drainOut gives running tasks the DrainTimeout to end, then asks them to end, and kills them after their grace. StopNow shortens
+// this to the kill. If the database takes no records or lets no runs be read for too long meanwhile, drainOut gives the runs up and
+// returns the reason in givenUp. left is an error if tasks still run. done is closed once the last driver is gone.
 func (l *life) drainOut(done <-chan struct{}) (givenUp, left error) {
 	end, why := l.untilDrained(done)
 	if end == drainOver {
@@ -105,7 +107,8 @@ const (
 	drainGivenUp                 // the runs are to be given up
 )
 
-// untilDrained waits for the last driver, for the DrainTimeout at most. givenUp is the reason if the runs are to be given up.
+// untilDrained waits until done is closed, because the last driver is gone. The DrainTimeout, StopNow, or a reason to give the runs
+// up end the wait before; end tells which of them did. givenUp is that reason, and nil in the other cases.
 func (l *life) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) {
 	timer := time.NewTimer(l.config.DrainTimeout)
 	defer timer.Stop()
@@ -123,8 +126,9 @@ func (l *life) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) 
 	return drainOver, nil
 }
 
-// outlast waits until no body runs, for atMost. It also ends with StopNow, and with the life. It returns the reason received from
-// tooLong if that ended the wait, and nil otherwise.
+// outlast waits until no body runs, for at most atMost. StopNow and the end of the life also end the wait. If tooLong ended it,
+// outlast returns the reason received there, and otherwise nil. done is closed once the last driver is gone, so that no body is
+// left.
 func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan error) (givenUp error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
@@ -146,9 +150,13 @@ func (l *life) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-cha
 	return nil
 }
 
-// awaitDrivers waits until done is closed. It stops waiting for records after recordTime, or at once if isHopeless: the next driver of a run
-// then closes its attempts as lost. A commit under way ends only when the session is closed. Closing gives the runs to other
-// workers, so part closes the session only once no body is left. It returns an error if killed bodies do not end.
+// awaitDrivers waits until done is closed, because the drivers or other goroutines of the life are gone. After recordTime, or at
+// once if isHopeless, it ends the life, so that no further record is waited for: the next driver of a run then closes its attempts
+// as lost.
+//
+// A commit under way ends only when the session is closed, and the close gives the runs to other workers. So awaitDrivers closes
+// the session, but only once no body is left; then it waits for closeLimit at most and returns nil even if done is still open. It
+// returns an error if the worker is to stop and killed bodies do not end within killLimit.
 func (l *life) awaitDrivers(done <-chan struct{}) error {
 	began := time.Now()
 	look := time.NewTicker(endEvery)
@@ -176,7 +184,7 @@ func (l *life) awaitDrivers(done <-chan struct{}) error {
 	}
 }
 
-// within waits until done is closed, for atMost.
+// within waits until done is closed, for at most atMost. It does not tell which came first.
 func within(done <-chan struct{}, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -210,14 +218,16 @@ func (l *life) isHopeless() bool {
 	return s.Failing.Failing() && time.Since(s.Failing.Since) >= tellFailure || l.hurries() && s.Trying >= quitTime
 }
 
-// hurryLogs has the logs end without waiting if the worker is to stop at once.
+// hurryLogs shortens the waits of closing logs if StopNow was called and the logs have a method Hurry. Otherwise it does nothing.
 func (l *life) hurryLogs() {
 	if hurried, ok := l.logs.(interface{ Hurry() }); ok && l.hurries() {
 		hurried.Hurry()
 	}
 }
 
-// windUp waits for the loops of a life without drivers, closes its logs and then its session.
+// windUp waits for the drivers and loops of a life that has ended, closes its logs and then its session. If a loop hangs in a call
+// of the database, windUp logs that and goes on without it. It returns an error if killed bodies do not end, or if the close of the
+// session fails.
 func (l *life) windUp(helpers *loops) error {
 	if err := l.awaitDrivers(after(func() { helpers.Wait(); l.drivers.wg.Wait() })); err != nil {
 		return err
@@ -243,7 +253,7 @@ func (l *life) closeSession() error {
 	return nil
 }
 
-// cutOnHurry calls cut when the worker is to stop at once. It returns without a call if over is closed first.
+// cutOnHurry waits for StopNow and then calls cut. It returns without a call if over is closed first.
 func (s *stopper) cutOnHurry(over <-chan struct{}, cut func()) {
 	select {
 	case <-over:
@@ -252,8 +262,8 @@ func (s *stopper) cutOnHurry(over <-chan struct{}, cut func()) {
 	}
 }
 
-// cutShort calls cut closeLimit after StopNow, unless closed is closed first. closeLimit gets shorter if the database stops taking
-// records meanwhile.
+// cutShort waits for StopNow, then for closeLimit, and calls cut. It returns without a call if closed is closed first. closeLimit
+// gets shorter if the database stops taking records meanwhile.
 func (l *life) cutShort(closed <-chan struct{}, cut func()) {
 	select {
 	case <-closed:

@@ -61,7 +61,7 @@ type driveCalls struct {
 	parting sync.WaitGroup // work that must be done before a drive ends in order
 }
 
-// ask runs do in a goroutine. do must post an answer to the drive.
+// ask runs do in a goroutine, and counts it in e.open until do returns. do must post an answer to the event queue of the drive.
 func (e *driveCalls) ask(do func()) {
 	e.open.Add(1)
 	e.asking.Go(func() {
@@ -77,6 +77,8 @@ type extra struct {
 	decisions []dagrun.Decision
 }
 
+// newDriver returns the driver of a claimed run, which has not begun. expected means that the slot queue keeps a slot for the run
+// until the run asks for it.
 func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -88,7 +90,8 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 }
 
 // drive drives the run until it parks, is handed on or ends. An error means that the drive cannot go on: the claim is lost, the run
-// went back to the queue, or it cannot be driven here. When drive returns, no body of the run is left here.
+// went back to the queue, the life has ended, or the run cannot be driven here. When drive returns, no body of the run is left
+// here.
 func (d *driver) drive(ctx context.Context) error {
 	var end context.CancelFunc
 	d.ctx, end = context.WithCancel(ctx)
@@ -113,8 +116,9 @@ func (d *driver) drive(ctx context.Context) error {
 	}
 }
 
-// settle commits the decisions of the core and performs their actions, until the run can only wait. wake is when the core wants to
-// be called then; 0: never. Before each commit settle takes in what has happened meanwhile, so that one commit carries all of it.
+// settle commits the decisions of the core and performs their actions, until the run can only wait or is over. wake is when the
+// core wants to be called then; 0: never. Before each commit settle takes in what has happened meanwhile, so that one commit
+// carries all of it. After an error the drive cannot go on.
 func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 	for {
 		if err := d.readControls(ctx); err != nil {
@@ -147,7 +151,10 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 	}
 }
 
-// commit stores the decisions of the core in one batch. It sends nothing if there is nothing to store.
+// commit stores the decisions in ready and the rows in d.extra as one batch, waits until they are durable, and empties d.extra. It
+// sends nothing if there is nothing to store. It sends nothing either if the first batch of a drive would say only that the run
+// begins: the next commit stores that as well. It may replace ready.Leave. Errors are those of queue.Session.Commit; after
+// ErrInboxMoved the caller reads the controls and commits again.
 func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	rec := ready.Records
 	d.closeLogs(ctx, rec.Tasks)
@@ -186,7 +193,8 @@ func (d *driver) onlyBegins(b *queue.Batch) bool {
 		len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Details)+len(b.Chunks) == 0
 }
 
-// handOnNotes returns a note for the history of the run if another worker is to go on with it: why this worker hands it on.
+// handOnNotes returns a note for the history of the run, with the reason why this worker hands the run on to another worker. It
+// returns nil if this commit does not hand the run on.
 func (d *driver) handOnNotes(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
@@ -203,7 +211,8 @@ func (d *driver) handOnNotes(ready *dagrun.Ready) []dagrun.Note {
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }
 
-// keeps returns the results to be stored in the cache of their steps, for later tasks.
+// keeps returns an entry for each of the tasks that succeeded with a cache key: the batch stores its result in the cache of the
+// step, for later tasks.
 func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	for i := range tasks {
 		t := &tasks[i]
@@ -217,8 +226,11 @@ func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 	return keeps
 }
 
-// wait waits until something happens or until wake, and feeds it to the core. wake is 0 if the core waits for no moment. wait gives
-// the run back if it can do nothing without a slot and is to yield, and returns ErrLeaseLost if the claim is lost.
+// wait waits until something happens or until wake, and feeds it to the core. wake is 0 if the core waits for no moment. At its end
+// wait records why tasks still wait for slots.
+//
+// If the run can do nothing without a slot and an event asks the driver to yield, wait gives the run back. It returns an error if
+// the drive must end: from giveBack, ErrLeaseLost if the claim is lost, or the reason for the end of the life.
 func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	var alarm <-chan time.Time
 	if pause, some := d.pause(wake); some {
@@ -300,7 +312,8 @@ func (d *driver) takeIn() (some bool) {
 	return some
 }
 
-// begin loads the run as the last drive left it, and begins a new drive of it.
+// begin loads the run as the last drive left it, and begins a new drive of it. It sets d.def, d.run, d.clock and d.lookAt. After an
+// error the drive cannot begin.
 func (d *driver) begin(ctx context.Context) error {
 	var err error
 	if d.def, err = d.definition(ctx); err != nil {
@@ -323,7 +336,7 @@ func (d *driver) begin(ctx context.Context) error {
 }
 
 // definition returns the DAG of the run. The session nearly always has it in memory, so the first read goes without the goroutine
-// that ask starts.
+// that ask starts. If that read fails for a reason that lies in the database, ask repeats it.
 func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	read := func(ctx context.Context) (*queue.Definition, error) {
 		return d.life.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
@@ -335,7 +348,8 @@ func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	return def, err
 }
 
-// load reads what earlier drives stored. A fresh run has nothing to read.
+// load reads what earlier drives stored. For a fresh run it makes the result from the claim, without a read. It returns
+// ErrLeaseLost if the claim is lost.
 func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	if d.claim.Fresh() {
 		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
@@ -352,8 +366,9 @@ func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	return all[0], nil
 }
 
-// beforeBegin feeds the core what earlier drives did not: a limit of lost drives that is reached, results settled in transactions
-// of tasks, and requests. It refuses the run if its params or precomputed results are invalid.
+// beforeBegin feeds the core everything that must come before EvBegin, from the rows in left: that the limit of lost drives is
+// reached, the results that tasks settled in transactions of their own, and the controls. It also takes up the logs that a lost
+// driver left open. If invalid is not nil, the core then refuses the run for this reason.
 func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 	if limit := d.def.Spec.MaxDrives; limit > 0 && d.claim.Losses >= limit {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvDriveLimit, Text: fmt.Sprintf("gave up after %d lost drives", d.claim.Losses)})
@@ -396,7 +411,8 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 // timeText formats a time in the same way as reasons that the database writes.
 func timeText(at dagrun.Time) string { return time.UnixMilli(int64(at)).UTC().Format(time.RFC3339) }
 
-// readControls reads the undecided controls of the run if there may be any, and feeds them to the core.
+// readControls reads the undecided controls of the run if d.hasControls, feeds them to the core, and clears d.hasControls. It
+// returns ErrLeaseLost if the claim is lost.
 func (d *driver) readControls(ctx context.Context) error {
 	if !d.hasControls {
 		return nil
@@ -415,7 +431,8 @@ func (d *driver) readControls(ctx context.Context) error {
 	return nil
 }
 
-// stepControls feeds controls to the core. A control that does not fit this DAG is refused here, so that it does not stay undecided.
+// stepControls feeds the controls in box to the core, and sets d.seen to the inbox counter of box. A control that does not fit this
+// DAG is refused here, by the next commit, so that it does not stay undecided.
 func (d *driver) stepControls(box *queue.Mailbox) {
 	for i := range box.Controls {
 		c := &box.Controls[i]
@@ -551,8 +568,8 @@ func (all blockedDrivers) roused() (n int) {
 	return n
 }
 
-// lanes returns the lanes of the runs, without repeats, and most of them at the most. Lanes of runs that have waited longest come
-// first.
+// lanes returns the lanes of the drivers' runs, each lane once, and not more than most of them. Lanes of runs that have waited
+// longest come first.
 func (all blockedDrivers) lanes(most int) (lanes []int) {
 	oldest := slices.SortedFunc(slices.Values(all), func(a, b blockedDriver) int { return a.request.since.Compare(b.request.since) })
 	for _, s := range oldest {
@@ -568,7 +585,7 @@ func (all blockedDrivers) longerThan(wait time.Duration) blockedDrivers {
 	return slices.DeleteFunc(slices.Clone(all), func(s blockedDriver) bool { return time.Since(s.request.since) <= wait })
 }
 
-// close has launch start no more drivers, and posts a drain to all drivers.
+// close makes launch refuse further drivers, and posts a drain to the event queue of each driver. It does not wait for them.
 func (f *driverSet) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -587,7 +604,7 @@ func (f *driverSet) each(do func(*driver)) {
 	}
 }
 
-// grace returns the longest grace of a body under way.
+// grace returns the longest grace of all bodies under way; 0: none has a grace.
 func (f *driverSet) grace() (longest time.Duration) {
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { longest = max(longest, b.grace) }) })
 	return longest
@@ -600,7 +617,8 @@ type order struct {
 	passing bool // the order ends when the lease is safe again
 }
 
-// giveUp ends the bodies of all drivers, and bodies that begin later.
+// giveUp gives up the bodies of all drivers, and those that begin later: it asks them to end, or kills them if o.now is set. It
+// does not wait for their end. The order replaces an earlier one. A passing order holds until liftDanger, any other one for good.
 func (f *driverSet) giveUp(o order) {
 	f.danger.Store(&o)
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
@@ -612,7 +630,8 @@ func (f *driverSet) inDanger() bool {
 	return o != nil && o.passing
 }
 
-// liftDanger takes back a passing order, and reports whether there was one. An order that came after that one stays.
+// liftDanger takes back a passing order, so that bodies may begin again, and reports whether there was one. An order that came
+// after that one stays.
 func (f *driverSet) liftDanger() bool {
 	o := f.danger.Load()
 	if o == nil || !o.passing {

@@ -18,7 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// handle takes in one message from the event queue.
+// handle takes in one message from the event queue: it feeds an event to the core, and notes mail or a request to yield for the
+// loop of the drive.
 func (d *driver) handle(h *driverEvent) {
 	switch {
 	case h.mail:
@@ -34,7 +35,8 @@ func (d *driver) handle(h *driverEvent) {
 	}
 }
 
-// granted feeds a grant to the core. It drops the grant if its request was released meanwhile.
+// granted feeds a grant to the core. It drops the grant if its request was released meanwhile, and gives the slots back if the core
+// does not want them any more.
 func (d *driver) granted(h *driverEvent) {
 	if d.slots.byTask[h.event.Task] != h.request {
 		return // the request was released, or the task has another one by now
@@ -44,7 +46,9 @@ func (d *driver) granted(h *driverEvent) {
 	}
 }
 
-// ended feeds the end of a body to the core. The last pieces of its log are stored in the same commit as the record of the end.
+// ended feeds the end of a body to the core, and keeps the body's slots for the next task of the run. The last pieces of its log
+// are stored in the same commit as the record of the end; a log that is still open goes to d.kept. In d.losses it counts a lost
+// attempt, and resets the count after a success. If the host could not start a publish, ended has the core hand the run on.
 func (d *driver) ended(h *driverEvent) {
 	b := h.body
 	if d.bodies.remove(b) {
@@ -66,14 +70,16 @@ func (d *driver) ended(h *driverEvent) {
 	_ = d.step(h.event)
 }
 
-// giveUp ends a body that its drive cannot go on with. The attempt is recorded as lost, not as failed.
+// giveUp asks a body to end for the worker's own reasons; if o.now is set, the body is killed. Unless it still succeeds, its
+// attempt is recorded as lost, not as failed.
 func (b *body) giveUp(o *order) {
 	b.lost.Store(&o.why)
 	b.kill(dagrun.RequestNone, o.now)
 }
 
-// ask asks the slot queue for the slots that the core wants, and releases requests that it wants no longer. If slots are free, the
-// grants are in the event queue when ask returns, so that the starts are part of the same commit.
+// ask asks the slot queue for the slots that the core wants, and releases the requests that the core drops. Slots of ended tasks
+// that no task takes over, and a slot kept for the run, are given back. If slots are free, the grants are in the event queue when
+// ask returns, so that the starts are part of the same commit.
 func (d *driver) ask(ready *dagrun.Ready) {
 	for _, task := range ready.Drops {
 		d.slots.giveBack(task)
@@ -111,8 +117,9 @@ func (s *runSlots) releaseSpare() {
 	s.spare = s.spare[:0]
 }
 
-// transfer gives the slots of a task that has just ended to another one, and returns their request. It returns nil if there are
-// none or the slot queue does not allow it.
+// transfer hands the slots of the task that ended last to the task in want, which then needs no grant, and returns the request that
+// holds them. It returns nil if no ended task has slots left, or if the slot queue refuses: see SlotRequest.Transfer. The caller
+// then asks for slots.
 func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 	last := len(s.spare) - 1
 	if last < 0 || !s.spare[last].Transfer(want.Slots, order) {
@@ -124,7 +131,8 @@ func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 	return t
 }
 
-// ask queues a task in the slot queue.
+// ask queues the task in want in the slot queue, and stores and returns its request. If the slot queue keeps a slot for the run,
+// this request may take it, unless it needs no slot. grant may be called before ask returns.
 func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*SlotRequest)) *SlotRequest {
 	ask := s.queue.Ask
 	if s.isExpected && want.Slots > 0 { // a publish needs no slot: the kept slot stays for a body
@@ -143,6 +151,8 @@ func (s *runSlots) giveBack(task dagrun.TaskID) {
 	}
 }
 
+// askFor gets slots for a task: it takes over those of a task that has ended, or else asks the slot queue. The grant comes as an
+// event, at once or later. If the task has to wait, it is entered in d.line.
 func (d *driver) askFor(want dagrun.Want) {
 	order := Order{RunID: d.claim.Run, Run: d.claim.Priority, Step: want.Priority, Since: int64(want.Since)}
 	grant := driverEvent{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
@@ -186,7 +196,8 @@ func (d *driver) explainWaits(now time.Time) {
 	}
 }
 
-// explainLine records why tasks wait for slots, in the order in which they asked.
+// explainLine records why the tasks in d.line wait for slots, in the order in which they asked, and drops them from d.line. If the
+// worker has recorded tellMost reasons within this second, the rest is tried again after tellAfter.
 func (d *driver) explainLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
@@ -202,8 +213,9 @@ func (d *driver) explainLine(now time.Time) {
 	}
 }
 
-// explainHeld records why tasks wait that a limit of the run holds back, and that therefore do not ask for slots. If a task that counts
-// towards the limit waits for a slot, the reason of that task holds for the held ones too.
+// explainHeld records why tasks wait that a limit of the run holds back, and that therefore do not ask for slots: at most tellMost
+// tasks, ready for tellAfter or longer. If a task that counts towards the limit waits for a slot, the reason of that task holds for
+// the held ones too.
 func (d *driver) explainHeld() {
 	by := d.clock.now() - dagrun.Time(tellAfter.Milliseconds())
 	for _, task := range d.run.Held(by, tellMost) {
@@ -211,7 +223,8 @@ func (d *driver) explainHeld() {
 	}
 }
 
-// whyAhead returns what the task ahead of a held one waits for; "": there is none, or it has its slot by now.
+// whyAhead returns why a task that fills the limit waits for a slot, for the row of a task that the limit holds back. It returns ""
+// if no task that fills the limit waits.
 func (d *driver) whyAhead(task dagrun.TaskID) string {
 	ahead, ok := d.run.Ahead(task)
 	if !ok || d.slots.byTask[ahead] == nil {
@@ -224,8 +237,9 @@ func (d *driver) whyAhead(task dagrun.TaskID) string {
 // tellShare is how many tasks of a run a reason names at most.
 const tellShare = 3
 
-// ownShare returns an addition to a reason: which tasks of this run hold slots. It shows the user that steps of one run wait for
-// each other, for example a client that waits for its server and holds the slot that the server needs.
+// ownShare returns an addition to the reason why: how many slots tasks of this run hold, and up to tellShare of their names. It
+// returns "" if the run holds none, or if why is about anything but taken slots. The addition shows the user that steps of one run
+// wait for each other, for example a client that waits for its server and holds the slot that the server needs.
 func (d *driver) ownShare(why string) string {
 	if !strings.HasSuffix(why, "are taken") {
 		return ""
@@ -266,8 +280,9 @@ func (d *driver) perform(actions []dagrun.Action) {
 	}
 }
 
-// cancelChild asks for the cancel of a child run, until the request is stored. The end of the child comes back as a control. The
-// drive waits for the request before it ends: a run that waits for nothing else parks at once, and no driver would ask again.
+// cancelChild asks for the cancel of a child run in a goroutine, again and again until the request is stored. The end of the child
+// comes back as a control. The drive waits for the goroutine before it ends in order: a run that waits for nothing else parks at
+// once, and no driver would ask again.
 func (d *driver) cancelChild(a dagrun.Action) {
 	child, err := strconv.ParseInt(a.Ref, 10, 64)
 	if err != nil {
@@ -281,7 +296,7 @@ func (d *driver) cancelChild(a dagrun.Action) {
 	})
 }
 
-// probeCache looks up a result in the cache and posts the answer. An error counts as no result.
+// probeCache looks up a result in the cache in a goroutine, which posts the answer. An error counts as no result.
 func (d *driver) probeCache(a dagrun.Action) {
 	ctx, step := d.ctx, d.stepName(a.Task)
 	body, err := d.bodyOf(a.Task)
@@ -336,7 +351,8 @@ func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
 	d.events.put(driverEvent{event: e})
 }
 
-// openWait returns the end of a wait that is over, and otherwise an event that has the core open it again at the time in Until.
+// openWait returns the event of a task that waits: its end if the wait is over, a failure of kind config if its inputs are invalid,
+// and otherwise EvWaits, with which the core opens the wait again at the time in Until. A wait for a condition is probed once now.
 func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecord) dagrun.Event {
 	until, err := d.waitUntil(task.Resolved.With, row)
 	switch {
@@ -358,7 +374,7 @@ const namedTime = "2006-01-02T15:04:05.000Z07:00"
 const lastYear = 9899
 
 // waitUntil returns when a wait for a duration or until a time is over, by the run's clock; 0: it is a wait that probes. If the row
-// stores an earlier end than the duration gives, that end counts.
+// stores an earlier end than the duration gives, that end counts. An error means that the duration or the time is invalid.
 func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.Time, error) {
 	if text, ok := with["duration"].(string); ok {
 		span, err := dagspec.ParseDuration(text)
@@ -381,8 +397,9 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 	return 0, nil
 }
 
-// probe probes once. While the condition does not hold, or the target does not answer, the task waits for the next probe, and the
-// Prober's reason becomes the task's.
+// probe probes once, for at most probeTimeout, and returns the event for the task: its end if the condition holds, and EvWaits with
+// the Prober's reason and the time of the next probe if it does not hold or the target does not answer. An error of the Prober, or
+// a worker without one, fails the task as kind config.
 func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
 	what, _ := task.Resolved.With["http"].(map[string]any)
 	if d.life.config.Prober == nil || what == nil {
@@ -411,6 +428,8 @@ func probeInterval(what map[string]any) time.Duration {
 }
 
 // openChild enqueues the child run of a task, and tries until the database answers. If the child exists already, it finds that one.
+// It returns EvWaits with the child's id in Ref, or a failure of kind config if the inputs are invalid or the database refuses the
+// child.
 func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dagrun.Event {
 	child, err := childOf(task.Resolved.With)
 	if err != nil {
@@ -424,8 +443,8 @@ func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dag
 	return dagrun.Event{Kind: dagrun.EvWaits, Ref: strconv.FormatInt(int64(id), 10)}
 }
 
-// enqueue enqueues a child run. It returns an error if the database refuses the child for good; after any other error it tries
-// again until ctx ends.
+// enqueue enqueues a child run and returns its id. It returns an error if the database refuses the child for good or the claim is
+// lost; after any other error it tries again until ctx ends.
 func (l *life) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
 	if l.config.Self.Only != 0 {
 		defer l.claimer.wakeup.send() // no notification comes: this worker does not serve the lane of the child
@@ -440,7 +459,8 @@ func (l *life) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) 
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(l.pauses()))
 }
 
-// childOf reads the inputs that dag.run and dag.enqueue have in common.
+// childOf reads the inputs that dag.run and dag.enqueue have in common: dag, queue, params, labels and priority. The caller fills
+// in the other fields of the child. An error means that an input is invalid.
 func childOf(with map[string]any) (c queue.Child, err error) {
 	c.DAG, _ = with["dag"].(string)
 	c.Queue, _ = with["queue"].(string)
@@ -519,7 +539,8 @@ func (r *reads) answered(kind kindOfRead) {
 	r.mended = true
 }
 
-// over records that a drive does not repeat its failed read any more, with or without an answer.
+// over records that a drive does not repeat its failed read any more, with or without an answer. When no drive repeats a read of
+// this kind, the failure of the kind is forgotten.
 func (r *reads) over(kind kindOfRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -541,8 +562,9 @@ func (r *reads) failure() (f queue.Failure, mended bool) {
 	return f, r.mended
 }
 
-// ask reads something of the run, until the database answers or the claim is lost. It tries again after an error that is about the
-// database and not about the run, such as an outage or a missing privilege.
+// ask reads something of the run in the caller's goroutine, and tries again after an error that is about the database and not about
+// the run, such as an outage or a missing privilege. It returns the answer; an error about the run; ErrLeaseLost when the claim is
+// lost; or the cause of ctx when that ends. Failed reads are recorded in life.reads.
 func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -581,7 +603,8 @@ func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(conte
 // saysNothingOfRun reports whether an error is about the database and not about the run, so that the call is worth another try.
 func saysNothingOfRun(err error) bool { return queue.Passing(err) || queue.OfDatabase(err) }
 
-// lookAtReads sets or clears unfitReads and logs the outage, by the reads that fail now. It returns the longest failure.
+// lookAtReads logs the outage of reads, by the reads that fail now. It sets unfitReads once a failure is as old as tellFailure, and
+// clears it when no read fails. It returns the longest failure.
 func (l *life) lookAtReads() queue.Failure {
 	f, mended := l.reads.failure()
 	switch {
