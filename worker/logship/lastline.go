@@ -29,7 +29,7 @@ func (l *lastLine) write(p []byte) {
 	}
 }
 
-// text returns the line in a form that a text column can hold.
+// text returns the last line that is not blank, complete or not, in a form that a text column can hold; "": there is none.
 func (l *lastLine) text() string {
 	line := l.line
 	if len(bytes.TrimSpace(l.current)) > 0 {

@@ -72,7 +72,7 @@ type stream struct {
 	id  queue.Stream
 }
 
-// Write masks p and adds it to the log. It never fails, even where it drops bytes: see write.
+// Write masks p and adds it to the log. It may wait for room in memory. It never fails, even where it drops bytes: see Log.write.
 func (s *stream) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), ChunkBytes)
@@ -82,7 +82,8 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Note adds a line of Oarlock's own to the log. It is not masked, so text must hold no secret.
+// Note adds text as a line of Oarlock's own to the log. It is not masked, so text must hold no secret. If there is no room in
+// memory, the line is left out.
 func (l *Log) Note(text string) { l.add(queue.StreamOarlock, []byte(text+"\n")) }
 
 // LastLine returns the last line of standard error that is not blank, in a form that a text column can hold.
@@ -92,9 +93,9 @@ func (l *Log) LastLine() string {
 	return l.last.text()
 }
 
-// write masks bytes and adds them to the log. Bytes beyond the limit of the attempt are dropped and counted, with one note in
-// the log. Bytes that may be part of a secret are held back; at the end of the stream write adds these too. After the end of
-// the log it does nothing.
+// write masks bytes and adds them to the log. Bytes beyond the limit of the attempt are dropped and counted, with one note in the
+// log. Bytes that may be part of a secret are held back until the next write; with end, at the end of the stream, write adds these
+// too. After the end of the log it does nothing.
 func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	l.mu.Lock()
 	if l.closed {
@@ -122,14 +123,16 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	}
 }
 
-// limit counts n bytes, and returns how many of them are beyond the limit of the attempt. These are not counted.
+// limit counts n bytes, and returns how many of them are beyond the limit of the attempt. These are not counted. The caller holds
+// l.mu.
 func (l *Log) limit(n int64) int64 {
 	over := max(0, l.total+n-l.shipper.config.AttemptBytes)
 	l.total += n - over
 	return over
 }
 
-// add appends bytes to the log, or counts them as dropped.
+// add waits for room in memory, appends bytes to a stream of the log, and wakes the loop if that has to send them soon. If no room
+// comes, the bytes are dropped and counted; a note is dropped without a count.
 func (l *Log) add(id queue.Stream, data []byte) {
 	if len(data) == 0 {
 		return
@@ -145,9 +148,11 @@ func (l *Log) add(id queue.Stream, data []byte) {
 	}
 }
 
-// append adds data to the open pieces. reserved says that the caller has reserved memory for them; if not, append drops data
-// and counts it as dropped. It returns how much of the reserved memory it used, and the channel by which the caller must
-// signal the loop; nil: not at all.
+// append adds data to the pieces of the log. reserved means that the caller has reserved memory for them; if not, append drops
+// data, and counts it as dropped unless it is a note. After Close it does nothing.
+//
+// It returns how much of the reserved memory it used; the caller releases the rest. signal is the channel by which the caller must
+// wake the loop; nil: not at all.
 func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,8 +192,13 @@ func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, s
 	return used, signal
 }
 
-// open returns the piece that takes the next bytes of a stream; nil if a new one is needed. It is the last piece, or an earlier
-// one if the log has piecesInOrder pieces, which happens when the streams alternate fast.
+// open returns the piece that takes the next bytes of a stream, or nil if the caller must begin a new piece. While the log has
+// fewer than piecesInOrder pieces, only the last piece may take them, so that the bytes of all streams stay in order. From
+// piecesInOrder pieces on, it may be an earlier piece, the latest of this stream: a body that alternates fast between its streams
+// would otherwise make countless small pieces.
+//
+// A full piece takes nothing more. Pieces that the loop has taken for a call or for the disk, and all pieces before these, take
+// nothing either. After bytes were dropped the next piece must be new, because it carries their number. The caller holds l.mu.
 func (l *Log) open(id queue.Stream) *piece {
 	for i := len(l.pieces) - 1; i >= 0 && l.dropped == 0; i-- {
 		p := l.pieces[i]
@@ -204,6 +214,8 @@ func (l *Log) open(id queue.Stream) *piece {
 	return nil
 }
 
+// begin appends an empty piece for a stream. The piece takes over the number of bytes that were dropped before it. The caller holds
+// l.mu.
 func (l *Log) begin(id queue.Stream) *piece {
 	p := &piece{stream: id, at: l.shipper.config.Now(), since: time.Now(), dropped: l.dropped}
 	l.dropped = 0
@@ -211,8 +223,10 @@ func (l *Log) begin(id queue.Stream) *piece {
 	return p
 }
 
-// Close ends the log. It may wait, and returns the chunks that are left to be stored, the final marker last. The caller stores
-// them in the commit of the record of the attempt's end. Some of them may be stored already; they are identical.
+// Close ends the log, with reason in its final marker. It waits until all but the last pieces are stored, as long as the sink
+// stores something within each ClosePatience, and for CloseLimit at most. It returns the chunks that are left to be stored, the
+// final marker last; a second call returns nil. The caller stores them in the commit of the record of the attempt's end. Some of
+// them may be stored already; they are identical.
 func (l *Log) Close(reason string) []queue.Chunk {
 	for _, id := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
 		l.write(id, nil, true)
@@ -234,7 +248,7 @@ func (l *Log) Close(reason string) []queue.Chunk {
 	}
 }
 
-// end closes the log, and reports whether it was open.
+// end makes the log take nothing more, and reports whether it was open.
 func (l *Log) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,6 +37,7 @@ func newLoop(s *Shipper) *loop {
 	}
 }
 
+// run is the goroutine that owns the pieces of a shipper, until Shipper.Close.
 func (l *loop) run() {
 	defer close(l.stopped)
 	defer l.timer.Stop()
@@ -79,7 +80,8 @@ func (l *loop) learn() {
 	l.adopted = l.adopted[:0]
 }
 
-// accept registers a log that is to end in l.closings, and sets how long the loop tries to send the rest of it.
+// accept takes up the request to end a log: it enters the log in l.lines and l.closings, and sets how long the loop tries to send
+// the rest of it. advance ends the log later.
 func (l *loop) accept(r request) {
 	n := r.log.line
 	l.learn()
@@ -88,7 +90,8 @@ func (l *loop) accept(r request) {
 	n.closing = &closing{r, now.Add(l.patience()), now.Add(CloseLimit)}
 }
 
-// patience returns how long a log that is to end waits while nothing is stored.
+// patience returns how long a log that is to end waits while nothing is stored: ClosePatience, or HurriedPatience after
+// Shipper.Hurry.
 func (l *loop) patience() time.Duration {
 	if l.hurried.Load() {
 		return HurriedPatience
@@ -96,15 +99,15 @@ func (l *loop) patience() time.Duration {
 	return ClosePatience
 }
 
-// hurry shortens the wait of the logs that are to end.
+// hurry gives all logs that are to end at most HurriedPatience from now.
 func (l *loop) hurry(now time.Time) {
 	for n := range l.closings {
 		n.closing.deadline = earlier(n.closing.deadline, now.Add(HurriedPatience))
 	}
 }
 
-// advance does all work that needs no waiting: it ends logs, moves pieces to disk, starts a call of the sink, and sets the
-// timer for the next work.
+// advance does all work that is due and needs no waiting: it ends logs that are ready or out of time, moves pieces to disk, starts
+// a call of the sink, and sets the timer for the next work.
 func (l *loop) advance(ctx context.Context) {
 	now := time.Now()
 	l.learn()
@@ -135,8 +138,8 @@ func (l *loop) close(n *logState) {
 	n.closing = nil
 }
 
-// sleep returns the time until there is something to do, if no event comes before. While a call of the sink is under way, only
-// the ends of logs count, because the end of the call is an event.
+// sleep returns the time until there is something to do, if no event comes before: an hour if nothing is, and at least a
+// millisecond. While a call of the sink is under way, only the ends of logs count, because the end of the call is an event.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	for n := range l.closings {
@@ -167,6 +170,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// interval returns how old a piece of the log may become before it is sent.
 func (l *loop) interval(n *logState) time.Duration {
 	if l.config.Followed(n.log.at.Run) {
 		return WatchedInterval
@@ -174,8 +178,8 @@ func (l *loop) interval(n *logState) time.Duration {
 	return FlushInterval
 }
 
-// send starts a call of the sink with the pieces that are due. Logs that are to end come first. It sets l.busy until settle
-// gets the outcome. If nothing is due, it does nothing.
+// send starts one call of the sink, in a goroutine, with the pieces that are due. Logs that are to end come first. It sets l.busy
+// until settle gets the outcome. If nothing is due, it does nothing. The caller has checked that no call is under way.
 func (l *loop) send(ctx context.Context, now time.Time) {
 	b := batch{room: budget{chunks: batchChunks, bytes: batchBytes}}
 	for n := range l.closings {
@@ -204,7 +208,8 @@ type batch struct {
 	lines  []*logState
 }
 
-// gather adds the due pieces of a log to a batch, as far as there is room. It removes a log that is over from l.lines.
+// gather adds the pieces of a log to a batch if the log is due, as many as there is room for. It removes a log that is over from
+// l.lines.
 func (l *loop) gather(b *batch, n *logState, now time.Time) {
 	at, ok := n.due(now, l.interval(n))
 	if !ok || at.After(now) {
@@ -219,8 +224,8 @@ func (l *loop) gather(b *batch, n *logState, now time.Time) {
 }
 
 // settle handles the outcome of the call that send started. If the call failed, its pieces are due again after a pause, which
-// doubles each time. If it succeeded, settle removes them, and frees their memory. It abandons the logs of runs that the
-// outcome calls lost.
+// doubles each time. If it succeeded, settle removes them, frees their memory, and gives the logs that are to end more time. It
+// counts an error that names lost runs as a success, and abandons the logs of these runs.
 func (l *loop) settle(o outcome) {
 	l.busy = false
 	lost := lostRuns(o.err)
@@ -250,7 +255,8 @@ func (l *loop) settle(o outcome) {
 	}
 }
 
-// unload moves pieces from memory to disk. If the disk takes no more while the sink fails, it marks the shipper as exhausted.
+// unload moves large pieces of all logs from memory to disk. If the disk takes no more, it stops; if the sink fails as well, it
+// marks the shipper as exhausted, so that writers do not wait for room.
 func (l *loop) unload() {
 	for n := range l.lines {
 		freed, err := n.unload()
@@ -264,7 +270,7 @@ func (l *loop) unload() {
 	}
 }
 
-// end ends all logs that wait for their end, after the present call has ended.
+// end waits for the present call of the sink, then ends all logs that wait for their end, and closes the spool.
 func (l *loop) end() {
 	if l.busy {
 		l.settle(<-l.outcomes)

@@ -33,6 +33,7 @@ func newPatterns(secrets []string) *patterns {
 	return patternsOf(shapes)
 }
 
+// patternsOf returns the patterns of shapes. It leaves out shapes of fewer than minSecretBytes.
 func patternsOf(shapes []string) *patterns {
 	p := &patterns{}
 	seen := map[string]bool{}
@@ -69,7 +70,8 @@ func Shapes(secret string) []string {
 	return slices.Compact(list)
 }
 
-// MaskBeginning masks secrets in the beginning of a longer text. It cuts off an end that may be the beginning of a secret.
+// MaskBeginning replaces the shapes of secrets by *** in text, the beginning of a longer text. It cuts off an end that may be the
+// beginning of a secret. Shapes of fewer than four bytes are ignored.
 func MaskBeginning(text string, shapes []string) string {
 	m := masker{patterns: patternsOf(shapes)}
 	return string(m.mask([]byte(text), false))
@@ -82,8 +84,9 @@ type masker struct {
 	inside   int // bytes at the front of held that belong to a secret that was already masked
 }
 
-// mask takes the next bytes, and returns the bytes that are decided, with stars in place of secrets. It keeps an end that may
-// begin a secret for the next call; with end, the end of the stream, it returns all.
+// mask takes the next bytes of the stream, and returns the bytes that are decided, with stars in place of secrets. It keeps an end
+// that may begin a secret for the next call. With end, at the end of the stream, it keeps nothing. Without secrets it returns p
+// itself.
 func (m *masker) mask(p []byte, end bool) []byte {
 	if m.patterns == nil {
 		return p
@@ -110,8 +113,8 @@ func (m *masker) mask(p []byte, end bool) []byte {
 	return out
 }
 
-// at returns the length of the longest secret at the beginning of text. open reports that more bytes could make text the
-// beginning of a longer one.
+// at returns the length of the longest secret at the beginning of text, which must not be empty; 0: there is none. open reports
+// that text may be the beginning of a longer secret, which more bytes would show.
 func (m *masker) at(text []byte) (length int, open bool) {
 	for _, pattern := range m.patterns.byFirst[text[0]] {
 		switch {

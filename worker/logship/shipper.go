@@ -32,7 +32,7 @@ const (
 	retryMin      = 50 * time.Millisecond
 	retryMax      = 5 * time.Second
 	largeWrite    = 4 << 10 // a write of this size will most likely fill a piece
-	piecesInOrder = 64      // with more pieces than this, an attempt's two streams are not kept in the order of their bytes
+	piecesInOrder = 64      // from this many pieces on, the streams of an attempt are not kept in the order of their bytes
 	pieceCost     = 128     // memory that a piece needs besides its bytes
 )
 
@@ -83,7 +83,7 @@ type request struct {
 	reply  chan []queue.Chunk
 }
 
-// New starts a shipper. The caller closes it.
+// New returns a shipper and starts its goroutine. The caller must call Close.
 func New(c Config) *Shipper {
 	if c.Followed == nil {
 		c.Followed = func(queue.RunID) bool { return false }
@@ -107,21 +107,23 @@ func New(c Config) *Shipper {
 	return s
 }
 
-// Close ends the shipper. Logs that are still open lose the bytes that were not sent.
+// Close ends the shipper: it cancels the call of the sink under way, ends the logs that wait in Log.Close, and sends nothing more.
+// It returns when that is done, and may be called more than once. Logs that are still open can be closed later, but lose all bytes
+// that were not sent, except for the last ChunkBytes.
 func (s *Shipper) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.stopped
 }
 
-// Hurry makes Log.Close wait only for HurriedPatience while nothing is stored.
+// Hurry makes Log.Close wait only for HurriedPatience while nothing is stored, in calls under way and in later ones.
 func (s *Shipper) Hurry() {
 	if !s.hurried.Swap(true) {
 		rouse(s.kick)
 	}
 }
 
-// Open returns the log of an attempt, or continues it. at has the attempt's Run, Task, Attempt and Day, the Seq of the next
-// chunk, and the number of Lines that began before it. secrets are masked in the log.
+// Open returns the log of an attempt, or continues it. at has the attempt's Run, Task, Attempt and Day, the Seq of the next chunk,
+// and the number of Lines that began before it. secrets are masked in the log. The caller must call Log.Close.
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	l := &Log{shipper: s, at: at}
 	l.Mask(secrets)
@@ -145,7 +147,9 @@ func rouse(signal chan struct{}) {
 	}
 }
 
-// reserve reserves memory for n bytes. It waits for room, and returns false if it gives up.
+// reserve reserves memory for n bytes, and waits for room if there is none; the caller, or the loop, releases it. After
+// SpoolPatience it has the loop move pieces to disk. It returns false, without memory, if the sink stores nothing for
+// WritePatience, if the shipper is exhausted, or if it has ended.
 func (s *Shipper) reserve(n int64) bool {
 	if s.take(n) {
 		return true
@@ -186,6 +190,7 @@ func (s *Shipper) stalled() time.Duration {
 	return time.Since(s.start) - time.Duration(s.progress.Load())
 }
 
+// take reserves memory for n bytes if there is room, and reports whether there was.
 func (s *Shipper) take(n int64) bool {
 	if s.memory.Add(n) <= s.config.MemoryBytes {
 		return true
@@ -194,12 +199,14 @@ func (s *Shipper) take(n int64) bool {
 	return false
 }
 
+// release gives reserved memory for n bytes back, and wakes the writers that wait for room.
 func (s *Shipper) release(n int64) {
 	s.memory.Add(-n)
 	s.room.tell()
 }
 
-// lostRuns returns the runs of which the sink will never store a chunk.
+// lostRuns returns the runs of which the sink will never store a chunk, from the error of a call. It returns nil for an error that
+// names no runs.
 func lostRuns(err error) []queue.RunID {
 	if left, ok := errors.AsType[*queue.AppendError](err); ok {
 		return append(append([]queue.RunID{}, left.Lost...), left.Conflicts...)

@@ -56,6 +56,7 @@ func (s *spool) open() error {
 	return nil
 }
 
+// read fills data with the bytes of a piece that lie at offset.
 func (s *spool) read(offset int64, data []byte) error {
 	if _, err := s.file.ReadAt(data, offset); err != nil {
 		return fmt.Errorf("read spooled logs: %w", err)
@@ -63,8 +64,8 @@ func (s *spool) read(offset int64, data []byte) error {
 	return nil
 }
 
-// forget removes a piece from the file if it is there, and returns how much memory the caller frees with the piece. When the
-// file has no piece left, it is written from the beginning again.
+// forget removes a piece from the file if it is there. It returns how much memory the caller frees with the piece: only pieceCost
+// if its bytes were on disk. When the file has no piece left, it is written from the beginning again.
 func (s *spool) forget(p *piece) int64 {
 	if !p.spooled {
 		return int64(p.size) + pieceCost

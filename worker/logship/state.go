@@ -27,7 +27,8 @@ type closing struct {
 // budget is the room that is left in a call of the sink.
 type budget struct{ chunks, bytes int }
 
-// tryDetach reports whether the caller can end the log without the loop. If so, the log belongs to the caller alone from then on.
+// tryDetach reports whether the caller can end the log without the loop: no piece of it is in a call of the sink or on disk, and
+// the rest fits into the last chunks. If so, the log belongs to the caller alone from then on, and the loop does not touch it.
 func (n *logState) tryDetach() bool {
 	l := n.log
 	l.mu.Lock()
@@ -50,7 +51,9 @@ func (n *logState) isOver() bool {
 	return n.log.over
 }
 
-// due returns when the log has something to send. It has nothing to send while some of it is in the present call.
+// due returns when the log has something to send: now, or when its oldest piece is as old as interval. It returns false if there is
+// nothing to send, if the log is over, or while pieces of it are in the present call. A log that is to end does not send its last
+// pieces.
 func (n *logState) due(now time.Time, interval time.Duration) (time.Time, bool) {
 	l := n.log
 	l.mu.Lock()
@@ -78,15 +81,16 @@ func (n *logState) tail() int {
 	return first
 }
 
-// ready reports whether a log that is to end can be ended now.
+// ready reports whether a log that is to end can be ended now: none of its pieces is in the present call, and only the last ones,
+// which go to the caller of Log.Close, are left.
 func (n *logState) ready() bool {
 	n.log.mu.Lock()
 	defer n.log.mu.Unlock()
 	return n.sending == 0 && n.tail() == 0
 }
 
-// collect takes the next pieces, as many as b has room for, and returns their chunks. Until stored or failed is called, they
-// count as sent.
+// collect takes the next pieces, as many as b has room for, and returns their chunks. It takes their number and size off b. The
+// pieces belong to the present call until stored or failed is called. It returns no chunk if the log is over.
 func (n *logState) collect(b *budget) []queue.Chunk {
 	pieces := n.take(b)
 	chunks := make([]queue.Chunk, 0, len(pieces))
@@ -96,8 +100,8 @@ func (n *logState) collect(b *budget) []queue.Chunk {
 	return chunks
 }
 
-// take numbers the next pieces, as many as b has room for, and takes their size off b. They do not change from then on, and
-// n.sending counts them until stored or failed.
+// take numbers the next pieces, as many as b has room for, and takes their number and size off b. They do not change from then on,
+// and n.sending counts them until stored or failed. Of a log that is to end it leaves the last pieces.
 func (n *logState) take(b *budget) []*piece {
 	l := n.log
 	l.mu.Lock()
@@ -123,6 +127,7 @@ func (n *logState) take(b *budget) []*piece {
 	return l.pieces[:count:count]
 }
 
+// number gives a piece its number, unless it has one already. The piece does not change from then on.
 func (n *logState) number(p *piece) {
 	p.taken = true
 	if !p.sent {
@@ -152,8 +157,8 @@ func (n *logState) chunk(p *piece) queue.Chunk {
 	return c
 }
 
-// stored removes the pieces of the call that ended, and returns how much memory that frees; the caller must release it. If the
-// run is lost, they were not stored, and count as dropped.
+// stored removes the pieces of the call that ended, and returns how much memory that frees; the caller must release it. With lost,
+// the run is lost: the pieces were not stored, and count as dropped.
 func (n *logState) stored(lost bool) int64 {
 	l := n.log
 	l.mu.Lock()
@@ -185,8 +190,9 @@ func (n *logState) forget(p *piece) int64 {
 	return n.spool.forget(p)
 }
 
-// abandon drops all pieces, because nothing of the run can be stored any more, and counts them as dropped. It returns how much
-// memory that frees; the caller must release it. After finish it does nothing.
+// abandon drops all pieces that wait, because nothing of the run can be stored any more, and counts them as dropped. It returns how
+// much memory that frees; the caller must release it. The log stays open, and takes further bytes. After finish abandon does
+// nothing.
 func (n *logState) abandon() int64 {
 	l := n.log
 	l.mu.Lock()
@@ -204,9 +210,9 @@ func (n *logState) abandon() int64 {
 	return freed
 }
 
-// finish ends the log: it removes all pieces, and frees their memory. It returns the last chunks: the pieces that were sent
-// without an answer, with the same numbers; the tail; and the marker. It drops the pieces in between, which were not sent in
-// time.
+// finish ends the log: it removes all pieces, and releases their memory. It returns the last chunks: the pieces that were sent
+// without an answer, with the same numbers; the tail; and the final marker with reason. It drops the pieces in between, which were
+// not sent in time.
 func (n *logState) finish(reason string) []queue.Chunk {
 	l := n.log
 	l.mu.Lock()
@@ -237,7 +243,7 @@ func (n *logState) finish(reason string) []queue.Chunk {
 	return append(chunks, n.marker(reason, gap+dropped))
 }
 
-// keep counts a stored piece, and lose a dropped one. A piece that was lost on disk has been counted already.
+// keep counts the bytes of a piece as stored, and lose as dropped. A piece that was lost on disk has been counted already.
 func (n *logState) keep(p *piece) {
 	if !p.gone() {
 		n.log.shipper.count.stored.Add(counted(p))
@@ -250,10 +256,10 @@ func (n *logState) lose(p *piece) {
 	}
 }
 
-// gone reports whether the bytes of a piece were lost on disk.
+// gone reports whether the bytes of a piece were on disk and could not be read back.
 func (p *piece) gone() bool { return p.data != nil && len(p.data) < p.size }
 
-// counted returns how many bytes of the body's output a piece has.
+// counted returns how many bytes of the body's output a piece has: none if it is a note of Oarlock's own.
 func counted(p *piece) int64 {
 	if p.stream == queue.StreamOarlock {
 		return 0
@@ -261,8 +267,8 @@ func counted(p *piece) int64 {
 	return int64(p.size)
 }
 
-// marker returns the final chunk. It adds dropped to n.dropped, and if bytes of the log are missing, the text of the chunk
-// says how many.
+// marker returns the final chunk, with reason. It adds dropped to n.dropped, and if bytes of the log are missing, the text of the
+// chunk says how many.
 func (n *logState) marker(reason string, dropped int64) queue.Chunk {
 	n.dropped += dropped
 	c := n.log.at
@@ -274,7 +280,8 @@ func (n *logState) marker(reason string, dropped int64) queue.Chunk {
 	return c
 }
 
-// unload moves large pieces that were not sent yet to disk. It returns how much memory that frees.
+// unload moves large pieces that were not sent yet to disk. It returns how much memory that frees, which the caller must release,
+// even with an error: then the pieces before the failed one are on disk.
 func (n *logState) unload() (freed int64, err error) {
 	for _, p := range n.large() {
 		if err = n.spool.write(p); err != nil {
@@ -285,7 +292,8 @@ func (n *logState) unload() (freed int64, err error) {
 	return freed, nil
 }
 
-// large returns the pieces that are worth writing to disk. They do not change from then on.
+// large returns the pieces that are worth writing to disk: large ones in memory that were not sent yet. They do not change from
+// then on.
 func (n *logState) large() []*piece {
 	l := n.log
 	l.mu.Lock()
