@@ -14,8 +14,9 @@ import (
 // closeTimeout bounds how long answers in progress delay the end.
 const closeTimeout = 2 * time.Second
 
-// attend starts what runs beside the worker: health checks, notifications to systemd, and the watch over the guard. leave ends
-// them.
+// attend starts the helpers beside the worker: health checks if Config.Listen is set, notifications to systemd, and the watch over
+// the guard. It returns an error if the server for health checks cannot start. The caller must call leave, which ends the helpers
+// and waits for them.
 func (r *Rig) attend(w *worker.Worker) (leave func() error, err error) {
 	r.metrics.Watch(w.Status)
 	var server *health.Server

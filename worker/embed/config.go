@@ -55,7 +55,8 @@ type Config struct {
 // DefaultSlots is the number of slots of a Config that sets none.
 const DefaultSlots = 8
 
-// complete returns the configuration with its defaults filled in, or an error if something that has no default is missing.
+// complete returns the configuration with its defaults filled in. It returns an error if the database is missing or the number of
+// slots is negative.
 func (c Config) complete() (Config, error) {
 	if c.Database.URL == "" && c.Database.Pool == nil {
 		return c, errors.New("a worker needs a database: set Database.URL or Database.Pool")
@@ -84,8 +85,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// ownConnection returns a connection to the queue's database. It copies the configuration of a pool, which may differ from the
-// text that was parsed: a program sets passwords, TLS and hooks in it.
+// ownConnection returns the connection postgres.Own, to the queue's database. With Database.Pool it copies the configuration of the
+// pool, which may differ from the text that was parsed: a program sets passwords, TLS and hooks in it.
 func (c *Config) ownConnection() postgres.Connection {
 	own := postgres.Connection{URL: c.Database.URL}
 	if c.Database.Pool != nil {

@@ -97,8 +97,8 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 	return errors.Join(err, leave(), r.guardGone())
 }
 
-// prepare makes the worker's folder, and the executor of commands if Config.Commands is set. For that it may lower
-// Config.Slots: see heedShortages.
+// prepare makes the worker's folder, and the executor of commands if Config.Commands is set. Before that it may lower Config.Slots
+// by heedShortages. It logs which limits of a step do not hold for commands here. An error means that the worker cannot run.
 func (r *Rig) prepare() (err error) {
 	if err := OwnFolder(r.config.Folder); err != nil {
 		return err
@@ -164,8 +164,11 @@ func (r *Rig) workerConfig() worker.Config {
 	return wc
 }
 
-// cancelChild cancels a run that a task of another run waits for. Every driver of the parent run asks for the cancel, and a
-// second cancel would skip the handlers, so an ordinary cancel is sent only once.
+// cancelChild cancels a run that a task of another run waits for; with now, without the handlers of that run. It returns nil if the
+// run is over, gone or canceled already.
+//
+// Every driver of the parent run asks for the cancel, and a second cancel would skip the handlers. So without now, cancelChild
+// sends a cancel only if the run has none.
 func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error {
 	if !now {
 		if asked, err := r.isCanceled(ctx, run); err != nil || asked {
@@ -179,7 +182,7 @@ func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error 
 	return err
 }
 
-// isCanceled reports whether a run has a cancel already, or is gone.
+// isCanceled reports whether the whole run has a cancel that was not refused, or is gone. A cancel of a single step does not count.
 func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
 	controls, err := r.store.Controls(ctx, run)
 	if errors.Is(err, queue.ErrNotFound) {

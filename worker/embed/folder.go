@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// OwnFolder makes a folder that only this user can access. If the folder exists, it checks owner and permissions: in a place that
-// all users may write to, the folder might belong to another user.
+// OwnFolder makes a folder that only this user can access, with its parents. If the folder exists, it returns an error unless this
+// user owns it and no other user may write to it: in a place that all users may write to, the folder might belong to another user.
 func OwnFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("folder of a worker: %w", err)

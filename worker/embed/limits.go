@@ -10,7 +10,8 @@ import (
 // logs, and the Go runtime. Connections of postgres.query are not included.
 const ownDescriptors = 40
 
-// Shortages returns the limits of this host that are too low for the worker's slots. Folder must exist.
+// Shortages returns the limits of this host that are too low for bodies in all slots at once; none if Config.Commands is nil.
+// Config.Folder must exist.
 func (c Config) Shortages() []exec.Shortage {
 	if c.Commands == nil {
 		return nil
@@ -18,8 +19,8 @@ func (c Config) Shortages() []exec.Shortage {
 	return exec.Shortages(orElse(c.Slots, DefaultSlots), ownDescriptors, c.Folder, c.Commands.RunDir)
 }
 
-// heedShortages logs limits that are too low, and lowers Config.Slots to the slots that the limits allow. It returns an error
-// if the worker would be of no use.
+// heedShortages logs the limits in short, and lowers Config.Slots to the slots that they allow. It returns an error if one of them
+// is so low that the worker would be of no use.
 func (r *Rig) heedShortages(short []exec.Shortage) error {
 	for _, s := range short {
 		if s.Fatal() {

@@ -12,7 +12,8 @@ import (
 // logs adapts a shipper to the interface of drivers.
 type logs struct{ shipper *logship.Shipper }
 
-// newLogs returns the shipper for one registration of the worker.
+// newLogs starts a shipper for one registration of the worker, with the limits of Config.Logs, and shows its figures as metrics.
+// The worker closes the result. now returns the database's time.
 func (r *Rig) newLogs(sink worker.Writer, now func() time.Time) worker.Logs {
 	c := r.config.Logs
 	c.Sink, c.Now, c.Followed = sink, now, r.followed

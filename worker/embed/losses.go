@@ -26,7 +26,8 @@ type losses struct {
 
 func newLosses(link *supervise.Link) *losses { return &losses{link: link, before: link.Kept()} }
 
-// carried returns the numbers with which the metrics of this process begin.
+// carried returns the numbers with which the metrics of this process begin: the counts of former driver processes. It counts a
+// lease as lost for each process that the guard killed at the end of its lease.
 func (l *losses) carried() metrics.Carried {
 	c := metrics.Carried{Leases: l.before[keptLeases], Fences: l.before[keptFences], GivenUp: l.before[keptLives], Replacements: map[string]int64{}}
 	for why, n := range l.link.Replaced() {
@@ -38,7 +39,7 @@ func (l *losses) carried() metrics.Carried {
 	return c
 }
 
-// meter returns a meter that also leaves each lost fence with the guard.
+// meter returns m with a FenceLost that also leaves the total of lost fences with the guard, for the next driver process.
 func (l *losses) meter(m queue.Meter) queue.Meter {
 	count := m.FenceLost
 	m.FenceLost = func() {
@@ -48,7 +49,8 @@ func (l *losses) meter(m queue.Meter) queue.Meter {
 	return m
 }
 
-// lives leaves the numbers of lost leases and of lives given up with the guard.
+// lives leaves the totals of lost leases and of lives given up with the guard, for the next driver process. now is the status of
+// this process. If this process has lost none and given none up, lives does nothing.
 func (l *losses) lives(now worker.Status) {
 	if now.Losses+now.GivenUp > 0 {
 		_ = l.link.Keep(map[string]int64{keptLeases: l.before[keptLeases] + int64(now.Losses), keptLives: l.before[keptLives] + int64(now.GivenUp)})

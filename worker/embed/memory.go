@@ -28,7 +28,8 @@ type remembered struct {
 	Addresses []string `json:"addresses"` // host:port/database
 }
 
-// Recall returns the addresses by which an installation was last served.
+// Recall returns the addresses by which an installation was last served on this host. It returns nil if there were none, or if the
+// file cannot be read, which it logs.
 func (m *memory) Recall(installation string) []string {
 	var r remembered
 	path, err := m.path(installation)
@@ -44,7 +45,8 @@ func (m *memory) Recall(installation string) []string {
 	return r.Addresses
 }
 
-// Remember stores the addresses of an installation for workers that start later.
+// Remember stores the addresses of an installation for workers that start later. It logs an error, and the worker goes on without
+// the file.
 func (m *memory) Remember(installation string, addresses []string) {
 	if err := m.write(installation, addresses); err != nil {
 		m.log.Warn("this host cannot note which installation it serves: after a failover that no worker lives through, `oarlock migrate adopt --moved` is needed",
@@ -57,7 +59,8 @@ func (m *memory) path(installation string) (string, error) {
 	return filepath.Join(m.dir, id.String()+".json"), err
 }
 
-// write replaces the whole file at once, because other workers of this host read and write it, too.
+// write makes the file of an installation, or replaces it as a whole, because other workers of this host read and write it too. It
+// may remove the oldest files to make room.
 func (m *memory) write(installation string, addresses []string) error {
 	path, err := m.path(installation)
 	if err != nil {
@@ -83,7 +86,7 @@ func (m *memory) write(installation string, addresses []string) error {
 	return os.Rename(draft.Name(), path)
 }
 
-// forget removes the oldest files until there is room for one more.
+// forget removes the files that were written longest ago, until one more can be added to at most maxMemories.
 func (m *memory) forget() {
 	type file struct {
 		path string

@@ -13,8 +13,9 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// register registers the worker. The registration replaces workers that are known to be dead: those that the guard has cleared
-// away, and former registrations of this worker.
+// register registers the worker, and waits for a database that is not there yet. The first call opens the store. The registration
+// replaces the workers in r.dead, which are known to be dead: workers that the guard has cleared away, and former registrations of
+// this worker. Then register empties r.dead. An error means that the database refuses, or that the worker is to stop.
 func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
 	if err := r.open(ctx); err != nil {
 		return worker.Session{}, err
@@ -51,11 +52,12 @@ func (r *Rig) warnOfQueues(ctx context.Context) {
 	}
 }
 
-// try returns the error of a trial write to the database.
+// try returns the error for which the database would not take the worker's records now, or nil.
 func (r *Rig) try(ctx context.Context) error { return r.store.TryRecords(ctx) }
 
-// enter registers the worker at the store. A server that was just promoted refuses a worker without a memory of it, until a
-// worker that was running during the promotion has connected. enter waits for that.
+// enter registers the worker at the store. A server that was just promoted refuses a worker without a memory of it, until a worker
+// that was running during the promotion has connected. enter waits for that, and returns the refusal after vouchPatience. It
+// returns any other error at once.
 func (r *Rig) enter(ctx context.Context, self queue.Worker) (session *queue.Session, err error) {
 	for end := time.Now().Add(vouchPatience); ; {
 		if session, err = r.store.Register(ctx, self); !queue.Unvouched(err) || !time.Now().Before(end) {
@@ -76,7 +78,8 @@ const (
 	vouchPause    = 250 * time.Millisecond
 )
 
-// open opens the store, if it is not open yet.
+// open opens the store if that is not open yet, and waits for a database that is not there yet. The metrics of the queue then read
+// from the store.
 func (r *Rig) open(ctx context.Context) (err error) {
 	if r.store != nil {
 		return nil
@@ -95,7 +98,8 @@ func (r *Rig) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// untilThere calls ask until it succeeds, the database refuses, or the worker is to stop.
+// untilThere calls ask until it succeeds, until it fails for a reason that does not pass, or until the worker is to stop. It logs
+// the outage and shows it in the worker's status. After Stop, a call under way has graceToAsk to end.
 func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T, error)) (T, error) {
 	trying, cancel := r.untilStopped(ctx, 0)
 	defer cancel()
@@ -118,7 +122,8 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 	}))
 }
 
-// absence returns why a worker is not registered: a message for the log, and the text of its status.
+// absence returns two texts for the error err, for which a worker is not registered: msg for the log, and awaits for the status of
+// the worker. awaits is "" if the database does not answer.
 func absence(err error) (msg, awaits string) {
 	short, isShort := errors.AsType[*queue.ShortError](err)
 	switch {
@@ -148,9 +153,10 @@ func patience() *backoff.ExponentialBackOff {
 // sweepTimeout bounds the wait for killed processes.
 const sweepTimeout = 10 * time.Second
 
-// ended makes sure that nothing of a registration is left, so that the next one may replace it: it ends the processes of the
-// worker, and takes the guard's deadline away. If that fails, the worker fails: then the guard ends the processes, or the
-// lease decides. If the registration was not released, ended adds its id to r.dead, for the next registration.
+// ended makes sure that nothing of the registration id is left, so that the next one may replace it: it ends the processes of the
+// worker, and takes the guard's deadline away. If processes are left, it returns an error and the worker fails: then the guard ends
+// the processes, or the lease decides. If the session was not closed in order (released is false), ended adds id to r.dead, for the
+// next registration.
 func (r *Rig) ended(id uuid.UUID, released bool) error {
 	r.session.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
@@ -171,7 +177,8 @@ func (r *Rig) ended(id uuid.UUID, released bool) error {
 	return nil
 }
 
-// cleared returns the workers of which the guard has ended all processes.
+// cleared returns the workers of which the guard has ended all processes, and which this process replaces. There are none without a
+// guard.
 func (r *Rig) cleared() (ids []uuid.UUID) {
 	for _, text := range r.config.Link.Replaces() {
 		if id, err := uuid.Parse(text); err == nil {

@@ -51,7 +51,8 @@ type cycle struct {
 	_    [32]byte // makes it larger than Go's tiny objects, which are collected late
 }
 
-// percent returns by how many percent a heap with so many live bytes may grow.
+// percent returns the GOGC for a heap with so many live bytes: by how many percent it may grow, so that about room is allocated
+// between two collections.
 func percent(live uint64) int {
 	if live == 0 {
 		return mostRoomy

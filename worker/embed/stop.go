@@ -26,13 +26,15 @@ func newStopping() *stopping {
 	return &stopping{asked: make(chan struct{}), atOnce: make(chan struct{})}
 }
 
-// Stop makes the worker claim nothing more, finish what it can within the drain timeout, and hand on the rest. Run returns when
-// that is done.
+// Stop makes the worker claim nothing more, finish what it can within the drain timeout, and hand on the rest. It returns at once;
+// Run returns when that is done. Before Run, Stop has the worker stop as soon as Run has begun.
 func (r *Rig) Stop() { r.stopping.ask(false) }
 
-// StopNow is like Stop, but does not let running tasks finish.
+// StopNow is like Stop, but kills running tasks at once instead of letting them finish.
 func (r *Rig) StopNow() { r.stopping.ask(true) }
 
+// ask records a request to stop, at once if now is set, and passes it on to the worker if there is one yet. A later request can
+// only hasten the stop.
 func (s *stopping) ask(now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +50,7 @@ func (s *stopping) ask(now bool) {
 	s.pass()
 }
 
-// tell sets the worker, and passes an earlier request to stop on to it.
+// tell sets the worker that requests to stop are passed on to. If one was made before, it passes it on now.
 func (s *stopping) tell(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +72,8 @@ func (s *stopping) pass() {
 	}
 }
 
-// untilStopped returns a context that ends some time after a request to stop, or at once after StopNow.
+// untilStopped returns a context that ends with errStopped: the given time after Stop, or at once after StopNow. It ends with ctx,
+// too. The caller must call the function, which ends the context and waits for its goroutine.
 func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -121,7 +124,7 @@ func (r *Rig) watchGuard(ctx context.Context, gone <-chan struct{}) {
 	r.config.Log.Error("the guard of this worker is gone: its tasks are ended and its runs handed on")
 }
 
-// guardGone returns supervise.ErrGone if the guard has died.
+// guardGone returns supervise.ErrGone if the guard has died, and nil if it is alive or the worker has none.
 func (r *Rig) guardGone() error {
 	select {
 	case <-r.config.Link.Gone():
