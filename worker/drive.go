@@ -617,8 +617,8 @@ type order struct {
 	passing bool // the order ends when the lease is safe again
 }
 
-// giveUp gives up the bodies of all drivers, and those that begin later: it asks them to end, or kills them if o.now is set. It
-// does not wait for their end. The order replaces an earlier one. A passing order holds until liftDanger, any other one for good.
+// giveUp asks the bodies of all drivers to end, or kills them if o.now is set, and does the same to bodies that begin later. It
+// does not wait for their end. The order replaces an earlier one. A passing order holds until liftDanger, any other order for good.
 func (f *driverSet) giveUp(o order) {
 	f.danger.Store(&o)
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })

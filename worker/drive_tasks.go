@@ -151,8 +151,8 @@ func (s *runSlots) giveBack(task dagrun.TaskID) {
 	}
 }
 
-// askFor gets slots for a task: it takes over those of a task that has ended, or else asks the slot queue. The grant comes as an
-// event, at once or later. If the task has to wait, it is entered in d.line.
+// askFor gets slots for a task: it takes over the slots of a task that has ended, or else asks the slot queue. The grant comes as
+// an event, at once or later. If the task has to wait, it is entered in d.line.
 func (d *driver) askFor(want dagrun.Want) {
 	order := Order{RunID: d.claim.Run, Run: d.claim.Priority, Step: want.Priority, Since: int64(want.Since)}
 	grant := driverEvent{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
@@ -562,9 +562,9 @@ func (r *reads) failure() (f queue.Failure, mended bool) {
 	return f, r.mended
 }
 
-// ask reads something of the run in the caller's goroutine, and tries again after an error that is about the database and not about
-// the run, such as an outage or a missing privilege. It returns the answer; an error about the run; ErrLeaseLost when the claim is
-// lost; or the cause of ctx when that ends. Failed reads are recorded in life.reads.
+// ask reads something of the run in the caller's goroutine. After an error that is about the database and not about the run, such
+// as an outage or a missing privilege, it records the failure in life.reads and tries again. It returns the answer, or an error
+// that is about the run. It also returns an error when the claim is lost or ctx ends.
 func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

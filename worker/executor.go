@@ -65,8 +65,9 @@ type Task struct {
 	settling bool // Settlement was called: if the task succeeds, its outputs are stored already
 }
 
-// Settlement returns the end of this attempt for a transaction of its own SQL, see queue.Session.SettleTx. The executor must call
-// CheckOutputs before, since the outputs are not checked later. A publish cannot be settled: only the body of the attempt can.
+// Settlement returns the success of this attempt, with its outputs, for queue.Session.SettleTx, which stores it in a transaction of
+// the task's own SQL. Settlement also notes on t that the outputs of a success are stored already, so the worker does not check
+// them later: the executor must call CheckOutputs before. A publish cannot be settled: only the body of the attempt can.
 func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
 	t.settling = true
 	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
@@ -94,7 +95,8 @@ type Outputs map[string]any
 // the log.
 type Func func(ctx context.Context, task *Task) (Outputs, error)
 
-// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then.
+// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then. err must
+// not be nil.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ err error }
@@ -102,14 +104,16 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Snooze returns an error that does not count as a failure: the next attempt starts after d and uses up no retry.
+// Snooze returns an error with which a Func postpones its work: it does not count as a failure, and the next attempt starts after d
+// and uses up no retry.
 func Snooze(d time.Duration) error { return &snoozeError{d} }
 
 type snoozeError struct{ span time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozes for %v", e.span) }
 
-// Execute implements Executor by a call of f.
+// Execute implements Executor by a call of f, and turns the outputs into JSON. Logger gets the log of the task from the context of
+// that call.
 func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	task.Started()
 	outputs, err := f(context.WithValue(ctx, loggerKey{}, task.Stderr), task)
@@ -126,7 +130,8 @@ func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	return dagrun.Result{Outputs: dagrun.JSON(text)}
 }
 
-// failed returns the result of an attempt after its function returned err.
+// failed returns the result of an attempt after its Func returned err: a snooze, or a failure of kind exit with code 1. If ctx has
+// ended, the reason begins with the cause.
 func (t *Task) failed(ctx context.Context, err error) dagrun.Result {
 	if snooze, ok := errors.AsType[*snoozeError](err); ok {
 		return dagrun.Result{SnoozeUntil: t.clock.now() + dagrun.Time(snooze.span.Milliseconds())}
@@ -203,7 +208,8 @@ type Lease interface {
 // enqueuer executes dag.enqueue: it enqueues a run and does not wait for its end.
 type enqueuer struct{ life *life }
 
-// Execute implements Executor. Every attempt of a task enqueues a run of its own, unless the step has a run_key.
+// Execute implements Executor. It enqueues the run that the inputs describe, tries until the database answers, and outputs the id
+// as run_id. Every attempt of a task enqueues a run of its own, unless the step has a run_key.
 func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
 	child, err := childOf(task.Resolved.With)
 	if err != nil {
@@ -221,7 +227,7 @@ func (e enqueuer) Execute(ctx context.Context, task *Task) dagrun.Result {
 	return dagrun.Result{Outputs: dagrun.JSON(fmt.Sprintf(`{"run_id":%d}`, id))}
 }
 
-// whenAndOnce reads the inputs run_key and run_at, which only dag.enqueue takes.
+// whenAndOnce reads the inputs run_key and run_at, which only dag.enqueue takes, into c. It returns an error if run_at is no time.
 func whenAndOnce(c *queue.Child, with map[string]any) (err error) {
 	c.Key, _ = with["run_key"].(string)
 	if at, ok := with["run_at"].(string); ok {

@@ -32,8 +32,8 @@ type host struct {
 	outage Outage        // owned by watchHost
 }
 
-// cannotStart records that this host could not start a body. From now on the worker claims no runs and starts no tasks, and it gives
-// runs that wait for a slot back to the queue.
+// cannotStart records that this host could not start a body, for the reason why. Until a trial passes, the worker claims no runs
+// and starts no tasks. Drivers that can only wait for a slot are asked to give their runs back to the queue.
 func (l *life) cannotStart(why string) {
 	l.host.mu.Lock()
 	l.host.failures++
@@ -56,8 +56,8 @@ func (h *host) failuresSoFar() int {
 	return h.failures
 }
 
-// proves records that a body has started and ended. failures is failuresSoFar at its start: a body that started before the last
-// failure proves nothing.
+// proves records that a body has started and ended. failures is the result of failuresSoFar at its start: a body that started
+// before the last failure proves nothing. After a proof, the pauses between trials begin anew with the shortest.
 func (h *host) proves(failures int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *host) proves(failures int) {
 	}
 }
 
-// saysUnfit needs host.mu.
+// saysUnfit stops claims and grants of slots because this host cannot start tasks, for the reason why. The caller holds host.mu.
 func (w *Worker) saysUnfit(why string) {
 	w.slotQueue.Refuse(why)
 	w.fitness.set(unfitHost, time.Now(), "this host cannot start tasks: "+why)
@@ -75,7 +75,7 @@ func (w *Worker) saysUnfit(why string) {
 // UnfitCauses lists the words for the causes for which a worker claims nothing.
 var UnfitCauses = []string{unfitRecords, unfitReads, unfitPolls, unfitHost}
 
-// unfitFor returns the causes that hold now, in the order of UnfitCauses.
+// unfitFor returns the causes for which the worker claims nothing now, in the order of UnfitCauses; nil: it is fit.
 func (w *Worker) unfitFor() (causes []string) {
 	for _, cause := range UnfitCauses {
 		if _, unfit := w.fitness.of(cause); unfit {
@@ -91,7 +91,8 @@ func (w *Worker) startsNothing() bool {
 	return unfit
 }
 
-// watchHost is the loop that tries a host that could not start a body, until it can.
+// watchHost is the loop that waits until a body could not start, and then tries the host until it can start bodies. It returns when
+// the life has ended.
 func (l *life) watchHost() {
 	for {
 		if l.startsNothing() { // possibly since an earlier life
@@ -105,7 +106,8 @@ func (l *life) watchHost() {
 	}
 }
 
-// mendHost tries the host with growing pauses. It returns once a trial passes, or the life is over.
+// mendHost tries the host with growing pauses, and waits before the first trial too. It returns once a trial passes, or the life is
+// over.
 func (l *life) mendHost() {
 	if l.host.proved.Swap(false) || l.host.pause == 0 {
 		l.host.pause = shortestHostPause
@@ -143,7 +145,9 @@ func (l *life) awaitTrial(due time.Time) bool {
 	}
 }
 
-// tryHost runs a trial. It reports whether the trial passed and no body failed to start meanwhile.
+// tryHost runs Config.Trial once. If the trial passes and no body failed to start meanwhile, it lets the worker claim and start
+// tasks again and returns true. If the trial fails, its error becomes the reason for which the worker claims nothing. The end of
+// the life also makes it return false.
 func (l *life) tryHost() bool {
 	failures := l.host.failuresSoFar()
 	ctx, cancel := context.WithTimeout(l.ctx, hostTrialTimeout)
@@ -207,8 +211,8 @@ type reason struct {
 // String returns for people what is wrong, and since when.
 func (r reason) String() string { return r.why + ", since " + r.since.UTC().Format(time.RFC3339) }
 
-// set adds a reason that has held since the moment since. If there is one for this cause already, it keeps its moment and takes the
-// new text.
+// set records since when the worker is unfit for a cause, and why. If it is unfit for this cause already, the older moment stays
+// and only the text changes. set calls f.changed if the first reason changes.
 func (f *fitness) set(cause string, since time.Time, why string) {
 	f.mu.Lock()
 	before := f.firstLocked()
@@ -224,7 +228,8 @@ func (f *fitness) set(cause string, since time.Time, why string) {
 	}
 }
 
-// clear removes the reason for a cause, if there is one.
+// clear removes the reason for a cause, if there is one. It calls f.mended if this was the last reason, and f.changed if it was the
+// first.
 func (f *fitness) clear(cause string) {
 	f.mu.Lock()
 	i := f.find(cause)
@@ -263,7 +268,7 @@ func (f *fitness) of(cause string) (reason, bool) {
 	return reason{}, false
 }
 
-// first returns the oldest reason, or an empty one if the worker is fit.
+// first returns the reason that was set before all others, or an empty one if the worker is fit.
 func (f *fitness) first() reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()

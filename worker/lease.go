@@ -37,8 +37,8 @@ func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
 	return min(every, renewTimeout), min(every/hasten, longestPause)
 }
 
-// keepLease is the loop that sends signs of life. It passes on what the answers say. If no sign of life is answered, it ends the
-// running tasks before the lease is over.
+// keepLease is the loop that sends signs of life and does what their answers ask for. While none is answered, it ends the running
+// tasks before the lease is over. It returns when the life has ended.
 func (l *life) keepLease() {
 	every := heartbeatOf(l.config.Self.TTL)
 	_, pause := renewalLimits(every)
@@ -76,7 +76,11 @@ func (w *Worker) vitals() queue.Vitals {
 	return queue.Vitals{Busy: slotQueue.Slots - slotQueue.Free, Waiting: slotQueue.Waiting, Unfit: first.why, Since: first.since}
 }
 
-// renew sends one sign of life, and returns after how long the next one is due.
+// renew sends one sign of life, waits for the answer, and returns the time until the next one is due: every, or a shorter pause
+// after a failure.
+//
+// An answer sets the clock, moves the deadline of the guard, lets slots be granted again if the lease was in danger, and tells
+// drivers about new controls. It may also ask the worker to stop. If the answer says that the lease is lost, renew ends the life.
 func (l *life) renew(every time.Duration) time.Duration {
 	timeout, pause := renewalLimits(every)
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
@@ -113,7 +117,8 @@ func (l *life) renew(every time.Duration) time.Duration {
 	return every
 }
 
-// renewed reports the outcome of a sign of life to the status and the meter. It was sent at asked, while the soft deadline was soft.
+// renewed reports the outcome of a sign of life to the status and the meter; err is nil if it was answered. asked is when it was
+// sent, in time since boot. soft is the soft deadline that held then.
 func (l *life) renewed(asked, soft time.Duration, err error) {
 	now := l.config.Boot()
 	l.view.renewed(asked, err)
@@ -144,7 +149,7 @@ func (l *life) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
 	return [...]time.Duration{0, soft - graceOf(l.config.Self.TTL), soft, hard}
 }
 
-// nextDanger returns how long it is to the next step of endangered.
+// nextDanger returns how long it is to the next step of endangered; 0: the step is due. After the last step it returns a TTL.
 func (l *life) nextDanger(soft, hard time.Duration) time.Duration {
 	if l.warned == forget {
 		return l.config.Self.TTL
@@ -152,8 +157,8 @@ func (l *life) nextDanger(soft, hard time.Duration) time.Duration {
 	return max(0, l.dangers(soft, hard)[l.warned+1]-l.config.Boot())
 }
 
-// endangered takes the steps that are due because no sign of life has been answered: it asks bodies to end, kills them, and ends the
-// life.
+// endangered takes the steps that are due because no sign of life has been answered: it asks bodies to end, then kills them, and
+// ends the life. soft and hard are the deadlines of the lease. l.warned holds the last step, so that none is taken twice.
 func (l *life) endangered(soft, hard time.Duration) {
 	for at := l.dangers(soft, hard); l.warned < forget && l.config.Boot() >= at[l.warned+1]; {
 		l.warned++
@@ -173,7 +178,8 @@ func (l *life) endangered(soft, hard time.Duration) {
 	}
 }
 
-// listen passes notifications on to the drivers and to the loops that poll and renew.
+// listen is the loop that passes notifications on to the drivers and to the loops that poll and renew. It returns when the session
+// or the life has ended.
 func (l *life) listen() {
 	for l.ctx.Err() == nil {
 		heard, err := l.session.Hear(l.ctx)
@@ -201,16 +207,16 @@ type clock struct {
 	at   time.Duration // time since boot that belongs to base
 }
 
-// set takes over the database's time now from the answer to a question that was sent at at, in time since boot.
+// set adjusts the clock to the database's time now. at is when the question was sent that this time answers, in time since boot.
 func (c *clock) set(now dagrun.Time, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base, c.at = now, at
 }
 
-// compare takes over the database's time from the answer to a poll or look, if it differs from the clock by more than clockSlack. So
-// the worker notices with the next poll or look that the database's clock was set. The question was sent at asked, and may have
-// waited before the database read its clock.
+// compare adjusts the clock to the database's time now, from the answer to a poll or look, but only if the two differ by more than
+// clockSlack. So the worker notices with the next poll or look that the database's clock was set. The question was sent at asked,
+// and may have waited before the database read its clock.
 func (c *clock) compare(now dagrun.Time, asked time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -329,7 +335,8 @@ func (c *runClock) stored(rec *dagrun.Records, leave *dagrun.Leave) *dagrun.Leav
 	return leave
 }
 
-// restored converts the future moments of a loaded run to the run's time.
+// restored converts the future moments of a loaded run, in place, from the database's time to the run's. It is the reverse of
+// stored.
 func (c *runClock) restored(s *dagrun.Saved) {
 	if _, ahead := c.read(); ahead == 0 {
 		return
@@ -362,7 +369,8 @@ type Outage struct {
 	mentioned   bool      // this outage was logged, not only an earlier one
 }
 
-// Tell takes in the result of a call. It logs a failure, or that calls succeed again.
+// Tell takes in the result of a call. If err is nil, it calls Over with the message over; otherwise it calls Failed with the
+// message failed.
 func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
 	if err != nil {
 		o.Failed(log, failed, err)
@@ -371,12 +379,13 @@ func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
 	o.Over(log, over)
 }
 
-// Failed logs a failure in one line, unless the last such line is less than sayAgain ago.
+// Failed logs a failure with the message msg, unless the last such line is less than sayAgain ago. A new outage within that time is
+// logged once it has lasted for longRepeat.
 func (o *Outage) Failed(log *slog.Logger, msg string, err error) {
 	o.FailedSince(log, time.Now(), msg, err)
 }
 
-// FailedSince is Failed for an outage that began at since.
+// FailedSince is Failed for an outage that began at since. Only the first failure of an outage sets its beginning.
 func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err error) {
 	now := time.Now()
 	if o.since.IsZero() {
@@ -422,7 +431,7 @@ func OutagesOf(ttl time.Duration) Outages {
 // takeOverSlack is the time that the statements of a takeover take.
 const takeOverSlack = 500 * time.Millisecond
 
-// Over returns in words what running tasks do in an outage of length d: "go on", "may end" or "end".
+// Over returns a word for the running tasks in an outage of length d: they "go on", "may end" or "end".
 func (o Outages) Over(d time.Duration) string {
 	switch {
 	case d <= o.Harmless:

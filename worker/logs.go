@@ -35,6 +35,8 @@ type LogName struct {
 	Lines   int64 // lines that begin before that chunk
 }
 
+// logName returns the name of the log for the body of an action. If an earlier drive left the log open for a publish, the name says
+// where it goes on, and logName removes the entry from d.left.
 func (d *driver) logName(a dagrun.Action) LogName {
 	row, _ := d.run.Task(a.Task)
 	left := d.left[a.Task]
@@ -45,7 +47,8 @@ func (d *driver) logName(a dagrun.Action) LogName {
 	return name
 }
 
-// closeLogs ends logs that were kept open for a publish, if their attempts are over in these rows.
+// closeLogs ends logs that were kept open for a publish, if these rows say that no publish is to come any more. The last chunks go
+// into the next commit.
 func (d *driver) closeLogs(ctx context.Context, rows []dagrun.TaskRecord) {
 	if len(d.kept)+len(d.left) == 0 {
 		return
@@ -85,8 +88,8 @@ func (d *driver) keepLog(task dagrun.TaskID, last []queue.Chunk, lastLine string
 	}
 }
 
-// leaveLogs adds the rest of logs that are kept for a publish to the next commit, without a final marker: a later drive does the
-// publish and goes on with the log.
+// leaveLogs closes the logs that are kept for a publish, and adds their rest to the next commit without a final marker: a later
+// drive does the publish and goes on with the log. d.left then holds where each log goes on.
 func (d *driver) leaveLogs(ctx context.Context) {
 	for task, log := range d.kept {
 		chunks, _ := log.Close(ctx, "")
@@ -105,7 +108,8 @@ func (d *driver) leaveLogs(ctx context.Context) {
 	}
 }
 
-// takeUpLogs ends the logs that a lost driver left open, except logs of attempts that still have a publish to come.
+// takeUpLogs ends the logs that a lost driver left open, in the next commit. The log of a task in settled ends as succeeded, other
+// logs as lost. If an attempt has a publish to come, its log is not ended: d.left then holds where it goes on.
 func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) {
 	goesOn := map[dagrun.TaskID]bool{}
 	for i := range left.Saved.Tasks {
@@ -133,7 +137,7 @@ func (d *driver) endLog(end queue.LogEnd, word string) {
 	})
 }
 
-// endWord returns the word for how a body ended.
+// endWord returns the reason for the final marker of a log: "succeeded", or the kind of the body's failure.
 func endWord(res dagrun.Result) string {
 	if res.Kind == dagrun.KindNone {
 		return dagrun.TaskSucceeded.String()

@@ -109,7 +109,8 @@ func (l *life) bodyName(body *dagspec.Step) string {
 	return "run"
 }
 
-// count reports settled tasks to the Meter after their commit, and sets the outcome of a drive that ends with it.
+// count reports the tasks that a commit settled to the Meter. If the drive ends with that commit, it sets d.ending.outcome and, for
+// a run that is over, d.ending.took.
 func (d *driver) count(ready *dagrun.Ready) {
 	for i := range ready.Records.Tasks {
 		if row := &ready.Records.Tasks[i]; row.State.Terminal() {
@@ -137,7 +138,7 @@ func (e *driveEnding) handsOn() Outcome {
 	return HandedOn
 }
 
-// outcomeAfter returns the outcome of a drive that returned err.
+// outcomeAfter returns the outcome of a drive that returned err. If err is nil, a commit has set the outcome already.
 func (d *driver) outcomeAfter(err error) Outcome {
 	switch {
 	case err == nil && d.ending.outcome != "":

@@ -57,8 +57,8 @@ func (l *life) lookAtRecords() queue.SessionStats {
 	return s
 }
 
-// keepRecords is the loop that logs when records are not taken or runs cannot be read. It has the worker give its runs up when that
-// lasts.
+// keepRecords is the loop that logs when records are not taken or runs cannot be read, and keeps the reasons to be unfit up to
+// date. It has the worker give its runs up when such a failure lasts for recordsPatience. It returns when the life has ended.
 func (l *life) keepRecords() {
 	look := time.NewTicker(recordsEvery)
 	defer look.Stop()
@@ -79,7 +79,8 @@ func (l *life) keepRecords() {
 	}
 }
 
-// endIfTooLong has the worker give its runs up, for the reason why, once f has gone on for recordsPatience.
+// endIfTooLong has the worker give its runs up, for the reason why, once the failure f has gone on for recordsPatience. It does
+// nothing if f is no failure.
 func (l *life) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
 	if !f.Failing() || time.Since(f.Since) < l.recordsPatience(s) {
 		return
@@ -91,7 +92,8 @@ func (l *life) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
 }
 
 // recordsPatience returns how long records or reads may fail before the worker gives its runs up. That is a TTL, the same time for
-// which other workers let a silent worker keep its runs.
+// which other workers let a silent worker keep its runs. While the database has taken no record of this session yet, it is at most
+// emptyPatience.
 func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 	if s.Taken == 0 {
 		return min(emptyPatience, w.config.Self.TTL)
@@ -114,8 +116,8 @@ func (l *life) tellRecords(s *queue.SessionStats) {
 	l.records.aside.report(l.log, s.Aside.Since, waits, "records wait for a lock", "no record waits for a lock any more")
 }
 
-// report logs a failure that began at since, once it is as old as tellFailure. If since is zero there is no failure, and the outage is
-// over.
+// report logs a failure that began at since with the message failed, once it is as old as tellFailure. If since is zero there is no
+// failure: the outage is over, which report logs with the message over.
 func (o *Outage) report(log *slog.Logger, since time.Time, err error, failed, over string) {
 	switch {
 	case since.IsZero():
@@ -128,7 +130,8 @@ func (o *Outage) report(log *slog.Logger, since time.Time, err error, failed, ov
 // unwrittenFor returns how long the database has taken no records; 0: it takes them.
 func (w *Worker) unwrittenFor() time.Duration { return w.failsFor(errUnwritten) }
 
-// failsFor returns how long errUnwritten or errUnread has held; 0: it does not hold.
+// failsFor returns how long the database has taken no records if why is errUnwritten, or let no runs be read if why is errUnread;
+// 0: it does.
 func (w *Worker) failsFor(why error) time.Duration {
 	cause := unfitRecords
 	if errors.Is(why, errUnread) {
@@ -141,7 +144,8 @@ func (w *Worker) failsFor(why error) time.Duration {
 	return time.Since(r.since)
 }
 
-// untilRecorded waits until a trial shows that the database takes records again. It returns false if the worker is to stop.
+// untilRecorded waits until a trial shows that the database takes records again, and then clears unfitRecords and unfitReads. It
+// pauses before each trial. It returns false if the worker is to stop.
 func (w *Worker) untilRecorded(ctx context.Context, log *slog.Logger) bool {
 	w.view.enter(Starting)
 	for {
@@ -164,6 +168,7 @@ func (w *Worker) untilRecorded(ctx context.Context, log *slog.Logger) bool {
 	}
 }
 
+// tryRecords runs Config.Try, for at most trialTimeout. Without Config.Try it returns nil, as if the database took records.
 func (w *Worker) tryRecords(ctx context.Context) error {
 	if w.config.Try == nil {
 		return nil
@@ -196,8 +201,8 @@ type noted struct {
 	appends *appends
 }
 
-// AppendLogs implements Writer. It counts an append as failed only if the error is about the database: not if the caller gave up,
-// the session has ended, or the answer refuses chunks of some runs.
+// AppendLogs implements Writer, and records the outcome in n.appends. An append counts as failed only if the error is about the
+// database: not if the caller gave up, the session has ended, or the answer refuses chunks of some runs.
 func (n noted) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
 	began := time.Now()
 	n.appends.begin(began)
@@ -213,7 +218,8 @@ func (a *appends) begin(at time.Time) {
 	a.began = at
 }
 
-// end records the end of a call that began at began. well reports that err is not about the database.
+// end records the end of a call that began at began. If well is set, err is not about the database, and the call counts as if it
+// had succeeded.
 func (a *appends) end(began time.Time, err error, well bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,7 +239,8 @@ const appendPatience = 3 * time.Second
 
 var errNoAppend = errors.New("the server does not answer")
 
-// failure returns since when appends have failed, and the error; zero: they do not fail.
+// failure returns since when appends have failed, and the last error; zero and nil: they do not fail. A call under way counts as
+// failing after appendPatience, with errNoAppend.
 func (a *appends) failure() (since time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -61,7 +61,9 @@ func newSecretReader(p SecretPolicy) *secretReader {
 	return &secretReader{SecretPolicy: p, running: make(chan struct{}, maxSecretCommands)}
 }
 
-// read returns the values of secrets, by name. It may wait for a command for each.
+// read returns the values of the wanted secrets by name, or an error if one of them cannot be read or has fewer than
+// minSecretBytes. It may wait for a command for each; worker is the id that the command gets. It returns errSecretStopped, wrapped,
+// if ctx ends during that wait.
 func (r *secretReader) read(ctx context.Context, worker string, wanted []dagspec.Secret) (map[string]string, error) {
 	secrets := make(map[string]string, len(wanted))
 	for _, s := range wanted {
@@ -87,8 +89,9 @@ func (r *secretReader) one(ctx context.Context, worker string, s dagspec.Secret)
 	return r.file(filepath.Clean(s.Key))
 }
 
-// atHand returns the values of the declared secrets that variables and files give without a command. They are masked in the logs of
-// all tasks of the DAG, also of tasks that do not get them.
+// atHand returns the values of the declared secrets that come from variables and files. It skips secrets that need a command,
+// cannot be read, or are too short to be masked. The values are masked in the logs of all tasks of the DAG, also of tasks that do
+// not get them.
 func (r *secretReader) atHand(declared []dagspec.Secret) (values []string) {
 	for _, s := range declared {
 		if s.From == "command" {
@@ -119,7 +122,9 @@ func (p *SecretPolicy) variable(name string) (string, error) {
 	return value, nil
 }
 
-// file reads a secret from a file. It checks and reads the same open file, so replacing the file at the path meanwhile changes nothing.
+// file reads a secret from a file, without a newline at its end. It refuses files that the policy does not allow, kernelFiles,
+// everything that is no regular file, and more than maxSecretBytes. It checks and reads the same open file, so replacing the file
+// at the path meanwhile changes nothing.
 func (p *SecretPolicy) file(name string) (string, error) {
 	if !allows(p.Files, name) {
 		return "", fmt.Errorf("file %s is not among secrets_files of this worker", name)
@@ -186,7 +191,9 @@ const (
 // errSecretStopped means that a secret was not read because its task is to end.
 var errSecretStopped = errors.New("the task was stopped before its secrets were read")
 
-// ask runs the worker's command and returns the secret that it prints. It drops the command's stderr, which may hold secrets.
+// ask runs the worker's command for a key and returns the secret that it prints. It waits while maxSecretCommands run already,
+// kills the command after secretTimeout, and returns errSecretStopped if ctx ends. It drops the command's stderr, which may hold
+// secrets.
 func (r *secretReader) ask(ctx context.Context, worker, key string) (string, error) {
 	switch {
 	case len(r.Command) == 0:
@@ -242,7 +249,8 @@ func plainExit(err error) error {
 	return err
 }
 
-// environ returns the environment for the command: the environment of this process without its access to the database.
+// environ returns the environment for the command: the environment of this process without the variables of the worker's own, and
+// with WorkerVariable set to worker, the worker's id.
 func (r *secretReader) environ(worker string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -273,8 +281,9 @@ const (
 	minHostBytes = 10 // of a host without its port: a shorter host, such as 127.0.0.1, occurs in many texts
 )
 
-// urlParts returns the pieces of a request's URL that may show a secret of the URL in answers and errors: a server repeats a path that
-// it does not know, and an error names the host. Each piece is returned in its JSON and HTML forms as well.
+// urlParts returns texts that may show a secret of a request's URL in answers and errors: a server repeats a path that it does not
+// know, and an error names the host. address is the URL of the request, secrets are the values in it. The texts are the secrets
+// themselves and their hosts, long paths, queries and passwords, each also in its JSON, HTML and URL forms.
 func urlParts(address string, secrets []string) []string {
 	var parts []string
 	final, err := url.Parse(address)

@@ -122,7 +122,8 @@ type SlotRequest struct {
 }
 
 // Ask queues for n slots, and calls grant once they are given: before it returns, or later from another goroutine. A request for 0
-// slots is granted at once. A request for more slots than the slot queue has is for all of its slots.
+// slots is granted at once. A request for more slots than the slot queue has is for all of its slots. The caller must call Release,
+// whether or not the request was granted.
 func (g *SlotQueue) Ask(n int, order Order, grant func(*SlotRequest)) *SlotRequest {
 	return g.ask(n, order, false, grant)
 }
@@ -136,6 +137,8 @@ type SlotReservation struct {
 }
 
 // Reserve keeps up to n free slots until KeepFor is called, but no longer than atMost: a poll that hangs must not leave slots idle.
+// The result is never nil; its Slots is 0 if no slot is free, or if all slots that come free are kept for one request. The caller
+// must call KeepFor in any case.
 func (g *SlotQueue) Reserve(n int, atMost time.Duration) *SlotReservation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,6 +149,7 @@ func (g *SlotQueue) Reserve(n int, atMost time.Duration) *SlotReservation {
 	return g.reserveLocked(slots, atMost)
 }
 
+// reserveLocked is Reserve for slots that are free. The caller holds g.mu.
 func (g *SlotQueue) reserveLocked(slots int, atMost time.Duration) *SlotReservation {
 	k := &SlotReservation{Slots: slots, slotQueue: g}
 	g.expected += k.Slots
@@ -154,7 +158,7 @@ func (g *SlotQueue) reserveLocked(slots int, atMost time.Duration) *SlotReservat
 }
 
 // KeepFor ends the SlotReservation after a poll. It keeps one slot for each of the given number of claimed runs, until that run
-// calls AskReserved or ReleaseReserved, and frees the other slots.
+// calls AskReserved or ReleaseReserved. The other slots come free and may be granted before KeepFor returns. KeepFor(0) frees all.
 func (k *SlotReservation) KeepFor(runs int) {
 	g := k.slotQueue
 	g.lock()
@@ -167,12 +171,13 @@ func (k *SlotReservation) KeepFor(runs int) {
 	g.giveOut()
 }
 
-// AskReserved is the first Ask of a run for which KeepFor keeps a slot.
+// AskReserved is the first Ask of a run for which KeepFor keeps a slot. The slot is not kept from then on; the request may take it
+// ahead of requests that wait.
 func (g *SlotQueue) AskReserved(n int, order Order, grant func(*SlotRequest)) *SlotRequest {
 	return g.ask(n, order, true, grant)
 }
 
-// ReleaseReserved frees the slot that KeepFor keeps for a run, because the run needs none.
+// ReleaseReserved frees the slot that KeepFor keeps for a run, because the run needs none. A run calls it or AskReserved, once.
 func (g *SlotQueue) ReleaseReserved() {
 	g.lock()
 	g.expected--
@@ -193,7 +198,8 @@ func (g *SlotQueue) Look() SlotLook {
 	return look
 }
 
-// room returns how many slots are free for runs that are still to be claimed: 0 while free slots are kept for a waiting request.
+// room returns how many slots are free for runs that are still to be claimed: 0 while free slots are kept for a waiting request, or
+// while the slot queue grants nothing.
 func (g *SlotQueue) room() int {
 	if g.closed() || g.keeps() {
 		return 0
@@ -206,9 +212,10 @@ func (g *SlotQueue) keeps() bool {
 	return g.waiting.Len() > 0 && (g.head.request == nil || time.Since(g.head.since) < reserveFor || g.keepsAll())
 }
 
-// keepsAll reports whether the slot queue keeps all slots that come free for one request, and chooses that request: the oldest that
-// needs several slots and has waited for wideWaitMax. The request keeps its turn until it has its slots or leaves. Between two such
-// turns, queue.TurnEvery grants go by the order, so that many such requests do not starve requests that rank above them.
+// keepsAll reports whether the slot queue keeps all slots that come free for one request, g.wide.request. It also chooses that
+// request if none has the turn: the oldest that needs several slots and has waited for wideWaitMax. The request keeps its turn
+// until it has its slots or leaves. Between two such turns, queue.TurnEvery grants go by the order, so that many such requests do
+// not starve requests that rank above them.
 func (g *SlotQueue) keepsAll() bool {
 	if g.wide.request == nil && g.wide.between >= queue.TurnEvery {
 		g.wide.request = g.waiting.overdue(g.slots)
@@ -216,6 +223,7 @@ func (g *SlotQueue) keepsAll() bool {
 	return g.wide.request != nil
 }
 
+// ask implements Ask and, with arrives, AskReserved.
 func (g *SlotQueue) ask(n int, order Order, arrives bool, grant func(*SlotRequest)) *SlotRequest {
 	g.lock()
 	if arrives {
@@ -236,14 +244,14 @@ func (g *SlotQueue) ask(n int, order Order, arrives bool, grant func(*SlotReques
 	return t
 }
 
-// givesAtOnce reports whether a new request gets its slots at once: because no request waits, or because a slot was kept for its
-// run.
+// givesAtOnce reports whether a new request gets its slots at once: enough slots are free, and no request waits. With arrives, a
+// slot was kept for the run of the request: then requests may wait, unless one of them gets all slots that come free.
 func (g *SlotQueue) givesAtOnce(t *SlotRequest, arrives bool) bool {
 	return !g.closed() && g.may(t) && (g.waiting.Len() == 0 || arrives && !g.keepsAll())
 }
 
-// giveOut grants all requests that can be granted and unlocks the slot queue. Then it calls their grant functions and the callbacks
-// of the worker.
+// giveOut grants all requests that can be granted and unlocks the slot queue, which the caller has locked. Then it calls their
+// grant functions and the callbacks of the worker.
 func (g *SlotQueue) giveOut() {
 	given := g.give()
 	room, asks := g.free-g.expected > 0 && !g.keeps(), g.asks.next != nil
@@ -264,8 +272,8 @@ func (g *SlotQueue) giveOut() {
 	}
 }
 
-// Release gives a request's slots back, or its place in the queue. It may be called more than once. The grant function may still be
-// called after Release has returned.
+// Release gives a request's slots back, or its place in the queue. The slots may be granted to other requests before Release
+// returns. Release may be called more than once. The grant function of the request may still be called after Release has returned.
 func (t *SlotRequest) Release() {
 	g := t.slotQueue
 	g.lock()
@@ -286,11 +294,13 @@ func (t *SlotRequest) Release() {
 	g.giveOut()
 }
 
-// Transfer moves the slots of a request to another task of the same run, without giving them back. It reports whether it did; if
-// not, the caller releases the request. It refuses if a waiting request would get the slots and belongs to a run of higher
-// priority, to a step of this run that ranks above the other task, or has waited for transferWaitMax. It also refuses if the tasks
-// need different numbers of slots, if the slot queue grants nothing now, or if it keeps slots for a QueueAsk or for a request that
-// needs several.
+// Transfer moves the slots of a request to another task of the same run, without giving them back. n is how many slots that task
+// needs, order is its rank. Transfer reports whether it moved them; if not, the caller releases the request and asks anew.
+//
+// It refuses if a waiting request would get the slots and belongs to a run of higher priority, to a step of this run that ranks
+// above the other task, or has waited for transferWaitMax. If all waiting requests belong to runs of lower priority, it refuses
+// about once in queue.TurnEvery grants, for the request that has waited longest. It also refuses if the tasks need different
+// numbers of slots, if the slot queue grants nothing now, or if it keeps slots for a QueueAsk or for a request that needs several.
 func (t *SlotRequest) Transfer(n int, order Order) bool {
 	g := t.slotQueue
 	g.mu.Lock()
@@ -310,6 +320,8 @@ func (t *SlotRequest) Transfer(n int, order Order) bool {
 	return true
 }
 
+// mayTransfer reports whether the slots of t may go to a task of the same run with this order although other requests wait. If so,
+// it counts as the run's turn.
 func (g *SlotQueue) mayTransfer(t *SlotRequest, order *Order) bool {
 	if g.waiting.Len() > 0 {
 		if g.keepsAll() {
@@ -327,7 +339,8 @@ func (g *SlotQueue) mayTransfer(t *SlotRequest, order *Order) bool {
 	return true
 }
 
-// outranks reports whether a task of this run may go on with slots of the run although other requests wait.
+// outranks reports whether a task with this order may go on with slots of its run r although other requests wait; at least one must
+// wait. Most calls count as a grant: after queue.TurnEvery grants the request that has waited longest has its turn.
 func (g *SlotQueue) outranks(r *waitingRun, order *Order) bool {
 	first := g.waiting.first()
 	if first.order.Run > order.Run {
@@ -349,7 +362,7 @@ func (g *SlotQueue) outranks(r *waitingRun, order *Order) bool {
 	}
 }
 
-// waits reports whether the request is still in the queue.
+// waits reports whether the request is still in the queue: it was neither granted nor released.
 func (t *SlotRequest) waits() bool {
 	t.slotQueue.mu.Lock()
 	defer t.slotQueue.mu.Unlock()
@@ -377,21 +390,23 @@ func (t *SlotRequest) why(worker string) string {
 	}
 }
 
-// Shut stops all grants until Open. Requests that hold slots keep them.
+// Shut stops all grants until Open. Requests that hold slots keep them, and Ask queues further requests.
 func (g *SlotQueue) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = true
 }
 
-// Open ends Shut.
+// Open lets the slot queue grant again after Shut, and grants waiting requests at once. After Refuse nothing is granted in spite of
+// it.
 func (g *SlotQueue) Open() {
 	g.lock()
 	g.shut = false
 	g.giveOut()
 }
 
-// Refuse stops all grants because this host cannot start tasks, for the reason why. Refuse("") ends that.
+// Refuse stops all grants because this host cannot start tasks, for the reason why. Refuse("") ends that, and grants waiting
+// requests at once unless Shut holds.
 func (g *SlotQueue) Refuse(why string) {
 	g.lock()
 	g.unfit = why
@@ -400,7 +415,9 @@ func (g *SlotQueue) Refuse(why string) {
 
 func (g *SlotQueue) closed() bool { return g.shut || g.unfit != "" }
 
-// give takes the requests that get slots now out of the queue, and returns them in order.
+// give takes the requests that get slots now out of the queue, counts their slots as held, and returns the requests in order; the
+// caller calls their grant functions. If requests still wait beside free slots, give reserves these for the first of them, and lets
+// smaller ones pass after reserveFor.
 func (g *SlotQueue) give() (given []*SlotRequest) {
 	if g.closed() {
 		return nil
@@ -473,7 +490,7 @@ func (g *SlotQueue) take(t *SlotRequest) *SlotRequest {
 	return g.hold(t)
 }
 
-// leave takes a request out of the queue.
+// leave takes a request out of the queue, and ends its turn if all slots that come free were kept for it.
 func (g *SlotQueue) leave(t *SlotRequest) {
 	g.waiting.remove(t)
 	if g.wide.request == t {
@@ -481,6 +498,7 @@ func (g *SlotQueue) leave(t *SlotRequest) {
 	}
 }
 
+// hold makes a request hold its slots, and counts that as a turn of its run. It returns the request.
 func (g *SlotQueue) hold(t *SlotRequest) *SlotRequest {
 	t.held = true
 	g.free -= t.slots
@@ -492,9 +510,9 @@ func (g *SlotQueue) hold(t *SlotRequest) *SlotRequest {
 	return t
 }
 
-// keepFor reserves the free slots for a request, for reserveFor; nil ends the reservation. If t replaces a request that still
-// waits, and did not ask after the reservation began, the time of that reservation goes on: t comes first only because slots were
-// granted or given back.
+// keepFor reserves the free slots for the waiting request t, for reserveFor; nil ends the reservation. If t takes the place of a
+// request that still waits, and asked before the reservation began, the time of that reservation goes on: t comes first only
+// because slots were granted or given back.
 func (g *SlotQueue) keepFor(t *SlotRequest) {
 	if g.head.request == t {
 		return
@@ -513,7 +531,7 @@ func (g *SlotQueue) keepFor(t *SlotRequest) {
 	}
 }
 
-// expire gives the reserved slots to smaller requests.
+// expire is called when a reservation is over, and gives the reserved slots to smaller requests.
 func (g *SlotQueue) expire() {
 	g.lock()
 	g.giveOut()

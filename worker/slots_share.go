@@ -55,9 +55,12 @@ type slotSnapshot struct {
 
 func (w *Worker) slotsNow() slotSnapshot { return slotSnapshot{w.slotQueue.Look(), w.ends.count()} }
 
-// want returns how many runs the next poll claims, and the free slots kept for them. Without the SlotReservation, a task of a run
-// that the worker holds already could take such a slot during the poll, and the claimed run would wait. If no slot is free or about
-// to be, want.Idle allows runs that may need no slot.
+// want returns the Want of the next poll, and a reservation of the free slots for which the poll claims. The caller ends the
+// reservation by KeepFor. Without it, a task of a run that the worker holds already could take such a slot during the poll, and the
+// claimed run would wait.
+//
+// If ask is not nil and the worker may claim, the poll is for the ask alone. If no slot is free or about to be, Want.Idle allows
+// runs that may need no slot.
 func (l *life) want(ask *QueueAsk) (queue.Want, *SlotReservation) {
 	slots := l.slotsNow()
 	switch {
@@ -81,7 +84,9 @@ func (l *life) want(ask *QueueAsk) (queue.Want, *SlotReservation) {
 // mayClaim reports whether the worker may claim runs now: it is fit and not stopping.
 func (w *Worker) mayClaim() bool { return !w.stopping() && w.fitness.ok() }
 
-// wantFor returns what a poll claims for an ask.
+// wantFor returns the Want of a poll for an ask: as many runs as the ask keeps slots for, with the priority and fairness of the
+// ask. While slots.Slots+heldMax or more runs that have begun are due, the poll claims no new runs, unless the ask is for a run
+// that ranks above all waiting requests.
 func (w *Worker) wantFor(ask *QueueAsk, slots *slotSnapshot) queue.Want {
 	return queue.Want{
 		Slots: ask.Slots, Lowest: &ask.Lowest, Fair: ask.Fair, Begun: !ask.isFirst && w.lookout.begun.Load() >= int64(slots.Slots+heldMax), Least: slots.Next,
@@ -96,7 +101,10 @@ type ration struct {
 	isCut bool         // the last poll was limited; owned by the poll loop
 }
 
-// cut returns how many free slots to claim for, and how many runs to claim ahead.
+// cut limits what a poll claims: free is the number of free slots to claim for, ahead the number of runs to claim beyond these. If
+// notifications have left fewer runs than free+ahead to this worker since the last call, cut returns at most that many slots, and
+// no runs ahead. It returns its arguments unchanged if no run was told, if no slot is free, or if the last call was a limited one.
+// Each call forgets the runs that were told before it, and sets r.isCut.
 func (r *ration) cut(free, ahead int) (int, int) {
 	told := int(r.told.Swap(0))
 	r.isCut = !r.isCut && free > 0 && told > 0 && told < free+ahead
@@ -106,16 +114,17 @@ func (r *ration) cut(free, ahead int) (int, int) {
 	return free, ahead
 }
 
-// hungers reports whether a poll is due because the worker has room: a free slot, or so few waiting tasks that they would fill
-// less than half of the slots that soon come free.
+// hungers reports whether the worker has room, so that a poll may claim: a slot is free, or slots will soon come free and the
+// waiting tasks would fill less than half of them.
 func (w *Worker) hungers() bool {
 	slots := w.slotsNow()
 	want, ahead := w.wants(&slots)
 	return want.Free > 0 || ahead > 0 && slots.Waiting < slots.ends/2
 }
 
-// wants returns in want.Free how many slots are free for claimed runs. ahead is how many more slots will soon come free, by the
-// rate at which bodies ended lately.
+// wants returns in want.Free how many slots are free for claimed runs, and in want.Least the priority of the first waiting task.
+// ahead is how many slots more will soon come free, by the rate at which bodies ended lately and less the tasks that wait. Free and
+// ahead are 0 while the worker must not claim; ahead is also 0 for soloClaimInterval after runs went back for want of a slot.
 func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	want.Least = slots.Next
 	if !w.mayClaim() {
@@ -128,7 +137,8 @@ func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	return want, ahead
 }
 
-// share is the loop that gives runs back while they wait for a slot and another worker may have one.
+// share is the loop that gives runs back while they wait for a slot and another worker may have one. It returns when the life has
+// ended.
 func (l *life) share() {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
@@ -150,8 +160,9 @@ func (l *life) share() {
 	}
 }
 
-// giveBack asks drivers to give their runs back if these have waited for a slot for longer than maxSlotWait with nothing under
-// way. It asks for at most sharedMax runs, and starts with the run that would be served last here.
+// giveBack asks drivers to give their runs back if these have waited for a slot for longer than maxSlotWait with nothing under way,
+// and returnable allows it. It asks for at most sharedMax runs, and starts with the run that would be served last here. It does not
+// wait for the drivers, and does nothing while the worker stops.
 func (l *life) giveBack() {
 	_, idle := l.drivers.look()
 	if l.stopping() {
@@ -175,10 +186,10 @@ func (l *life) giveBack() {
 	}
 }
 
-// returnable returns the blocked runs that are to go back: runs in a lane that another worker may serve. Once idleFull runs wait
-// here that were claimed without a free slot, these go back too, in any lane, so that the worker can claim the next such run and
-// answer its requests. A run that needs several slots goes back once in wideReturnInterval. Otherwise a worker with one free slot
-// would claim it and give it back again and again.
+// returnable returns the blocked drivers that are to give their runs back: they have waited for longer than maxSlotWait, and
+// another worker may serve their lane. Once idleFull runs wait here that were claimed without a free slot, these go back too, in
+// any lane, so that the worker can claim the next such run and answer its requests. A run that needs several slots goes back once
+// in wideReturnInterval. Otherwise a worker with one free slot would claim it and give it back again and again.
 func (w *Worker) returnable(idle blockedDrivers) blockedDrivers {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
@@ -194,7 +205,7 @@ func (w *Worker) returnable(idle blockedDrivers) blockedDrivers {
 	})
 }
 
-// releaseReserved gives up the slot that the slot queue keeps for the run. It does nothing if there is none.
+// releaseReserved gives up the slot that the slot queue keeps for the run until the run asks. It does nothing if none is kept.
 func (s *runSlots) releaseReserved() {
 	if s.isExpected {
 		s.isExpected = false
@@ -202,7 +213,8 @@ func (s *runSlots) releaseReserved() {
 	}
 }
 
-// stuckFor returns the first request in order if the run has nothing under way and waits for a slot, and nil otherwise.
+// stuckFor returns the request of the run that is first in order, if the run has nothing under way and all its requests wait.
+// Otherwise it returns nil.
 func (d *driver) stuckFor() *SlotRequest {
 	if len(d.slots.byTask) == 0 || d.calls.open.Load() > 0 || !d.run.Idle() {
 		return nil
@@ -220,7 +232,8 @@ func (d *driver) stuckFor() *SlotRequest {
 }
 
 // giveBack gives the run back to the queue. If nothing of this drive is durable, it releases the claim and returns errGivenBack.
-// Otherwise it steps a drain, which records that the run is handed on.
+// Otherwise it steps a drain, and the drive goes on until it has recorded that the run is handed on. If the run has got a new
+// request, nothing is given back: giveBack sets d.hasControls and returns nil. Other errors come from the release.
 func (d *driver) giveBack(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
@@ -265,7 +278,7 @@ func (r *rate) count() (n int) {
 	return n
 }
 
-// roll begins a new part for each ratePart that went by. It needs mu.
+// roll begins a new part for each ratePart that went by since r.since, and drops the oldest ones for them. It needs mu.
 func (r *rate) roll() {
 	now := time.Now()
 	if now.Sub(r.since) >= endsInterval {
@@ -286,6 +299,7 @@ type allowance struct {
 	taken int
 }
 
+// take counts an event at now. It returns false and does not count if tellMost events have been counted within this second.
 func (a *allowance) take(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// inOrder compares two requests: the result is negative if a goes before b. For requests of one run this is the slot queue's order.
-// For requests of two runs it leaves out how many slots the runs hold and when they were given some.
+// inOrder compares two requests: the result is negative if a goes before b, and positive if b does. For requests of one run this is
+// the slot queue's order. For requests of two runs it leaves out how many slots the runs hold and when they were given some.
 func inOrder(a, b *SlotRequest) int {
 	return cmp.Or(
 		cmp.Compare(b.order.Run, a.order.Run), cmp.Compare(b.order.Step, a.order.Step),
@@ -73,9 +73,9 @@ func (q *waitingRequests) oldest() *SlotRequest {
 	return q.byAge.Front().Value.(*SlotRequest) //nolint:forcetypeassert // ours alone
 }
 
-// overdue returns the oldest request that needs several slots and has waited for wideWaitMax; nil: there is none. It skips a
-// request that does not fit beside the slots that its own run holds: the run may hold these for ever, like a server that waits for
-// its client.
+// overdue returns the oldest request that needs several slots and has waited for wideWaitMax; nil: there is none among the
+// wideLookMax oldest. slots is the number of slots of the slot queue. overdue skips a request that does not fit beside the slots
+// that its own run holds: the run may hold these for ever, like a server that waits for its client.
 func (q *waitingRequests) overdue(slots int) *SlotRequest {
 	looked := 0
 	for e := q.wide.Front(); e != nil && looked < wideLookMax; e = e.Next() {
@@ -91,7 +91,7 @@ func (q *waitingRequests) overdue(slots int) *SlotRequest {
 	return nil
 }
 
-// run returns the run of an ask. It adds the run if that neither waits nor holds slots yet.
+// run returns the waitingRun for the run in order, and adds one if the run neither waits nor holds slots yet.
 func (q *waitingRequests) run(order *Order) *waitingRun {
 	key := runKey{order.Run, order.RunID}
 	r := q.runs[key]
@@ -135,13 +135,13 @@ func (q *waitingRequests) leave(t *SlotRequest) {
 	}
 }
 
-// gain adds slots, which may be negative, to the slots that a run holds.
+// gain adds slots to the slots that a run holds, or takes some away if slots is negative, and moves the run to its new rank.
 func (q *waitingRequests) gain(r *waitingRun, slots int) {
 	r.slots += slots
 	q.rank(r)
 }
 
-// turn records that a run is given slots.
+// turn records that a run is given slots now, so that it ranks behind runs that hold as many slots and were given some earlier.
 func (q *waitingRequests) turn(r *waitingRun) {
 	r.turn = q.stamp()
 	q.rank(r)
@@ -153,7 +153,7 @@ func (q *waitingRequests) rank(r *waitingRun) {
 	}
 }
 
-// forget drops a run that neither holds slots nor waits.
+// forget drops a run if it neither holds slots nor waits, and otherwise does nothing.
 func (q *waitingRequests) forget(r *waitingRun) {
 	if r.slots == 0 && len(r.waiting) == 0 {
 		delete(q.runs, r.key)
@@ -246,7 +246,7 @@ type asks struct {
 	next  *QueueAsk // for the next poll; nil: none
 }
 
-// Due sets the highest priority of which a run is due in the queue; nil: none is due.
+// Due records the highest priority of which a run is due in the queue, so that slots may be kept for it; nil: none is due.
 func (g *SlotQueue) Due(priority *int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -271,8 +271,9 @@ func (g *SlotQueue) Asked() *QueueAsk {
 	return ask
 }
 
-// Answered records whether the queue had a run for an ask; ask may be nil. If it had none, the slot queue does not ask for such a
-// run again until one may be due.
+// Answered records the outcome of the poll for an ask: some means that the queue had a run, or that the poll failed. If it had
+// none, the slot queue does not ask again for askInterval; after an ask that is not Fair, it does not ask for such a run until one
+// may be due. A nil ask changes nothing.
 func (g *SlotQueue) Answered(ask *QueueAsk, some bool) {
 	if ask == nil {
 		return
@@ -292,10 +293,10 @@ func (g *SlotQueue) Answered(ask *QueueAsk, some bool) {
 	}
 }
 
-// asksFor decides about a slot that comes free while a task of a run with this priority would get it. It returns nil if the task
-// gets the slot, and otherwise the ask for which the slot is to be kept. A run of the queue with a higher priority goes first. A run
-// with the same priority gets every second slot, as long as the worker holds few enough runs. The run that has waited longest gets
-// one slot of queue.TurnEvery.
+// asksFor decides about a slot that comes free while a task of a run with this priority would get it; each call counts one such
+// slot. It returns nil if the task gets the slot, and otherwise the ask for which the slot is to be kept. A run of the queue with a
+// higher priority goes first. A run with the same priority gets every second slot, as long as the worker holds few enough runs. The
+// run that has waited longest gets one slot of queue.TurnEvery.
 func (g *SlotQueue) asksFor(priority int) *QueueAsk {
 	a := &g.asks
 	a.ends++
@@ -320,7 +321,8 @@ func (g *SlotQueue) asksFor(priority int) *QueueAsk {
 	return ask
 }
 
-// ended keeps the slots that a task just gave back for an ask, if asksFor or Transfer has decided so.
+// ended keeps the slots of t, which its task just gave back, for an ask if asksFor or Transfer has decided so. Otherwise they stay
+// free.
 func (g *SlotQueue) ended(t *SlotRequest) {
 	ask := t.ask
 	t.ask = nil
@@ -332,7 +334,10 @@ func (g *SlotQueue) ended(t *SlotRequest) {
 	}
 }
 
-// keepForAsk keeps free slots for an ask. giveOut then calls the worker's callback for asks, once the slot queue is unlocked.
+// keepForAsk keeps up to slots of the free slots for an ask, which the next poll gets by Asked. If an ask is there already, the
+// slots are added to that one, provided that both are for a run that ranks first, or both are not, and that its reservation is not
+// over. Otherwise they stay free for the waiting requests. giveOut then calls the worker's callback for asks, once the slot queue
+// is unlocked.
 func (g *SlotQueue) keepForAsk(ask *QueueAsk, slots int) {
 	slots = min(slots, g.free-g.expected)
 	if slots <= 0 {

@@ -179,15 +179,15 @@ var offered = []string{
 // ends the others and leaves their runs to other workers. Run returns when the drain is over.
 func (w *Worker) Stop() { w.drained.Do(func() { close(w.drain) }) }
 
-// StopNow is Stop without the DrainTimeout: it ends running tasks at once.
+// StopNow is Stop without the DrainTimeout: running tasks are killed at once, without their grace. It returns at once, too.
 func (w *Worker) StopNow() {
 	w.Stop()
 	w.hurried.Do(func() { close(w.hurry) })
 }
 
-// Run runs the worker until Stop or StopNow; the end of ctx is a StopNow. An error means that the worker could not start or stop
-// in order, or comes from Config.Ended. An outage of the database after the start is no error: the worker then waits or begins a
-// new life.
+// Run runs the worker until Stop or StopNow, and returns when the drain is over; the end of ctx is a StopNow. An error means that
+// the worker could not start or stop in order, or comes from Config.Ended. An outage of the database after the start is no error:
+// the worker then waits or begins a new life.
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
 	defer w.view.enter(Stopped)
@@ -234,8 +234,8 @@ func (w *Worker) lifePauses() *backoff.ExponentialBackOff {
 	return pauses
 }
 
-// untilNextLife pauses if the life that began at began was lost within a TTL. It reports whether the worker is to begin a new
-// life, which is false once the worker is to stop.
+// untilNextLife pauses if the life that began at began, in time since boot, was lost within a TTL. It reports whether the worker is
+// to begin a new life; false means that the worker is to stop.
 func (w *Worker) untilNextLife(began time.Duration) bool {
 	if w.config.Boot()-began >= w.config.Self.TTL {
 		w.lives.Reset()
@@ -261,7 +261,7 @@ func (s *stopper) stopping() bool {
 	}
 }
 
-// newLife returns a life that is not registered yet.
+// newLife returns a life with an id of its own that is not registered yet; live registers it.
 func (w *Worker) newLife() *life {
 	id := uuid.New()
 	l := &life{
@@ -272,8 +272,9 @@ func (w *Worker) newLife() *life {
 	return l
 }
 
-// live runs one life, from Register to the end of its session. lost is the reason if the lease was lost or the runs were given
-// up. err ends the worker.
+// live runs one life, from Register to the end of its session. lost is the reason if the lease was lost or the runs were given up:
+// the worker then begins a new life. err ends the worker, for example because killed bodies do not end. Both are nil after a stop
+// in order.
 func (l *life) live(ctx context.Context) (lost, err error) {
 	switch err := l.register(ctx); {
 	case queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost):
@@ -317,7 +318,7 @@ type loops struct {
 	left atomic.Int64
 }
 
-// start runs a loop in a goroutine of its own.
+// start runs a loop in a goroutine, and counts it in l.left until it returns.
 func (l *loops) start(loop func()) {
 	l.left.Add(1)
 	l.Go(func() {
@@ -326,6 +327,8 @@ func (l *loops) start(loop func()) {
 	})
 }
 
+// register tells the guard the id, registers the worker, and renews the lease once. Then it makes the life ready for claims: it
+// opens the slot queue, sets the clock, and starts the logs. After an error the session is closed, if there was one.
 func (l *life) register(ctx context.Context) error {
 	l.view.enter(Starting)
 	if l.config.Guard != nil {
@@ -356,8 +359,9 @@ func (l *life) register(ctx context.Context) error {
 	return nil
 }
 
-// firstRenewal renews the lease, which returns the time of the database. It tries again until the lease is over, or until the
-// worker is to stop. asked is when the last try was sent, in time since boot.
+// firstRenewal renews the lease, which returns the time of the database. If the database is away or too busy, it tries again until
+// the lease is over, which is ErrLeaseLost, or until the worker is to stop. asked is when the last try was sent, in time since
+// boot.
 func (l *life) firstRenewal(ctx context.Context) (queue.Renewal, time.Duration, error) {
 	_, hard := l.session.Deadline()
 	ctx, cancel := context.WithTimeoutCause(ctx, hard-l.config.Boot(), queue.ErrLeaseLost)
@@ -380,7 +384,7 @@ func (l *life) firstRenewal(ctx context.Context) (queue.Renewal, time.Duration, 
 	return renewal, asked, err
 }
 
-// extend reports the hard deadline of the lease to the guard.
+// extend reports the hard deadline of the lease to the guard, if there is one.
 func (l *life) extend() {
 	if l.config.Guard != nil {
 		_, hard := l.session.Deadline()
@@ -468,8 +472,8 @@ func (w *Worker) Status() Status {
 	return s
 }
 
-// Await sets Status.Awaits: what the worker waits for before it can register, or "" if that is unknown. Config.Register calls
-// Await.
+// Await sets Status.Awaits to what, the text for people on what the worker waits for before it can register; "": nothing is known.
+// Config.Register calls Await.
 func (w *Worker) Await(what string) { w.view.change(func(s *Status) { s.Awaits = what }) }
 
 func (v *view) change(do func(*Status)) {
@@ -486,7 +490,8 @@ func (v *view) enter(p Phase) {
 	})
 }
 
-// registered enters phase Live with a life that was just registered. asked is when its first renewal was sent.
+// registered enters phase Live with a life that was just registered, and counts the registration. asked is when its first renewal
+// was sent, in time since boot.
 func (v *view) registered(l *life, asked time.Duration) {
 	v.enter(Live)
 	v.change(func(s *Status) {
@@ -498,7 +503,7 @@ func (v *view) registered(l *life, asked time.Duration) {
 
 func (v *view) ticked() { v.change(func(s *Status) { s.Ticked = time.Now() }) }
 
-// renewed stores the outcome of the sign of life that was sent at asked.
+// renewed stores the outcome of the sign of life that was sent at asked, in time since boot; err is nil if it was answered.
 func (v *view) renewed(asked time.Duration, err error) {
 	v.change(func(s *Status) {
 		s.RenewErr, s.Refusal = err, ""
