@@ -42,8 +42,9 @@ func newClaimer() claimer {
 	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), asks: newSignal(), ranked: newSignal()}
 }
 
-// claim is the poll loop of a life. It polls when a signal gives a reason, and otherwise every queue.PollInterval. It skips the
-// regular polls while the last poll found nothing more due and looks succeed, because a look signals what becomes due.
+// claim is the poll loop of a life, until the life ends. It polls when a signal gives a reason, and otherwise every
+// queue.PollInterval. It skips the regular polls while the last poll found nothing more due and looks succeed, because a look
+// signals what becomes due.
 func (l *life) claim() {
 	c := &l.claimer
 	var pace queue.Pace
@@ -268,9 +269,9 @@ func (l *life) leaves(outcome Outcome, err error) bool {
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
-// failRun ends a run as failed, with the reason why, because another worker would fail on it in the same way. If this version of
-// the program cannot read the DAG of the run, the session leaves the run to other workers instead. failRun tries until that is
-// stored, the claim is lost, or the life ends.
+// failRun ends a run as failed, for the reason why, because another worker would fail on it in the same way. If this version of the
+// program cannot read the DAG of the run, the session leaves the run to other workers instead. failRun tries until one of the two
+// is stored, the claim is lost, or the life ends.
 func (l *life) failRun(c *queue.Claim, why error) {
 	l.retryUntilDead(func(ctx context.Context) error {
 		return l.session.FailRun(ctx, c, why)
@@ -382,8 +383,8 @@ func (l *life) look() {
 	}
 }
 
-// doChores does the chores of the database after each look: work that is due for all workers together. They have a loop of their
-// own because a chore may wait for a lock, and must not hold up looks.
+// doChores is the loop that does the chores of the database after each look: work that is due for all workers together. It is a
+// loop of its own because a chore may wait for a lock, and must not hold up looks. It returns when the life has ended.
 func (l *life) doChores() {
 	for {
 		select {
@@ -399,8 +400,8 @@ func (l *life) doChores() {
 	}
 }
 
-// sweep mends what other workers left behind. It does so every queue.SweepInterval, and sooner if a look, a poll or the last sweep
-// asks for it.
+// sweep is the loop that mends what other workers left behind: every queue.SweepInterval, and sooner if a look, a poll or the last
+// sweep asks for it. It logs each lost worker that it took over from. It returns when the life has ended.
 func (l *life) sweep() {
 	for {
 		swept, err := l.session.Sweep(l.ctx)

@@ -142,8 +142,8 @@ type parentItem struct {
 	Outputs json.RawMessage `json:"outputs"`
 }
 
-// upstream returns a function that encodes the direct parents of a task, by step, as they are now. Only the call encodes, since most
-// bodies never need it.
+// upstream returns a function that encodes the states and outputs of a task's direct parents as a JSON object by step name. They
+// are as they were when upstream was called. Only the call encodes, since most bodies never need it.
 func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, error) {
 	edges := d.def.Graph.Step(id.Step).Depends
 	steps, items := make([]dagrun.StepView, len(edges)), make([][]dagrun.StepView, len(edges))

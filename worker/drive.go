@@ -624,7 +624,8 @@ func (f *driverSet) giveUp(o order) {
 	f.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
-// inDanger reports whether the worker ends its tasks and starts none because no sign of life is answered.
+// inDanger reports whether a passing order is in force: the worker ends its tasks and starts none because no sign of life is
+// answered.
 func (f *driverSet) inDanger() bool {
 	o := f.danger.Load()
 	return o != nil && o.passing
@@ -641,7 +642,8 @@ func (f *driverSet) liftDanger() bool {
 	return true
 }
 
-// tell tells the drivers of these runs, or all drivers, that their runs may have new controls.
+// tell tells the drivers of these runs, or all drivers, that their runs may have new controls. It skips runs without a driver here,
+// and does not wait for the drivers.
 func (f *driverSet) tell(runs []queue.RunID, all bool) {
 	if all {
 		f.each(func(d *driver) { d.events.put(driverEvent{mail: true}) })

@@ -101,7 +101,8 @@ type runSlots struct {
 	isExpected bool                           // the slot queue keeps a slot for the run, which has not asked yet
 }
 
-// keepSpare keeps the slots of a task that has ended, for the next task of the run.
+// keepSpare keeps the slots of a task that has ended, for the next task of the run: transfer hands them over, or releaseSpare gives
+// them back.
 func (s *runSlots) keepSpare(task dagrun.TaskID) {
 	if t := s.byTask[task]; t != nil {
 		delete(s.byTask, task)
@@ -109,7 +110,7 @@ func (s *runSlots) keepSpare(task dagrun.TaskID) {
 	}
 }
 
-// releaseSpare gives back all spare slots, once no task of the run has taken them over.
+// releaseSpare gives the slots of ended tasks back to the slot queue, unless another task of the run has taken them over already.
 func (s *runSlots) releaseSpare() {
 	for _, t := range s.spare {
 		t.Release()
@@ -185,7 +186,8 @@ type inLine struct {
 	due     time.Time // when the reason of the wait is to be recorded
 }
 
-// explainWaits records in the rows of tasks what they wait for, once they have waited for tellAfter.
+// explainWaits records in the rows of tasks why they wait, once they have waited for tellAfter: for slots, or because a limit of
+// the run holds them back.
 func (d *driver) explainWaits(now time.Time) {
 	if len(d.line) > 0 {
 		d.explainLine(now)
@@ -321,8 +323,8 @@ const (
 	probeTimeout = 30 * time.Second
 )
 
-// open begins or takes up what a task waits for without a slot: a child run, a time or a probe. It returns at once and posts the
-// answer.
+// open begins the wait of a task that needs no slot, or takes it up again: it waits for a child run, a time or a probe. open
+// returns at once; a goroutine posts the answer. If the task cannot be described, it is a failure of kind config.
 func (d *driver) open(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
@@ -345,7 +347,7 @@ func (d *driver) open(a dagrun.Action) {
 	})
 }
 
-// answer posts the outcome of an action.
+// answer posts the event e to the event queue, as the outcome of action a: it fills in the task and the attempt.
 func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
 	e.Task, e.Attempt = a.Task, a.Attempt
 	d.events.put(driverEvent{event: e})

@@ -130,7 +130,8 @@ func (d *driver) count(ready *dagrun.Ready) {
 	}
 }
 
-// handsOn returns the outcome of a drive if another worker is to go on with the run.
+// handsOn returns the outcome of a drive if another worker is to go on with the run: Unfit if this host cannot start tasks, and
+// otherwise HandedOn.
 func (e *driveEnding) handsOn() Outcome {
 	if e.unfit {
 		return Unfit
@@ -138,7 +139,8 @@ func (e *driveEnding) handsOn() Outcome {
 	return HandedOn
 }
 
-// outcomeAfter returns the outcome of a drive that returned err. If err is nil, a commit has set the outcome already.
+// outcomeAfter returns the outcome of a drive that returned err. If err is nil, a commit has set the outcome already. The end of
+// the life counts as ClaimLost. An error that outcomeAfter does not know makes the run Undrivable.
 func (d *driver) outcomeAfter(err error) Outcome {
 	switch {
 	case err == nil && d.ending.outcome != "":

@@ -130,8 +130,8 @@ func (o *Outage) report(log *slog.Logger, since time.Time, err error, failed, ov
 // unwrittenFor returns how long the database has taken no records; 0: it takes them.
 func (w *Worker) unwrittenFor() time.Duration { return w.failsFor(errUnwritten) }
 
-// failsFor returns how long the database has taken no records if why is errUnwritten, or let no runs be read if why is errUnread;
-// 0: it does.
+// failsFor returns how long the database has taken no records, for why errUnwritten, or has let no runs be read, for errUnread; 0:
+// it takes them, or lets them be read.
 func (w *Worker) failsFor(why error) time.Duration {
 	cause := unfitRecords
 	if errors.Is(why, errUnread) {

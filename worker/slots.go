@@ -207,7 +207,7 @@ func (g *SlotQueue) room() int {
 	return max(0, g.free-g.expected)
 }
 
-// keeps reports whether the free slots are kept for a waiting request.
+// keeps reports whether the free slots are kept for a waiting request, so that no run is to be claimed for them.
 func (g *SlotQueue) keeps() bool {
 	return g.waiting.Len() > 0 && (g.head.request == nil || time.Since(g.head.since) < reserveFor || g.keepsAll())
 }
@@ -320,8 +320,8 @@ func (t *SlotRequest) Transfer(n int, order Order) bool {
 	return true
 }
 
-// mayTransfer reports whether the slots of t may go to a task of the same run with this order although other requests wait. If so,
-// it counts as the run's turn.
+// mayTransfer reports whether the slots of t may go to a task of the same run with this order, although other requests may wait. A
+// yes counts as a turn of the run.
 func (g *SlotQueue) mayTransfer(t *SlotRequest, order *Order) bool {
 	if g.waiting.Len() > 0 {
 		if g.keepsAll() {
@@ -340,7 +340,7 @@ func (g *SlotQueue) mayTransfer(t *SlotRequest, order *Order) bool {
 }
 
 // outranks reports whether a task with this order may go on with slots of its run r although other requests wait; at least one must
-// wait. Most calls count as a grant: after queue.TurnEvery grants the request that has waited longest has its turn.
+// wait. It may add 1 to g.grants, and so bring the turn of the request nearer that has waited longest.
 func (g *SlotQueue) outranks(r *waitingRun, order *Order) bool {
 	first := g.waiting.first()
 	if first.order.Run > order.Run {
@@ -397,8 +397,7 @@ func (g *SlotQueue) Shut() {
 	g.shut = true
 }
 
-// Open lets the slot queue grant again after Shut, and grants waiting requests at once. After Refuse nothing is granted in spite of
-// it.
+// Open ends Shut, and grants waiting requests at once. While Refuse holds, still nothing is granted.
 func (g *SlotQueue) Open() {
 	g.lock()
 	g.shut = false
@@ -443,8 +442,9 @@ func (g *SlotQueue) give() (given []*SlotRequest) {
 	return given
 }
 
-// next returns the request to be served next. It goes by the order, but after queue.TurnEvery grants the request that has waited
-// longest has its turn. nil: too few slots are free for the next request.
+// next returns the request to be served next, or nil if too few slots are free for it. The request goes by the order, but after
+// queue.TurnEvery grants the request that has waited longest has its turn. If keepsAll, it is the request for which all slots are
+// kept. At least one request must wait.
 func (g *SlotQueue) next() *SlotRequest {
 	t := g.waiting.first()
 	if g.keepsAll() {
@@ -463,7 +463,8 @@ func (g *SlotQueue) may(t *SlotRequest) bool {
 	return t.slots <= g.free-g.expected
 }
 
-// pass serves waiting requests in order, and skips each request that needs more slots than are free.
+// pass serves waiting requests in order, and skips each request that needs more slots than are free. It takes the served ones out
+// of the queue and returns them; the skipped ones keep their places.
 func (g *SlotQueue) pass() (given []*SlotRequest) {
 	var passed []*SlotRequest
 	for g.free > g.expected {

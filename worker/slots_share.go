@@ -55,8 +55,8 @@ type slotSnapshot struct {
 
 func (w *Worker) slotsNow() slotSnapshot { return slotSnapshot{w.slotQueue.Look(), w.ends.count()} }
 
-// want returns the Want of the next poll, and a reservation of the free slots for which the poll claims. The caller ends the
-// reservation by KeepFor. Without it, a task of a run that the worker holds already could take such a slot during the poll, and the
+// want returns the Want of the next poll, and a reservation of the free slots for which the poll claims; the caller ends it by
+// KeepFor. Without a reservation, a task of a run that the worker holds already could take such a slot during the poll, and the
 // claimed run would wait.
 //
 // If ask is not nil and the worker may claim, the poll is for the ask alone. If no slot is free or about to be, Want.Idle allows

@@ -60,7 +60,7 @@ func (q *waitingRequests) stamp() uint64 {
 	return q.count
 }
 
-// first returns the waiting request that goes before all others; nil: none waits.
+// first returns the waiting request that goes before all others by the order; nil: none waits. The request stays in the queue.
 func (q *waitingRequests) first() *SlotRequest {
 	if len(q.waits) == 0 {
 		return nil

@@ -392,7 +392,8 @@ func (l *life) extend() {
 	}
 }
 
-// offers returns everything that the worker can execute, in the words of dagspec.Spec.Needs.
+// offers returns everything that the worker can execute, in the words of dagspec.Spec.Needs: what needs no executor, Config.Offers,
+// and a word for each executor.
 func (l *life) offers() []string {
 	all := slices.Concat(offered, l.config.Offers)
 	if len(l.config.Secrets.Command) > 0 {

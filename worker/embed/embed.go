@@ -59,7 +59,8 @@ func New(c Config) (*Rig, error) {
 	return r, nil
 }
 
-// Handle sets the function that executes the steps with action name. Call it before Run.
+// Handle sets the function that executes the steps with action name, in place of an earlier function or executor of that name. Call
+// it before Run.
 func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
 
 // HandleTx is like Handle, for a function that gets a transaction on the run's database. The transaction commits together with

@@ -38,7 +38,8 @@ func (l logs) Hurry() { l.shipper.Hurry() }
 
 type log struct{ *logship.Log }
 
-// Close waits a bounded time for the rest of the log, regardless of ctx. Its result accounts for every byte.
+// Close implements worker.Log. It waits a bounded time for the rest of the log, regardless of ctx: see logship.Log.Close. Every
+// byte of the log is then stored, in last, or counted as dropped.
 func (l log) Close(_ context.Context, reason string) (last []queue.Chunk, lastLine string) {
 	return l.Log.Close(reason), l.LastLine()
 }
