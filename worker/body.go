@@ -290,8 +290,8 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 }
 
 // measure returns the size of an output and the largest size that is allowed. A text has its size without the quotes and escapes of
-// JSON, and may have MaxTextBytes, or MaxJSONBytes if the step declares it as json. Any other value has the size of its JSON, null
-// none, and may have MaxJSONBytes.
+// JSON, and may have MaxTextBytes, or MaxJSONBytes if the step declares it as json. Any other value has the size of its JSON,
+// except that null has size 0, and may have MaxJSONBytes.
 func (t *Task) measure(name string, value json.RawMessage) (size, limit int) {
 	var text *string
 	if err := json.Unmarshal(value, &text); err != nil {

@@ -323,8 +323,8 @@ const (
 	probeTimeout = 30 * time.Second
 )
 
-// open begins the wait of a task that needs no slot, or takes it up again: it waits for a child run, a time or a probe. open
-// returns at once; a goroutine posts the answer. If the task cannot be described, it is a failure of kind config.
+// open begins the wait of a task that needs no slot, or takes it up again: the task waits for a child run, a time or a probe. open
+// returns at once; a goroutine posts the answer. A task that cannot be described fails as kind config.
 func (d *driver) open(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {

@@ -112,8 +112,8 @@ type snoozeError struct{ span time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozes for %v", e.span) }
 
-// Execute implements Executor by a call of f, and turns the outputs into JSON. Logger gets the log of the task from the context of
-// that call.
+// Execute implements Executor by a call of f. It returns the outputs as JSON, a failure of kind output if they cannot be encoded,
+// or the result for an error of f, see Func. Logger gets the log of the task from the context of that call.
 func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	task.Started()
 	outputs, err := f(context.WithValue(ctx, loggerKey{}, task.Stderr), task)

@@ -99,7 +99,8 @@ func (r *Rig) open(ctx context.Context) (err error) {
 }
 
 // untilThere calls ask until it succeeds, until it fails for a reason that does not pass, or until the worker is to stop. It logs
-// the outage and shows it in the worker's status. After Stop, a call under way has graceToAsk to end.
+// the outage and shows it in the worker's status. After Stop, a call under way has graceToAsk to end; after StopNow, its context
+// ends at once.
 func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T, error)) (T, error) {
 	trying, cancel := r.untilStopped(ctx, 0)
 	defer cancel()
@@ -154,9 +155,9 @@ func patience() *backoff.ExponentialBackOff {
 const sweepTimeout = 10 * time.Second
 
 // ended makes sure that nothing of the registration id is left, so that the next one may replace it: it ends the processes of the
-// worker, and takes the guard's deadline away. If processes are left, it returns an error and the worker fails: then the guard ends
-// the processes, or the lease decides. If the session was not closed in order (released is false), ended adds id to r.dead, for the
-// next registration.
+// worker, and takes the guard's deadline away. If processes are left after sweepTimeout, it returns an error and the worker fails:
+// then the guard ends the processes, or the lease decides. If the session was not closed in order (released is false), ended adds
+// id to r.dead, for the next registration.
 func (r *Rig) ended(id uuid.UUID, released bool) error {
 	r.session.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)

@@ -86,7 +86,8 @@ func (s *stream) Write(p []byte) (int, error) {
 // memory, the line is left out.
 func (l *Log) Note(text string) { l.add(queue.StreamOarlock, []byte(text+"\n")) }
 
-// LastLine returns the last line of standard error that is not blank, in a form that a text column can hold.
+// LastLine returns the last line of standard error that is not blank, cut after lastLineBytes and in a form that a text column can
+// hold; "": there is none.
 func (l *Log) LastLine() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

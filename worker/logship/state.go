@@ -127,7 +127,8 @@ func (n *logState) take(b *budget) []*piece {
 	return l.pieces[:count:count]
 }
 
-// number gives a piece its number, unless it has one already. The piece does not change from then on.
+// number gives a piece the next number of the log, and adds the bytes dropped before it to n.dropped, unless it has a number
+// already. The piece does not change from then on.
 func (n *logState) number(p *piece) {
 	p.taken = true
 	if !p.sent {
