@@ -173,7 +173,8 @@ func (l *life) tryHost() bool {
 // someDescriptors is how many file descriptors the body of an action may need.
 const someDescriptors = 8
 
-// OpenSome opens some file descriptors and closes them again. It is the trial of a worker that starts no processes.
+// OpenSome opens some file descriptors and closes them again; it returns an error if the host gives too few. It is the trial of a
+// worker that starts no processes.
 func OpenSome(context.Context) error {
 	for range someDescriptors {
 		f, err := os.Open(os.DevNull)
