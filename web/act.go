@@ -34,7 +34,8 @@ type onceDone struct {
 	err    error
 }
 
-// post registers the handler of a form. The guard has already refused forms that pages of other sites sent.
+// post registers do for POST requests to route, a path below Options.Base. For each form it logs the outcome, and then redirects,
+// shows the page of the answer, or shows the error. The guard has already refused forms that pages of other sites sent.
 func (s *server) post(mux *http.ServeMux, route string, do action) {
 	mux.HandleFunc("POST "+s.options.Base+route, func(w http.ResponseWriter, r *http.Request) {
 		a, err := s.act(w, r, do)
@@ -52,6 +53,8 @@ func (s *server) post(mux *http.ServeMux, route string, do action) {
 	})
 }
 
+// act reads the fields of a form and runs do, by onlyOnce if the form has a nonce. It refuses a form over maxFormBytes, and every
+// form if Options.ReadOnly is set.
 func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer, error) {
 	if s.options.ReadOnly {
 		return answer{}, &refusal{status: http.StatusForbidden, message: "These pages only read.", hint: "`oarlock web` without --read-only also takes actions."}
@@ -69,8 +72,10 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 	return do(r)
 }
 
-// onlyOnce runs the action for the first of several posts of one form, and gives the later posts the answer of the first. The
-// form may act again if its page was shown again, if its action failed for certain, or if the user changed a field.
+// onlyOnce runs do for the first of several posts with the same path and fields, and returns its answer to all of them. A later
+// post waits for that answer until its client disconnects; the action goes on even if its client disconnects. If do failed or
+// showed the form again, the next post runs do again, except after queue.ErrUnknown: do may then have acted. A page that is loaded
+// again has another nonce among its fields, so its form acts again.
 func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // this error stays if do panics
 	key := formSum(r)
@@ -96,8 +101,8 @@ func formSum(r *http.Request) [sha256.Size]byte {
 	return sha256.Sum256([]byte(r.URL.Path + "?" + r.PostForm.Encode()))
 }
 
-// logAction logs which user posted to which path, with the outcome. The fields of the request are in the database, not in the
-// log.
+// logAction logs which user posted to which path, with the outcome: failed if err is not nil, asked again if the page shows the
+// form again, else done. It does not log the fields of the form.
 func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err error) {
 	outcome := "done"
 	switch {
@@ -112,7 +117,8 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 // newNonce returns a random name for a form, by which the server notices that the form is sent twice.
 func newNonce() string { return rand.Text() }
 
-// readRights reads the rights of the login. A server with ReadOnly takes submit, approve and admin out of them.
+// readRights returns the rights of the login, at most lookInterval old. If Options.ReadOnly is set, they lack submit, approve and
+// admin.
 func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 	g, err := s.glances.get(ctx)
 	if err != nil {
@@ -124,7 +130,8 @@ func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 	return g.Rights, nil
 }
 
-// rights returns the rights by which pages decide what to offer: none where they cannot be read.
+// rights returns the rights by which pages decide which actions to offer, as readRights does. It returns no rights if they cannot
+// be read.
 func (s *server) rights(ctx context.Context) queue.Rights {
 	rights, _ := s.readRights(ctx)
 	return rights

@@ -61,7 +61,8 @@ func (s *server) apiRoutes() []apiRoute {
 	return routes
 }
 
-// routeAPI registers the JSON API. Unknown paths and methods below its prefix get an error as JSON, too.
+// routeAPI registers the routes of apiRoutes. They refuse a query with a name that is not in apiRoute.query. Any other GET or POST
+// below apiPrefix gets an error as JSON: 405 if the path exists with another method, else 404.
 func (s *server) routeAPI(mux *http.ServeMux) {
 	handle := func(method, path string, do pageFunc) { s.handle(mux, method, path, do) }
 	methods := map[string][]string{}
@@ -104,7 +105,8 @@ func (s *server) apiSelf(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// checkNames refuses a query with a name that is not in names: a misspelled filter would pick everything.
+// checkNames refuses a query with a name that is not in names. Otherwise a filter with a misspelled name would be ignored, and the
+// list would have all rows.
 func checkNames(query url.Values, names []string) error {
 	for name := range query {
 		if !slices.Contains(names, name) {
@@ -118,7 +120,8 @@ func checkNames(query url.Values, names []string) error {
 	return nil
 }
 
-// countIn reads a number from 1 to most out of a query. It returns 0 where the query does not have that name.
+// countIn parses the number called name in a query. It returns 0 if the query has no such name, or no text for it, and a refusal if
+// the text is not a number from 1 to most.
 func countIn(query url.Values, name string, most int) (int, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -162,8 +165,9 @@ func answerJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// apiAct wraps do, which changes something. It requires a JSON body, which a form of another site cannot send: such a form is
-// refused here as well as by the guard.
+// apiAct wraps do, which changes something, and logs its outcome. It refuses every request if Options.ReadOnly is set. It also
+// refuses a request without the content type of JSON, which a form of another site cannot send; the guard refuses such forms, too.
+// do reads at most maxFormBytes of the body.
 func (s *server) apiAct(do pageFunc) pageFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := s.mayAct(r)
@@ -186,8 +190,9 @@ func (s *server) mayAct(r *http.Request) error {
 	return nil
 }
 
-// readBody reads the one JSON object of a body into into. An empty body counts as an object without fields; an unknown field is
-// an error.
+// readBody decodes the body of a request, one JSON object, into the struct that into points to. An empty body leaves the struct as
+// it is. readBody returns a refusal for a field that the struct lacks, for text after the object, and for any other body that it
+// cannot decode.
 func readBody(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

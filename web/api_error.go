@@ -40,7 +40,9 @@ var apiHints = map[string]string{
 	codeUnreachable:    "Ask again in a moment; `oarlock doctor` says what is wrong.",
 }
 
-// apiErrorOf returns the status and the JSON error for a program. p is the refusal that a page would show for the same error.
+// apiErrorOf returns the status and the JSON error by which the API answers err. p is the refusal that a page would show for err.
+// If err has a code of Oarlock or of databaseStatuses, the message and the hint are those of the database, and databaseStatuses may
+// replace the status of p. An error for a missing right stays as in p.
 func apiErrorOf(p *refusal, err error) (status int, e runview.ErrorJSON) {
 	status, hint := p.status, p.hint
 	e.Message = p.message

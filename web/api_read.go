@@ -18,7 +18,8 @@ const (
 	statsDefault = "1d" // the default of `oarlock stats`, too
 )
 
-// pageOf makes a part of a list from the rows that were read.
+// pageOf returns one part of a list, with object(&row) for each of the rows in read. Its Next is nil: the caller sets Next if
+// another part follows.
 func pageOf[T, J any](read []T, object func(*T) J) apiList[J] {
 	page := apiList[J]{Items: make([]J, len(read))}
 	for i := range read {
@@ -76,8 +77,8 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, runview.NewStatusJSON(run, tasks, counted))
 }
 
-// apiTasks answers with a part of the tasks that have begun. Their outputs may be of any size, so they are null here: apiTask
-// has the outputs of one task.
+// apiTasks answers with one part of the run's tasks that have begun. It gives null for the outputs of each, because they may be of
+// any size; apiTask gives the outputs of one task.
 func (s *server) apiTasks(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	q := queue.TaskQuery{Step: query.Get("step"), States: given(query["state"]), Item: query.Get("item")}
@@ -127,7 +128,8 @@ type apiStory struct {
 	Brief bool `json:"brief"` // the starts and ends of tasks are left out
 }
 
-// apiEvents answers with the events of a run, the newest first, as the page of the run lists them.
+// apiEvents answers with one part of the events of a run, the newest first, as the page of the run lists them. The field brief says
+// whether the starts and ends of tasks are left out.
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 	id, err := apiRunID(r)
 	if err != nil {
@@ -148,8 +150,9 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, story)
 }
 
-// apiLog answers with pieces of the log of an attempt, one a line. Pieces are numbered without gaps, so the client asks for the
-// next ones from the last number plus one. No piece follows a piece that is marked final.
+// apiLog answers with at most logPieces pieces of the log of an attempt, each as JSON on a line of its own. Pieces are numbered
+// without gaps: the client gets the next ones with from set to the last number plus one. No piece follows a piece that is marked
+// final.
 func (s *server) apiLog(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	q := queue.LogQuery{Step: r.PathValue("step"), Item: query.Get("item")}

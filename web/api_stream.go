@@ -8,7 +8,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// apiStream sends the run as JSON whenever it changes, until it has ended. All streams of a run share one reader.
+// apiStream sends the run as JSON at first and after each change, as events of a stream. The stream ends with the run, or when the
+// client disconnects. All streams of a run share one reader of the database.
 func (s *server) apiStream(w http.ResponseWriter, r *http.Request) error {
 	id, err := apiRunID(r)
 	if err != nil {

@@ -60,8 +60,8 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusCreated, runview.NewRunJSON(run))
 }
 
-// checkParams refuses params with which the run would fail at its start, such as a text that does not match its pattern. It does
-// so where the login may read the DAG, as the command line does.
+// checkParams refuses params with which the run would fail at its start, such as a text that does not match its pattern. It checks
+// nothing if the request names a version of the DAG, or if the definition of the DAG cannot be read.
 func (s *server) checkParams(ctx context.Context, b *enqueueBody) error {
 	if b.Version != 0 {
 		return nil
@@ -158,6 +158,7 @@ type retryBody struct {
 	Params map[string]json.RawMessage `json:"params"`
 }
 
+// newAskBody returns an empty body of the type that requests with the verb have.
 func newAskBody(verb dagrun.Verb) askBody {
 	switch verb {
 	case dagrun.VerbCancel:
@@ -225,7 +226,8 @@ func (b *markBody) fill(ask *queue.Ask) (err error) {
 	return b.taskBody.fill(ask)
 }
 
-// rerun reports whether the request makes a new run, instead of retrying the same run.
+// rerun reports whether the request makes a new run instead of retrying the same run. It does so with latest, and with params, even
+// if these are an empty object.
 func (b *retryBody) rerun() bool { return b.Latest || b.Params != nil }
 
 func (b *retryBody) fill(ask *queue.Ask) error {
@@ -255,7 +257,9 @@ func (b *retryBody) fill(ask *queue.Ask) error {
 	return nil
 }
 
-// apiAsk returns the handler that sends a request to a run. The answer has the outcome, with status 202 if none is known in time.
+// apiAsk returns the handler that sends a control with the verb to a run, and waits for the run's driver to decide it. The answer
+// has status 200 with the outcome, 409 if the run refuses, or 202 if there is no decision within the time in the body. A retry for
+// which rerun is true goes to apiRerun instead.
 func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id, err := apiRunID(r)
@@ -287,8 +291,8 @@ func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-// wait returns how long to wait for the decision: Within, or decisionWait if that is empty. It refuses more than
-// maxDecisionWait.
+// wait does not wait: it returns how long apiAsk waits for the decision. That is Within, or decisionWait if Within is empty. It
+// refuses a text that is no duration, or more than maxDecisionWait.
 func (b *taskBody) wait() (time.Duration, error) {
 	within, err := dagspec.ParseDuration(cmp.Or(b.Within, decisionWait))
 	if err != nil || within.Std() > maxDecisionWait {
@@ -297,7 +301,8 @@ func (b *taskBody) wait() (time.Duration, error) {
 	return within.Std(), nil
 }
 
-// decided waits until the run's driver has decided. It returns asked unchanged if the driver takes longer than within.
+// decided waits until the run's driver has decided asked, and returns the control with its outcome. It returns asked unchanged and
+// at once if asked has an outcome or within is 0, and unchanged after the time within if there is no decision.
 func (s *server) decided(ctx context.Context, asked queue.Control, within time.Duration) (queue.Control, error) {
 	if asked.Outcome != "" || within == 0 {
 		return asked, nil
@@ -314,6 +319,8 @@ func (s *server) decided(ctx context.Context, asked queue.Control, within time.D
 	return asked, err
 }
 
+// answerControl answers with a control: status 200 if it has an outcome, or 202 if it has none yet. If the run refused the control,
+// it returns a refusal with status 409.
 func answerControl(w http.ResponseWriter, c *queue.Control) error {
 	switch c.Outcome {
 	case dagrun.Refused:
@@ -325,7 +332,8 @@ func answerControl(w http.ResponseWriter, c *queue.Control) error {
 	}
 }
 
-// apiRerun makes a new run of a run that has ended.
+// apiRerun makes a new run like run id, which must have ended, and answers with the path of the new run in the header Location. The
+// params of body replace those of the old run, name by name. With body.Latest the new run uses the DAG's current version.
 func (s *server) apiRerun(w http.ResponseWriter, r *http.Request, id queue.RunID, body *retryBody) error {
 	params := make(map[string]any, len(body.Params))
 	for name, value := range body.Params {

@@ -32,7 +32,8 @@ type approvalRow struct {
 	Command  string // the command that approves it; "": this login may not decide
 }
 
-// approvals shows the approvals without a decision, the oldest first. Those that the login may decide have a command.
+// approvals shows the approvals without a decision, up to approvalsShown, the oldest first. If the query has a value for mine,
+// these are only approvals that the login may decide.
 func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readApprovals(r.Context(), r.URL.Query().Get("mine") != "")
 	if err != nil {
@@ -41,7 +42,8 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: data, Live: "/live" + s.here(r)})
 }
 
-// readApprovals reads the approvals that the login may decide (mine), or all that it may see.
+// readApprovals reads the approvals without a decision, the oldest first: those that the login may decide if mine is set, else all
+// that it may see. It reads up to approvalsShown, and sets More if there are more.
 func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
 	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: s.rights(ctx).Approve}
 	if mine {

@@ -26,7 +26,7 @@ type asset struct {
 // assets holds each asset by its file name without folders.
 type assets map[string]*asset
 
-// loadAssets hashes and compresses all assets, once for the life of the process.
+// loadAssets reads all embedded assets, and hashes and compresses each. It leaves out files with the extension .json.
 func loadAssets() (assets, error) {
 	all := assets{}
 	err := fs.WalkDir(assetFiles, "asset", func(name string, d fs.DirEntry, err error) error {
@@ -71,6 +71,7 @@ func newAsset(name string, plain []byte) (*asset, error) {
 	return a, nil
 }
 
+// path returns the path of the asset called name, with its hash, for a server whose paths begin with base.
 func (all assets) path(base, name string) (string, error) {
 	a, ok := all[name]
 	if !ok {

@@ -63,8 +63,8 @@ func (f *backfillForm) page() page {
 	return page{Title: "Backfill", Nav: "schedules", Crumbs: scheduleCrumbs(f.Schedule, "Backfill"), Data: f}
 }
 
-// span parses the fields that choose fire times: from, until, reprocess and newest first. It refuses a span without from or
-// until, or that ends before it begins.
+// span parses the fields that choose fire times: from, until, reprocess and newest first. It refuses a field that is missing or
+// wrong, and an until that is not after from. The result has neither AtOnce nor Params.
 func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	b = &queue.Backfill{Of: f.Key(), Reprocess: f.Reprocess, NewestFirst: f.Newest != ""}
 	if b.From, err = scheduleTime(runview.ReadPast, "from", f.From, f.Timezone); err == nil {
@@ -83,7 +83,8 @@ func (f *backfillForm) span() (b *queue.Backfill, err error) {
 	return b, nil
 }
 
-// backfill parses all fields: the fields of span, how many runs at once, and params.
+// backfill parses all fields: the fields of span, how many runs at once, and params. It refuses a wrong field, but leaves it to the
+// database to refuse more than 1000 at once.
 func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	b, err := f.span()
 	if err != nil {
@@ -98,7 +99,8 @@ func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	return b, nil
 }
 
-// plan adds the preview to the form. A correctable error becomes the Problem of the form and is not returned.
+// plan sets f.Plan to the preview, if span finds no wrong field. It sets f.Problem to an error that the user can correct, or to
+// nil, and returns any other error.
 func (s *server) plan(r *http.Request, f *backfillForm) error {
 	b, err := f.span()
 	if err == nil {
@@ -127,7 +129,7 @@ func (f *backfillForm) planOf(b *queue.Backfill, times []queue.BackfillTime) *ba
 	return p
 }
 
-// line returns the command that makes the same backfill.
+// line returns the command that makes the same backfill, without its params. It leaves out flags that would have their default.
 func (f *backfillForm) line() string {
 	line := f.Command("backfill") + " --from " + runview.ShellWord(f.From) + " --until " + runview.ShellWord(f.Until)
 	if f.Reprocess != runview.ReprocessWords[0] {
@@ -142,7 +144,8 @@ func (f *backfillForm) line() string {
 	return line
 }
 
-// backfilled reads the schedule that the request would backfill. It refuses a schedule that is itself a backfill.
+// backfilled reads the schedule that the request would backfill. It refuses a schedule that is itself a backfill, or that the login
+// must not steer.
 func (s *server) backfilled(r *http.Request) (*queue.Schedule, error) {
 	of, err := s.steered(r)
 	if err == nil && of.Backfill != nil {
@@ -151,7 +154,7 @@ func (s *server) backfilled(r *http.Request) (*queue.Schedule, error) {
 	return of, err
 }
 
-// backfillPage shows the form for a span of time, with the preview of the backfill once a span is given.
+// backfillPage shows the form for a span of time, with the preview of the backfill once the user has given from or until.
 func (s *server) backfillPage(w http.ResponseWriter, r *http.Request) error {
 	of, err := s.backfilled(r)
 	if err != nil {
@@ -170,7 +173,8 @@ func (s *server) backfillPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderStatus(w, r, status, "backfill.html", f.page())
 }
 
-// makeBackfill makes a backfill and redirects to its page. If the form is wrong, it is shown again with its preview.
+// makeBackfill makes a backfill and redirects to its page. If the user can correct the error, it shows the form and the preview
+// again, with the error.
 func (s *server) makeBackfill(r *http.Request) (answer, error) {
 	of, err := s.backfilled(r)
 	if err != nil {

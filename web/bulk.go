@@ -57,7 +57,8 @@ type bulkRun struct {
 	Took   bool // the run did not refuse
 }
 
-// bulk shows the runs that would get the request: the runs that the user marked, or all that match the filter.
+// bulk shows the runs that would get the request, before it is sent. These are the runs that the user marked, or the newest maxBulk
+// that match the filter if the query has a value for all.
 func (s *server) bulk(w http.ResponseWriter, r *http.Request) error {
 	form := r.URL.Query()
 	if len(form) == 0 {
@@ -92,8 +93,8 @@ func parseBulkVerb(form url.Values) (bulkVerb, error) {
 	return bulkVerbs[i], nil
 }
 
-// readChosen reads the runs that a form names by number. It appends them to data.Runs, and sets data.Command to the same for
-// the command line.
+// readChosen appends the runs that the form names by number to data.Runs, the newest first. It leaves out runs that do not exist or
+// that the login cannot see. It sets data.Command to the oarlock command that sends data.Verb to all the numbers of the form.
 func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values) error {
 	ids, err := chosenRuns(form)
 	if err != nil {
@@ -107,7 +108,8 @@ func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values
 	return err
 }
 
-// chosenRuns returns the run numbers of a form, each once, the newest first.
+// chosenRuns returns the run numbers of a form, each once, the newest first. It refuses a form with no number, with more than
+// maxBulk, or with a text that is no run number.
 func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	var ids []queue.RunID
 	for _, text := range form["run"] {
@@ -128,8 +130,9 @@ func chosenRuns(form url.Values) ([]queue.RunID, error) {
 	return ids, nil
 }
 
-// readMatching appends the newest runs that match a filter to data.Runs, at most maxBulk. A filter without states takes the
-// states that the verb accepts. It sets data.More if there are more runs, and data.Command to the same for the command line.
+// readMatching appends the newest runs that match f to data.Runs, at most maxBulk, and sets data.More if more runs match. If f has
+// no states, it takes data.Verb.States; it ignores f.Before. It sets data.Command to the oarlock command that sends data.Verb to
+// these runs: with the flags of f, or with the numbers of the runs if f has a Parent.
 func (s *server) readMatching(ctx context.Context, data *bulkData, f runFilter) error {
 	if len(f.States) == 0 {
 		f.States = data.Verb.States
@@ -172,7 +175,8 @@ func bulkCommand(verb bulkVerb, ids []queue.RunID) string {
 	return command
 }
 
-// askMany sends the request to each run of a form, and shows the answers.
+// askMany sends the request to each run of a form, at most bulkAtATime at once, and shows the answer of each run. A run that has
+// not answered within bulkTime of the start gets an error as its answer.
 func (s *server) askMany(r *http.Request) (answer, error) {
 	data := &bulkData{Done: true, May: true}
 	var err error

@@ -71,7 +71,8 @@ type comparedTask struct {
 	begun bool
 }
 
-// compareLast redirects to the comparison with the last run of the DAG that ended before this run and succeeded.
+// compareLast redirects to the comparison of the run with the last run of its DAG that ended before it and succeeded. It refuses
+// with status 404 if the login sees none among the 200 runs before.
 func (s *server) compareLast(w http.ResponseWriter, r *http.Request) error {
 	run, err := parseRunID(r)
 	if err != nil {
@@ -95,7 +96,7 @@ func comparePath(run, other queue.RunID) string {
 	return runPath(run) + "/compare/" + strconv.FormatInt(int64(other), 10)
 }
 
-// compare shows how a run differs from another of its DAG.
+// compare shows how the run in the path differs from another run of the same DAG, which the path names, too.
 func (s *server) compare(w http.ResponseWriter, r *http.Request) error {
 	run, err := parseRunID(r)
 	if err != nil {
@@ -115,7 +116,8 @@ func (s *server) compare(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readComparison compares both runs by summaries of their steps. It never reads all tasks, of which a run may have very many.
+// readComparison compares run, which becomes Is, with other, which becomes Was. It uses summaries of their steps, because a run may
+// have very many tasks. Outputs are compared only if both runs have ended; steps that run have taken the time until now.
 func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now time.Time) (*comparison, error) {
 	c, err := s.readPair(ctx, run, other)
 	if err != nil {
@@ -143,7 +145,8 @@ func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now
 	return c, s.compareOutputs(ctx, c)
 }
 
-// readPair reads two runs of one DAG, with summaries of their steps.
+// readPair reads run as Is and other as Was, with summaries of their steps. It refuses two equal numbers, a run that the login
+// cannot see, and runs of two DAGs.
 func (s *server) readPair(ctx context.Context, run, other queue.RunID) (*comparison, error) {
 	if run == other {
 		return nil, &refusal{status: http.StatusBadRequest, message: "A run does not differ from itself.", hint: fmt.Sprintf("%s/compare compares the run with the last run that succeeded.", runPath(run))}
@@ -186,8 +189,9 @@ func (r *comparedRun) driver() string {
 	return runview.DriverOf(r.Run, tasks)
 }
 
-// compareSteps fills c.Steps in the order of the graph, followed by the steps that only the other run has, and draws them.
-// Where there are more than maxRows, it leaves out the steps that differ least, and counts them in c.Hidden.
+// compareSteps fills c.Steps: the steps of c.Is in their order, followed by the steps that only c.Was has. If there are more than
+// maxRows, it keeps those with a difference in words, then those with the largest change in time, and counts the others in
+// c.Hidden. It draws the bars of the steps that it keeps.
 func (c *comparison) compareSteps(now time.Time) {
 	for i := range c.Is.steps {
 		c.Is.places[c.Is.steps[i].Step] = i
@@ -232,7 +236,7 @@ func (c *comparison) addStep(name string, now time.Time) {
 	c.Steps = append(c.Steps, row)
 }
 
-// task returns a step of the run; nil where the run has no step of that name.
+// task returns a step of the run; nil if the run has no step of that name. A step that runs has taken the time until now.
 func (r *comparedRun) task(name string, now time.Time) *comparedTask {
 	i, ok := r.places[name]
 	if !ok {
@@ -248,7 +252,8 @@ func (r *comparedRun) task(name string, now time.Time) *comparedTask {
 	return task
 }
 
-// drawSteps draws how long the steps took, all on one scale.
+// drawSteps sets the Bars of each of c.Steps: one bar for each run. All bars have one scale, on which the longest has the full
+// width.
 func (c *comparison) drawSteps() {
 	longest := time.Duration(0)
 	for i := range c.Steps {
@@ -263,7 +268,7 @@ func (c *comparison) drawSteps() {
 	}
 }
 
-// length returns the bar of a step; the zero value where the step has not begun.
+// length returns the bar of a step. It returns the zero Length, which is not drawn, if t is nil or the step has not begun.
 func (t *comparedTask) length() draw.Length {
 	if t == nil || !t.begun {
 		return draw.Length{}
@@ -271,7 +276,8 @@ func (t *comparedTask) length() draw.Length {
 	return draw.Length{Class: barClass(t.State), Title: t.State + " " + t.Took, Took: t.took}
 }
 
-// compareOutputs appends the outputs that differ to c.Outputs, and adds to c.More the number of differences that it left out.
+// compareOutputs reads the outputs of both runs, and appends their differences to c.Outputs, up to maxDifferences in all. It adds
+// the number of differences beyond these to c.More.
 func (s *server) compareOutputs(ctx context.Context, c *comparison) error {
 	was, err := s.store.Result(ctx, c.Was.ID)
 	if err != nil {

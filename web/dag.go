@@ -65,7 +65,7 @@ type versionRow struct {
 	Path, Diff string // Diff is the path of the diff to the version before; "": this is the first version
 }
 
-// dag shows a DAG in its current version.
+// dag shows a DAG: its current version, its newest runs as a strip, and links to all versions.
 func (s *server) dag(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readDAG(r.Context(), r.PathValue("dag"), 0)
 	if err != nil {
@@ -115,7 +115,8 @@ func (s *server) readDAG(ctx context.Context, name string, version int) (*dagDat
 	return &dagData{DAGVersion: stored, Path: dagPath(name), Command: "oarlock dag show " + runview.ShellWord(name)}, nil
 }
 
-// describe adds the content of the definition to the page: graph, params, and the JSON of one step if step is not "".
+// describe adds the content of the definition to data: description, params, graph, and the JSON of one step. There is no JSON if
+// step is "" or the definition has no such step. There is no graph if it has more than maxCards nodes after folding.
 func (s *server) describe(data *dagData, step string) error {
 	def, err := definitionIn(data.DAGVersion)
 	if err != nil {
@@ -188,7 +189,7 @@ func paramRowOf(p *dagspec.Param) paramRow {
 	return row
 }
 
-// dagVersion shows one version of a DAG.
+// dagVersion shows one version of a DAG, with the changes from the version before.
 func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
 	number, err := versionNumber(r.PathValue("version"))
 	if err != nil {
@@ -218,8 +219,9 @@ func versionNumber(text string) (int, error) {
 	return int(number), nil
 }
 
-// compareBefore sets data.Before, data.ListDiff and data.Changes to the differences from the version before. If that version
-// has been deleted, it leaves them empty.
+// compareBefore sets data.Changes to the differences from the version before, data.Before to the number of that version, and
+// data.ListDiff to the path of the diff. If that version has been deleted, it leaves all three empty. The caller calls it only for
+// versions after the first.
 func (s *server) compareBefore(ctx context.Context, data *dagData) error {
 	before, err := s.store.GetDAG(ctx, data.Name, data.Version-1)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -293,7 +295,9 @@ func linesOf(unified []byte) (lines []diffLine) {
 	return lines
 }
 
-// changesBetween lists the changes between two versions: steps and params that came or went, and keys with another value.
+// changesBetween lists the changes from version a to version b, one text for each part: each step, each param, and the DAG for the
+// rest. The text is like "step load is gone", "step load is new", or "param day: default, pattern" with the keys whose values
+// differ.
 func changesBetween(a, b *queue.DAGVersion) ([]string, error) {
 	before, err := partsOf(a)
 	if err != nil {
@@ -366,7 +370,7 @@ func (p *specParts) add(name string, part map[string]json.RawMessage) {
 	p.parts[name] = part
 }
 
-// keys returns the keys of a part and of its former value was, sorted.
+// keys returns all keys that the part called name or was, its former value, has. They are sorted, each once.
 func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
 	all := maps.Clone(was)
 	maps.Copy(all, p.parts[name])
@@ -385,7 +389,7 @@ func (s *server) setDAGPaused(r *http.Request, paused bool) (answer, error) {
 	return answer{To: dagPath(name)}, nil
 }
 
-// dagOfForm redirects a GET on the address of a form to the page of the DAG.
+// dagOfForm redirects a GET on the address of a form to the page of the DAG. Browsers send one when the user reloads an error page.
 func (s *server) dagOfForm(w http.ResponseWriter, r *http.Request) error {
 	s.redirect(w, r, dagPath(r.PathValue("dag")))
 	return nil

@@ -49,7 +49,7 @@ type dagsData struct {
 
 func dagPath(name string) string { return "/dags/" + url.PathEscape(name) }
 
-// listDAGs lists DAGs by name, the removed ones last.
+// listDAGs shows one page of the DAGs: by name, the removed ones last, and only those that match the text q of the query.
 func (s *server) listDAGs(w http.ResponseWriter, r *http.Request) error {
 	form := r.URL.Query()
 	data, err := s.readDAGs(r.Context(), form.Get("q"), queue.DAGKey{Removed: form.Get("removed") != "", Name: form.Get("after")})
@@ -88,7 +88,8 @@ func (s *server) readDAGs(ctx context.Context, find string, after queue.DAGKey) 
 	return data, nil
 }
 
-// stripOf draws runs, and computes the numbers of the strip.
+// stripOf draws a bar for each run, and computes the numbers of the strip. The durations from start to end leave out runs that have
+// not ended, canceled runs, and runs that never started.
 func (s *server) stripOf(runs []queue.StripRun) strip {
 	p := strip{Runs: len(runs)}
 	bars := make([]draw.StripBar, len(runs))
@@ -120,7 +121,8 @@ func (s *server) stripOf(runs []queue.StripRun) strip {
 	return p
 }
 
-// quantile returns a quantile of sorted values by the nearest rank; 0 if there are no values.
+// quantile returns the smallest value that is not exceeded by at least the given share of the values (nearest rank). The values
+// must be sorted, and share is above 0 and at most 1. It returns 0 if there are no values.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -18,7 +18,8 @@ type dagVersion struct {
 	number int
 }
 
-// definition reads a version of a DAG like readDefinition, but keeps it in memory, since versions never change. version is not 0.
+// definition returns a version of a DAG. It keeps up to keptMax versions in memory, since versions never change; so version must
+// not be 0. It returns nil without an error if the login is not allowed to read DAGs.
 func (s *server) definition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	key := dagVersion{dag, version}
 	if def, ok := s.dags.get(key); ok {
@@ -31,7 +32,8 @@ func (s *server) definition(ctx context.Context, dag string, version int) (*queu
 	return def, err
 }
 
-// readDefinition reads a version of a DAG; version 0 is the current one. It returns nil where the login may not read DAGs.
+// readDefinition reads a version of a DAG from the database; version 0 is the current one. It returns nil without an error if the
+// login is not allowed to read DAGs.
 func (s *server) readDefinition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	stored, err := s.store.GetDAG(ctx, dag, version)
 	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
@@ -42,6 +44,7 @@ func (s *server) readDefinition(ctx context.Context, dag string, version int) (*
 	return definitionIn(stored)
 }
 
+// spec returns the spec of the run's version of its DAG; nil if the login is not allowed to read it.
 func (p *runPage) spec() *dagspec.Spec {
 	if p.dag == nil {
 		return nil
@@ -52,8 +55,8 @@ func (p *runPage) spec() *dagspec.Spec {
 // Reason returns the reason of the run as a sentence.
 func (p *runPage) Reason() string { return runview.RunReason(&p.Run.Run, p.spec()) }
 
-// definitionOf returns the definition of a step or handler as JSON. It returns "" for a replacement, and where the login may not
-// read the DAG.
+// definitionOf returns the definition of a step or handler as JSON. It returns "" for a replacement such as load~1, and if the
+// login is not allowed to read the DAG.
 func (p *runPage) definitionOf(task string) string {
 	if p.dag == nil {
 		return ""

@@ -55,8 +55,8 @@ type doctorPage struct {
 	May bool // the page has a button that examines
 }
 
-// doctor shows the newest result. It examines nothing itself: an examination writes to the database's disk, and a page of another
-// site can make a browser send a GET.
+// doctor shows the result of the newest examination, if there was one. It examines nothing itself: an examination writes to the
+// database's disk, and a page of another site can make a browser send a GET.
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Doctor == nil {
 		return nothingHere(w, r)
@@ -68,7 +68,8 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "doctor.html", page{Title: "Doctor", Data: data})
 }
 
-// examineNow examines the database like `oarlock doctor`, unless that was done within examineInterval.
+// examineNow examines the database as `oarlock doctor` does, and redirects to the page with the result. It does not examine again
+// if the last examination began less than examineInterval ago.
 func (s *server) examineNow(r *http.Request) (answer, error) {
 	if s.options.Doctor == nil {
 		return answer{}, nothingHere(nil, r)

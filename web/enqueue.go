@@ -94,15 +94,16 @@ func (f *enqueueForm) Back() string {
 	return (&runFilter{DAG: f.DAG}).path()
 }
 
-// Opens reports whether an option has a value, so that the options are unfolded.
+// Opens reports whether the page shows the options unfolded: it does so if an option has a value.
 func (f *enqueueForm) Opens() bool {
 	return slices.ContainsFunc(f.Options, func(o *formField) bool { return o.Value != "" })
 }
 
-// Given reports whether the user gave a param that differs from before, or filled in an option.
+// Given reports whether the request of this form would carry a param or an option. A param that still has its value in Run is not
+// carried.
 func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 
-// mayEnqueue returns the rights of the login, or an error if it may not enqueue runs.
+// mayEnqueue returns the rights of the login, or a refusal if it is not allowed to enqueue runs.
 func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	rights, err := s.readRights(ctx)
 	if err != nil {
@@ -117,12 +118,12 @@ func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	return rights, nil
 }
 
-// currentSpec reads the spec of a DAG's current version; nil where the login may not read it.
+// currentSpec reads the spec of a DAG's current version; nil without an error if the login is not allowed to read it.
 func (s *server) currentSpec(ctx context.Context, dag string) (*dagspec.Spec, error) {
 	return specIn(s.readDefinition(ctx, dag, 0))
 }
 
-// specIn returns the spec of a definition; nil if def is nil.
+// specIn returns the spec of def, or nil if def is nil, and err as it is. It takes both results of readDefinition or definition.
 func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
 	if def == nil {
 		return nil, err
@@ -130,8 +131,9 @@ func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
 	return def.Spec, err
 }
 
-// readEnqueue makes the form of a DAG from the values that the user filled in. Its params begin with those of run `from`, if
-// given.
+// readEnqueue makes the form that enqueues a run of the DAG in the path. The fields have the texts in values. If values names a run
+// as from, params that values lacks have the values of that run, which must be of the same DAG. A wrong text is no error: it
+// becomes the Problem of its field, by check.
 func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, error) {
 	rights, err := s.mayEnqueue(r.Context())
 	if err != nil {
@@ -162,7 +164,9 @@ func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, 
 	return f, nil
 }
 
-// readAgain makes the form that runs an ended run again.
+// readAgain makes the form that makes a new run like the run in the path, which must have ended. Params that values lacks keep the
+// values of that run. With latest in values, the new run uses the DAG's current version. A wrong text is no error: it becomes the
+// Problem of its field, by check.
 func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, error) {
 	if _, err := s.mayEnqueue(r.Context()); err != nil {
 		return nil, err
@@ -193,9 +197,12 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 	return f, nil
 }
 
-// fill makes the fields of params in f.Params. A field has the value that the user sent, or else the value in begin. It sets
-// f.given to the texts of the params that the request will carry; a param that still has its value in f.before is not among
-// them.
+// fill appends a field to f.Params for each param of f.spec. The field shows the text that values has for the param, under NAME or
+// param.NAME, or else the text in begin.
+//
+// It sets f.given to the texts that the request will carry. An empty text is carried only if the user emptied a string that
+// f.before has. A text that equals the one in f.before is not carried. Params in values that f.spec does not know are carried, so
+// that check reports them. Without f.spec, fillLoose does all of this with one field.
 func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	texts := map[string]string{}
 	for name := range values {
@@ -234,9 +241,13 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	maps.Copy(f.given, texts) // params that the spec does not know stay: check reports them
 }
 
-// fillLoose makes one field with a line NAME=VALUE per param, for a login that may not read the types of the DAG's params. The
-// field shows the text that the user sent in it, or else the params of begin, overlaid by texts. It sets f.given to the params
-// that differ from f.before. A text that cannot be parsed sets the Problem of the field, and gives no param.
+// fillLoose sets f.Params to one field with a line NAME=VALUE per param, for a login that is not allowed to read the types of the
+// params. The field shows the lines that values has for it. If values has no such field, it shows the params in begin, in which a
+// param in texts replaces the one of the same name. It leaves out a value of several lines, and reports this as a Problem of the
+// field, unless f.Run is set: the new run then keeps that value.
+//
+// It sets f.given to the params of the field whose values differ from those in f.before. If a line is not NAME=VALUE, or a name
+// occurs twice, the field gets a Problem and f.given is empty.
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
@@ -270,8 +281,9 @@ func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]strin
 	}
 }
 
-// addOptions adds the fields for options. An option that neither the DAG nor the role of the login allows is left out, unless the
-// user set it all the same: then the field is shown, and the database refuses the request.
+// addOptions appends a field to f.Options for each option, with the text in values. If neither the DAG nor the rights allow a queue
+// of the user's choice, it leaves out the field for the queue, unless values has a text for it: the database then refuses the
+// request.
 func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	free := rights.Admin || f.spec == nil
 	add := func(o *formField, offered bool) {
@@ -294,8 +306,8 @@ func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Write each label on a line, as NAME=VALUE."}, true)
 }
 
-// check parses the fields into f.request, sets the Problem of each wrong one, and makes the command and the SQL statement of
-// the form. The SQL stays empty if a field is wrong.
+// check parses the fields into f.typed and f.request, and sets the Problem of each wrong field. It sets f.Command and f.SQL to the
+// command and the statement with the effect of the form; f.SQL is "" if a field is wrong.
 func (f *enqueueForm) check(now time.Time) {
 	f.checkParams()
 	f.request = queue.Request{DAG: f.DAG, Params: f.typed, Manual: true}
@@ -314,6 +326,8 @@ func (f *enqueueForm) check(now time.Time) {
 	}
 }
 
+// checkParams sets f.typed to the values of f.given, by the types in f.spec if it is known. A wrong param sets the Problem of its
+// field, or of the form if it has no field; f.typed then has guessed types.
 func (f *enqueueForm) checkParams() {
 	if f.typed = runview.LooseParams(f.given); f.spec == nil {
 		return
@@ -334,7 +348,8 @@ func (f *enqueueForm) checkParams() {
 	}
 }
 
-// readOption parses an option into the request. An empty option is left to the DAG.
+// readOption parses the text of an option into its field of f.request. An empty text changes nothing, so that the DAG decides. The
+// error is for the user to read.
 func (f *enqueueForm) readOption(o *formField, now time.Time) (err error) {
 	if o.Value == "" {
 		return nil
@@ -408,7 +423,8 @@ func (s *server) enqueue(r *http.Request) (answer, error) {
 	return f.send(func() (queue.RunID, error) { return s.store.Enqueue(r.Context(), f.request) })
 }
 
-// formKey returns the run key for a form without one. A form without a nonce gets a new key each time it is sent.
+// formKey returns the run key for a form in which the user gave none. A form with a nonce gets a hash of its path and fields, so
+// that it has the same key when it is sent again. A form without a nonce gets a new key each time.
 func formKey(r *http.Request) string {
 	if r.PostForm.Get(onceField) == "" {
 		return keyPrefix + strings.ToLower(newNonce())
@@ -417,7 +433,7 @@ func formKey(r *http.Request) string {
 	return keyPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:formKeyLength])
 }
 
-// again runs an ended run again, and redirects to the new run.
+// again makes a new run like a run that has ended, and redirects to the new run.
 func (s *server) again(r *http.Request) (answer, error) {
 	f, err := s.readAgain(r, r.PostForm)
 	if err != nil {
@@ -426,7 +442,8 @@ func (s *server) again(r *http.Request) (answer, error) {
 	return f.send(func() (queue.RunID, error) { return s.store.Rerun(r.Context(), f.Run.ID, f.typed, f.Latest) })
 }
 
-// send calls ask and redirects to the run. If the form is wrong, it is shown again with its problem.
+// send calls ask, which makes the run, and redirects to that run. If a field is wrong, it shows the form again without a call. It
+// also shows the form again, with the error, if ask returns an error that the user can correct. It returns any other error.
 func (f *enqueueForm) send(ask func() (queue.RunID, error)) (answer, error) {
 	if !f.Wrong() {
 		id, err := ask()

@@ -44,7 +44,7 @@ type formField struct {
 	MinLength      int
 }
 
-// paramField makes the field of a param.
+// paramField makes an empty field for a param: with its kind, default and choices, and the bounds that HTML checks as Oarlock does.
 func paramField(p *dagspec.Param) *formField {
 	f := &formField{Name: paramPrefix + p.Name, Label: p.Name, Kind: textField, About: p.Type, Help: p.Description, Required: p.Required && p.Default == nil}
 	if p.Default != nil {
@@ -77,8 +77,8 @@ func paramField(p *dagspec.Param) *formField {
 	return f
 }
 
-// boundText returns a bound of a number field. HTML counts steps from the minimum, so a bound of an integer field that is not
-// whole is left out.
+// boundText returns a bound of a number field as text; "" for nil. It returns "" also for a bound of an integer field that is not
+// whole, because HTML counts the steps from the minimum.
 func boundText(bound *float64, kind string) string {
 	if bound == nil || kind == "integer" && *bound != float64(int64(*bound)) {
 		return ""
@@ -90,6 +90,8 @@ func boundText(bound *float64, kind string) string {
 // matches the whole text.
 var samePattern = regexp.MustCompile(`^\^((?:(?:\[\^?(?:[A-Za-z0-9_]-[A-Za-z0-9_]|[A-Za-z0-9_])+\]|\\[d.]|[A-Za-z0-9_ :,@-])(?:[+*?]|\{[0-9]+(?:,[0-9]*)?\})?)+)\$$`)
 
+// htmlPattern returns a pattern as the attribute of an HTML field, without its anchors. It returns "" for a pattern that may mean
+// something else in HTML.
 func htmlPattern(pattern string) string {
 	m := samePattern.FindStringSubmatch(pattern)
 	if m == nil {
@@ -98,7 +100,8 @@ func htmlPattern(pattern string) string {
 	return m[1]
 }
 
-// valueText returns a value as the text of its field. A value of a json param is JSON; a string of other params is itself.
+// valueText returns a value of a param as the text of its field. A string is its own text, unless the type of the param is json;
+// all other values are JSON.
 func valueText(p *dagspec.Param, v any) string {
 	if text, ok := v.(string); ok && p.Type != "json" {
 		return text
@@ -106,7 +109,8 @@ func valueText(p *dagspec.Param, v any) string {
 	return runview.CompactJSON(v)
 }
 
-// storedTexts returns the params of a run as texts of fields. Params without a value are left out.
+// storedTexts returns the params of a run as texts of fields, by name. It leaves out params that are null. A string is its own
+// text, unless spec gives the param the type json; all other values are JSON. spec may be nil.
 func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(run.Params, &values) != nil {
@@ -175,8 +179,8 @@ func (f *formField) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// readPairs parses lines of NAME=VALUE, and skips empty ones. The first line that it cannot parse, and the first name that is
-// given twice, is an error.
+// readPairs parses lines of NAME=VALUE, and skips empty lines. If a line is not NAME=VALUE, or a name occurs twice, it returns an
+// error for the user and no pairs.
 func readPairs(text string) (pairs map[string]string, err error) {
 	pairs = map[string]string{}
 	for line := range strings.SplitSeq(sentText(text), "\n") {
@@ -196,7 +200,8 @@ func readPairs(text string) (pairs map[string]string, err error) {
 	return pairs, nil
 }
 
-// pairLines writes NAME=VALUE, one a line. Values of several lines cannot be written so: the error names them.
+// pairLines returns pairs as lines of NAME=VALUE, sorted by name. It leaves out values of several lines. Its error then names them,
+// and lines has the other pairs.
 func pairLines(pairs map[string]string) (lines string, err error) {
 	var all, broken []string
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {

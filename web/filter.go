@@ -29,6 +29,7 @@ func filterOf(query url.Values) runFilter {
 	}
 }
 
+// given returns the values that are not empty.
 func given(values []string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 }
@@ -73,7 +74,8 @@ func (f *runFilter) command() string {
 	return line
 }
 
-// box returns the text of the filter box: all parts but the states, which have chips of their own, and the page.
+// box returns the text of the filter box: KEY:VALUE for each part. It leaves out the states, which have chips of their own, and
+// before, which is the place in the list.
 func (f *runFilter) box() string {
 	var all []string
 	for _, p := range f.parts() {
@@ -84,7 +86,8 @@ func (f *runFilter) box() string {
 	return strings.Join(all, " ")
 }
 
-// query returns the filter as the store takes it. A wrong field is a refusal that the page of runs shows.
+// query parses the filter for the store. Ages such as 2h count back from now. A wrong field is a refusal with status 400, which the
+// page of runs shows.
 func (f *runFilter) query(now time.Time) (q queue.Filter, err error) {
 	for _, state := range f.States {
 		if !slices.Contains(runStates, state) {
@@ -108,11 +111,13 @@ func (f *runFilter) query(now time.Time) (q queue.Filter, err error) {
 	return q, err
 }
 
+// badFilter returns a refusal with status 400 and a formatted message.
 func badFilter(form string, args ...any) error {
 	return &refusal{status: http.StatusBadRequest, message: fmt.Sprintf(form, args...)}
 }
 
-// sinceTime parses a duration before now, or a time. A time without an offset is in the zone of this server.
+// sinceTime parses an age such as 2h, which counts back from now, or a time. A time without an offset is in the zone of this
+// server. It returns the zero time for "".
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -124,7 +129,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return at, err
 }
 
-// runNumber parses the number of a run; 0 for "".
+// runNumber parses the number of a run, as 41 or #41; 0 for "". The refusal of any other text begins with name.
 func runNumber(name, text string) (queue.RunID, error) {
 	if text == "" {
 		return 0, nil
@@ -136,7 +141,9 @@ func runNumber(name, text string) (queue.RunID, error) {
 	return queue.RunID(id), nil
 }
 
-// read adds the words of the filter box to the filter: KEY:VALUE sets a flag. It returns the one word without a key.
+// read parses the text of the filter box into f. A word KEY:VALUE sets a field; state and label may occur several times, and add to
+// the values in f. It returns the word without a key, or "" if there is none. It refuses a second such word, and a key that does
+// not exist.
 func (f *runFilter) read(text string) (free string, err error) {
 	single := map[string]*string{"dag": &f.DAG, "queue": &f.Queue, "since": &f.Since, "parent": &f.Parent, "before": &f.Before}
 	several := map[string]*[]string{"state": &f.States, "label": &f.Labels}
@@ -190,7 +197,7 @@ func splitWords(text string) (all []string) {
 	return all
 }
 
-// quoted returns a value in quotes if splitWords would split it otherwise.
+// quoted returns a value as one word for splitWords: in quotes if it has a space or a double quote, else as it is.
 func quoted(value string) string {
 	if !strings.ContainsAny(value, ` "`) {
 		return value

@@ -25,7 +25,8 @@ type glance struct {
 	Rights    queue.Rights
 }
 
-// lookAround reads a glance. A login without the right to see the cluster still gets its approvals.
+// lookAround reads a glance from the database. If the login is not allowed to see queues and workers, that is no error: the glance
+// has the login's approvals and rights, and Seen is false.
 func (s *server) lookAround(ctx context.Context) (g glance, err error) {
 	waiting, err := s.store.Approvals(ctx, false, maxBadge+1)
 	if err != nil {
@@ -61,8 +62,8 @@ type look[T any] struct {
 	at    time.Time // when the read began
 }
 
-// get returns a result that is younger than the interval. The first caller after that reads anew, and the others wait for it.
-// An error is kept for the interval, too.
+// get returns the result of a read that began less than an interval ago. If there is none, the caller reads, and callers that come
+// in the meantime wait for that read. An error is kept for the interval, too.
 func (c *cached[T]) get(ctx context.Context) (T, error) {
 	l, mine := c.current(time.Now())
 	if mine {
@@ -83,8 +84,8 @@ func (c *cached[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// current returns the newest look. If that is older than the interval, it stores a new one and returns mine: then the caller
-// must do the read, fill the look in, and close its done.
+// current returns the newest look. If that began an interval ago or more, it stores a new one and returns mine. The caller must
+// then do the read, fill in the look, and close its done.
 func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,8 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 const requestIDHeader = "X-Request-ID"
 
-// guard wraps all pages: it sets headers, refuses bad requests, and turns a panic into an error page.
+// guard wraps all pages. It sets the headers of every answer, and turns a panic into an error page. It refuses methods other than
+// GET, HEAD and POST, requests for a foreign host, and forms that a page of another site sent.
 func (s *server) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +90,8 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
 
-// recover answers for a handler that panicked. Handlers are called with it deferred; without a panic it does nothing.
+// recover must be deferred by the caller of a handler. If the handler panicked, it answers with an error page. It panics again with
+// http.ErrAbortHandler, by which a handler breaks off its answer.
 func (s *server) recover(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	switch p {

@@ -27,7 +27,8 @@ type jsonNode struct {
 	Raw      string // the whole JSON, for the copy button; only at the root
 }
 
-// jsonTree parses a value. It returns nil for no value, null, and an empty object.
+// jsonTree parses a JSON value into at most maxNodes nodes of at most maxDepth levels below the root, and leaves out the rest. It
+// returns nil without an error if there is nothing to show: for no text, null and {}.
 func jsonTree(raw json.RawMessage) (*jsonNode, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" || string(raw) == "{}" {
@@ -44,7 +45,8 @@ func jsonTree(raw json.RawMessage) (*jsonNode, error) {
 	return n, nil
 }
 
-// readObject parses a JSON object that the user typed. Numbers keep their digits. It returns nil for an empty text.
+// readObject parses a JSON object that the user typed. Its numbers are json.Number, which keeps their digits. It returns nil
+// without an error for an empty text.
 func readObject(text string) (object map[string]any, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil

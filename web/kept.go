@@ -2,7 +2,7 @@ package web
 
 import "sync"
 
-// kept is a cache of up to keptMax values that never change. A new value replaces any other. The zero value is ready.
+// kept is a cache of up to keptMax values. When it is full, a new value replaces an arbitrary old one. The zero value is ready.
 type kept[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]V
@@ -23,7 +23,7 @@ func (k *kept[K, V]) put(key K, v V) {
 	k.putLocked(key, v)
 }
 
-// putNew puts a value unless the key has one. If it has, putNew returns that value and reports taken.
+// putNew puts v unless the key has a value already. In that case it returns the value before and taken is true.
 func (k *kept[K, V]) putNew(key K, v V) (before V, taken bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -90,8 +90,9 @@ type feed struct {
 	end    context.CancelFunc
 }
 
-// join adds a viewer of a page, and starts the reading of the page with its first viewer. The viewer gets the newest view at
-// once, if there is one. The returned function removes the viewer. join returns nil when there are maxStreams viewers.
+// join adds a viewer of the page that source reads, and starts the reading with the first viewer. The viewer gets the newest view
+// at once, if the page has been read. The caller calls the returned function to remove the viewer. join returns nil twice if there
+// are maxStreams viewers.
 func (h *hub) join(store *queue.Store, source liveSource) (*viewer, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,9 +177,12 @@ func (h *hub) tell(f *feed) {
 	}
 }
 
-// keep reads a page whenever there is news, and sends the changed regions. It returns when the last viewer has gone, or the page
-// will not change any more. A read that took long may have waited for the end of an outage, so the pause goes by the shorter of the
-// last two reads, and a failed one counts as none.
+// keep reads the page of t at once and then again and again, and sends the changed regions. It returns when the last viewer has
+// gone, or when the page will not change any more. It reads after news of the run, and without news every lookAnyway, or every
+// listInterval for a page of no run.
+//
+// Between two reads it pauses for at least liveShare times the duration of a read. It takes the shorter of the last two durations,
+// where a failed read counts as 0, because a long read may only have waited for the end of an outage.
 func (h *hub) keep(ctx context.Context, t *topic) {
 	pause := listInterval
 	if t.source.run != 0 {
@@ -202,6 +206,7 @@ func (h *hub) keep(ctx context.Context, t *topic) {
 	}
 }
 
+// wait returns when d has passed, when there is news, or when ctx ends. A nil channel has no news.
 func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -212,9 +217,9 @@ func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	}
 }
 
-// look reads the page once, sends its changes, and keeps what it read in t.last. over reports that keep should end, because
-// the run is over or the page is gone. away reports that the database did not answer: viewers are told so, and the next look
-// sends the whole page.
+// look reads the page once, sends its changes, and keeps what it read in t.last. It returns over if keep must end, because the run
+// is over, the page can no longer be read, or ctx has ended. It returns away if the database did not answer: it tells the viewers,
+// and the next look sends the whole page.
 func (h *hub) look(ctx context.Context, t *topic) (over, away bool) {
 	within, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -245,7 +250,8 @@ func (h *hub) look(ctx context.Context, t *topic) (over, away bool) {
 	return next.over, false
 }
 
-// send gives an event to all viewers. It drops a viewer with a full backlog, which then starts anew.
+// send gives an event to all viewers of t, and waits for none. It drops a viewer with a full backlog, and the browser then opens a
+// new stream. The caller holds mu.
 func (h *hub) send(t *topic, text string) {
 	for v := range t.viewers {
 		select {
@@ -256,6 +262,7 @@ func (h *hub) send(t *topic, text string) {
 	}
 }
 
+// endAll ends the streams of all viewers of t, and removes t from the hub. The caller holds mu.
 func (h *hub) endAll(t *topic) {
 	for v := range t.viewers {
 		h.drop(t, v)
@@ -283,7 +290,8 @@ func (v *liveView) whole() string {
 	return b.String()
 }
 
-// since returns the events that bring the regions that differ from last; all of the page if last is nil.
+// since returns the events that bring the regions whose HTML differs from last, and the new lines of the log. If last is nil, it
+// returns whole.
 func (v *liveView) since(last *liveView) string {
 	if last == nil {
 		return v.whole()
@@ -306,6 +314,8 @@ type lines struct {
 	Count string `json:"count"`
 }
 
+// since returns the event that brings the lines that are new since last, or to which the task has added; "" if there are none. It
+// brings all lines of l if last is nil or of another attempt, or if lines between the two are missing.
 func (l *liveLog) since(last *liveLog) string {
 	if last == nil || last.attempt != l.attempt || last.last > 0 && l.first > last.last+1 {
 		return event("region", l.whole)
@@ -322,7 +332,8 @@ func (l *liveLog) since(last *liveLog) string {
 	return event("lines", runview.CompactJSON(lines{b.String(), l.count}))
 }
 
-// stream sends the changes of a page until the browser disconnects or the page will not change any more.
+// stream sends the page as events, at first and after each change. It returns when the browser disconnects, when it falls too far
+// behind, or when the page will not change any more. It refuses a viewer beyond maxStreams.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSource) error {
 	v, leave := s.hub.join(s.store, source)
 	if v == nil {

@@ -35,8 +35,9 @@ func (s *server) liveLogPage(w http.ResponseWriter, r *http.Request) error {
 	return s.stream(w, r, s.runSource(q, s.readStepPage, "log.html"))
 }
 
-// runSource is the liveSource of a page about a run. A followed log is sent by new lines instead of as a whole region, so that
-// the lines that the user reads stay in place.
+// runSource returns the liveSource of a page about a run. It renders the given regions of file, and those of the panel, from the
+// page that read returns. If the page shows the end of a log, new lines of it are sent alone, so that the lines that the user reads
+// stay in place.
 func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*runPage, error), file string, regions ...string) liveSource {
 	logs := q.Task.Tab == panelTabs[0] && q.Task.Log.Find == "" && q.Task.Log.From == 0
 	return liveSource{key: q.address(), run: q.ID, logs: logs, read: func(ctx context.Context) (*liveView, error) {
@@ -56,8 +57,8 @@ func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*ru
 	}}
 }
 
-// addRegions renders regions of a page into v.regions, and appends their names to v.order. It leaves out the text of durations
-// that still grow, so that these do not count as changes.
+// addRegions renders regions of the template file into v.regions, and appends their names to v.order. It leaves out the text of
+// durations that still grow, so that these do not count as changes.
 func (s *server) addRegions(v *liveView, data any, file string, regions []string) error {
 	for _, name := range regions {
 		html, err := s.renderRegion(file, name, data)
@@ -69,7 +70,7 @@ func (s *server) addRegions(v *liveView, data any, file string, regions []string
 	return nil
 }
 
-// fill renders regions of a run's page into v, and the lines of its log if logs is set.
+// fill renders regions of a run's page into v. If logs is set and the page shows a log, it also sets v.log to its lines.
 func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions []string) error {
 	if err := s.addRegions(v, p, file, regions); err != nil {
 		return err
@@ -105,7 +106,8 @@ func (s *server) liveApprovals(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// listSource is the liveSource of a list. The database sends news only of single runs, so a list is read every listInterval.
+// listSource returns the liveSource of a list, which renders regions of file from the data that read returns. Equal keys share one
+// reader. The list is read every listInterval, because the database sends news only of single runs.
 func (s *server) listSource(key, file string, regions []string, read func(context.Context) (any, error)) liveSource {
 	return liveSource{key: key, read: func(ctx context.Context) (*liveView, error) {
 		data, err := read(ctx)

@@ -103,6 +103,8 @@ type logLine struct {
 	Cut     bool // the end of a long line is left out
 }
 
+// readLog reads the lines of a log that the address asks for. If it has a correct regular expression to find, these are the hits of
+// the search.
 func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*logView, error) {
 	find, faulty := compile(q.Log.Find)
 	if find != nil {
@@ -132,7 +134,8 @@ func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*lo
 	return v, nil
 }
 
-// compile compiles the search text. It ignores case unless the text has a capital letter. faulty is the error for the user.
+// compile compiles the text of a search as a regular expression. It ignores case unless the text has a capital letter. find is nil
+// for "" and for a wrong expression; faulty is then the error for the user, "" if there is none.
 func compile(text string) (find *regexp.Regexp, faulty string) {
 	if text == "" {
 		return nil, ""
@@ -178,8 +181,8 @@ func showLine(l *queue.LogLine, q logQuery, find *regexp.Regexp) logLine {
 	return shown
 }
 
-// lastWords returns the last lines that are not blank, of standard error if it has any. It returns nil if v does not reach the
-// end of the log.
+// lastWords returns the last lines that are not blank, at most saidLines: of standard error, or of standard output if standard
+// error has none in v. It returns nil if v is a search, or does not reach the end of the log.
 func (v *logView) lastWords() []logLine {
 	if v.Found || !v.AtEnd {
 		return nil
@@ -210,7 +213,8 @@ func (s *server) logPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// logText sends the log of one task as a file, without any markup.
+// logText sends the log of one task as a text file, of both streams or of the one in the address. If the log cannot be read to its
+// end, the answer is broken off.
 func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
 	asked, err := parseStepQuery(r, textKind)
 	if err != nil {
@@ -248,7 +252,8 @@ func begin(w http.ResponseWriter, id queue.RunID, q taskQuery) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 }
 
-// sendChunk writes a chunk. It extends the write deadline each time, so a log may take any time as long as chunks get through.
+// sendChunk writes a chunk, unless stream is not nil and the chunk is of another stream. It extends the write deadline each time,
+// so a log may take any time as long as chunks get through. It writes a note for bytes that the log lost before the chunk.
 func sendChunk(w http.ResponseWriter, c *queue.Chunk, stream *queue.Stream) error {
 	if stream != nil && c.Stream != *stream {
 		return nil
