@@ -66,12 +66,15 @@ type panel struct {
 	Items      *taskList // of a foreach step, in place of a log
 }
 
-// Handler reports whether the task is a handler. A retry names steps only.
+// Handler reports whether the task is a handler of the run. The page offers no retry for a handler, because a retry names steps
+// only.
 func (n *panel) Handler() bool { return isHandler(n.Task.Step) }
 
 const maxNumbers = 12 // the panel has buttons for this many attempts, the newest
 
-// readPanel reads the task that the address names, or that the page chose; nil if there is none.
+// readPanel reads the panel about the task in p.Query, with the content of its tab; nil without an error if p.Query names no task.
+// It refuses a step that the run does not have. For a foreach step without an item, the panel has the list of items instead of a
+// log.
 func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	q := p.Query.Task
 	if q.Step == "" {
@@ -120,7 +123,7 @@ func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Tas
 	return &detail.Task, nil
 }
 
-// fill copies the fields of a task into the panel. n.Attempt stays at the attempt that the address names, if it names one.
+// fill copies the fields of a task into the panel. The panel shows the attempt that the address names, or else the task's latest.
 func (n *panel) fill(t *queue.Task, now time.Time) {
 	n.State, n.Worker, n.Attempts, n.Attempt = t.State, t.Worker, t.Attempt, t.Attempt
 	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
@@ -143,6 +146,7 @@ func (n *panel) fill(t *queue.Task, now time.Time) {
 	}
 }
 
+// readTab reads the content of the panel's tab. The tab of attempts needs no read, since readTask has set n.Tries.
 func (s *server) readTab(ctx context.Context, p *runPage, n *panel, t *queue.Task) (err error) {
 	switch n.Task.Tab {
 	case "outputs":
@@ -158,7 +162,7 @@ func (s *server) readTab(ctx context.Context, p *runPage, n *panel, t *queue.Tas
 	return err
 }
 
-// step shows the panel on a page of its own.
+// step shows one task on a page of its own, with the panel that the run's page has.
 func (s *server) step(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.readStep(r, stepKind)
 	if err != nil {
@@ -170,7 +174,8 @@ func (s *server) step(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readStep parses the request and reads the page of kind about one task, by readStepPage.
+// readStep reads the run and the panel for a page about one task. The path names run and step; the query names item, attempt, tab
+// and place in the log. For logKind, the panel shows the log with pageLines lines, whatever the tab.
 func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
 	q, err := parseStepQuery(r, kind)
 	if err != nil {
@@ -179,7 +184,8 @@ func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
 	return s.readStepPage(r.Context(), q)
 }
 
-// parseStepQuery parses the address of a page about one task.
+// parseStepQuery parses the address of a page about one task: run and step in the path, the rest in the query. For logKind the tab
+// is always the log.
 func parseStepQuery(r *http.Request, kind pageKind) (q runQuery, err error) {
 	q.Kind = kind
 	if q.ID, err = parseRunID(r); err != nil {
@@ -192,6 +198,7 @@ func parseStepQuery(r *http.Request, kind pageKind) (q runQuery, err error) {
 	return q, err
 }
 
+// readStepPage reads the run, its steps, and the panel about the task in q.
 func (s *server) readStepPage(ctx context.Context, q runQuery) (*runPage, error) {
 	p, err := s.readSteps(ctx, q)
 	if err == nil {

@@ -31,8 +31,8 @@ func (e *refusal) Hint() string    { return e.hint }
 func (e *refusal) Title() string   { return http.StatusText(e.status) }
 func (e *refusal) Bare() bool      { return e.bare }
 
-// problemOf returns the refusal that the reader sees for an error. An error of the server's own is only logged: the reader sees
-// no details of it.
+// problemOf returns the refusal that a page shows for err, never nil. A *refusal in err is returned as it is. An error that
+// problemOf does not know becomes status 500 without details; answerError logs the details.
 func problemOf(err error) *refusal {
 	said, _ := errors.AsType[*queue.Error](err)
 	known, _ := errors.AsType[*refusal](err)
@@ -85,7 +85,7 @@ func problemOf(err error) *refusal {
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
 
-// sentence turns the text of an error into a sentence.
+// sentence returns words with a capital first letter and a full stop at the end.
 func sentence(words string) string {
 	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):] + "."
 }
@@ -104,7 +104,9 @@ var (
 	otherSchema = map[string]bool{"3F000": true, "42P01": true, "42703": true, "42883": true}
 )
 
-// answerError answers with an error page, or with a JSON error to a client of the API. It logs errors that the reader cannot fix.
+// answerError answers with an error page, or with a JSON error to a client of the API. It logs errors with a status of 500 or more.
+// It answers nothing if the client has disconnected. If the database refused the login and s.onRefused is set, it calls that and
+// asks the user to sign in again.
 func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has disconnected

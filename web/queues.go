@@ -17,7 +17,7 @@ import (
 
 const dueShown = 20 // on a queue's page, queued runs that it lists
 
-// fleet returns the glance at queues and workers, at most lookInterval old. It refuses a login that may not see them.
+// fleet returns the glance with queues and workers, at most lookInterval old. It refuses a login that is not allowed to see them.
 func (s *server) fleet(ctx context.Context) (glance, error) {
 	g, err := s.glances.get(ctx)
 	if err == nil && !g.Seen {
@@ -60,7 +60,8 @@ type queuesData struct {
 	Command string
 }
 
-// queues lists the queues, the busy and the paused first. One line stands for many idle queues, unless the address has all=1.
+// queues lists the queues, the busy and the paused first. One line stands for many idle queues, unless the query has a value for
+// all.
 func (s *server) queues(w http.ResponseWriter, r *http.Request) error {
 	all := r.URL.Query().Get("all") != ""
 	data, err := s.readQueues(r.Context(), all)
@@ -118,7 +119,8 @@ func (d *queueData) Verb() string {
 	return "pause"
 }
 
-// Command returns the command that pauses or resumes the queue; for a login that may not, the command that lists queues.
+// Command returns the command that pauses or resumes the queue. For a login without that right, it returns the command that lists
+// queues.
 func (d *queueData) Command() string {
 	if d.Rights.Admin {
 		return "oarlock queues " + d.Verb() + " " + d.Name
@@ -197,7 +199,8 @@ func (s *server) pauseQueue(r *http.Request) (answer, error) { return s.holdQueu
 
 func (s *server) resumeQueue(r *http.Request) (answer, error) { return s.holdQueue(r, false) }
 
-// holdQueue pauses or resumes a queue. It refuses the name of a missing queue, because the database would create that queue.
+// holdQueue pauses or resumes a queue, and redirects to its page. It refuses the name of a missing queue, because the database
+// would create that queue.
 func (s *server) holdQueue(r *http.Request, paused bool) (answer, error) {
 	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
 	if err != nil {
@@ -206,6 +209,7 @@ func (s *server) holdQueue(r *http.Request, paused bool) (answer, error) {
 	return s.setQueue(r.Context(), data, queue.QueueChange{Paused: &paused})
 }
 
+// setQueue changes the queue of data, and redirects to its page. It drops the glance, so that the page shows the change at once.
 func (s *server) setQueue(ctx context.Context, data *queueData, change queue.QueueChange) (answer, error) {
 	change.Name = data.Name
 	if err := s.store.SetQueue(ctx, change); err != nil {
@@ -215,8 +219,8 @@ func (s *server) setQueue(ctx context.Context, data *queueData, change queue.Que
 	return answer{To: data.Path}, nil
 }
 
-// limitQueue sets the limits of a queue, and redirects to its page. A limit that is no number shows the page again, with the
-// problem.
+// limitQueue sets both limits of a queue, and redirects to its page. If a limit is no whole number in range, it shows the page
+// again with the user's texts and the problem.
 func (s *server) limitQueue(r *http.Request) (answer, error) {
 	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
 	if err != nil {
@@ -232,7 +236,8 @@ func (s *server) limitQueue(r *http.Request) (answer, error) {
 	return s.setQueue(r.Context(), data, queue.QueueChange{MaxRunning: &running, MaxQueued: &queued})
 }
 
-// limitOf parses a limit. wrong is the error for the user. The column holds 32 bits.
+// limitOf parses a limit from 0, which means no limit, to the highest number that the database stores. wrong is the error for the
+// user, which names field; "": text is right.
 func limitOf(field, text string) (limit int, wrong string) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {

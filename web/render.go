@@ -58,7 +58,8 @@ type frame struct {
 // pages holds the templates of each page, with the layout, by file name.
 type pages map[string]*template.Template
 
-// parsePages parses all templates, so that a server with a wrong template does not start.
+// parsePages parses all templates, each with the layout and the shared parts. It fails on a wrong template, so that a server with
+// one does not start.
 func (s *server) parsePages() (pages, error) {
 	layout, err := template.New(layoutFile).Funcs(s.funcs()).Option("missingkey=error").ParseFS(templates, "template/"+layoutFile, "template/"+partFiles)
 	if err != nil {
@@ -86,12 +87,13 @@ func (s *server) parsePages() (pages, error) {
 	return all, nil
 }
 
-// render answers with status 200 and the page p, by the template file name.
+// render answers with status 200 and the page p. name is the file of the page's template.
 func (s *server) render(w http.ResponseWriter, r *http.Request, name string, p page) error {
 	return s.renderStatus(w, r, http.StatusOK, name, p)
 }
 
-// renderStatus renders a page completely before it sends any of it, so that a template that fails becomes an error page.
+// renderStatus answers with the status and the page p, in the frame that all pages share. It renders the page completely before it
+// sends any of it: if that fails, it returns the error and the caller can still answer with an error page.
 func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	f := frame{
 		page: p, Theme: themeOf(r), Here: s.here(r), Name: s.options.Name, Version: s.options.Version, Now: time.Now(), Doctor: s.options.Doctor != nil,
@@ -112,7 +114,7 @@ func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int
 	return nil
 }
 
-// renderRegion renders one region of a page from the page's data, such as runs#list of runs.html.
+// renderRegion renders the region called name of a template file, such as runs#list of runs.html, from the page's data.
 func (s *server) renderRegion(file, name string, data any) (string, error) {
 	own, ok := s.pages[file]
 	if !ok {
@@ -154,7 +156,8 @@ func (s *server) funcs() template.FuncMap {
 	}
 }
 
-// queryOf encodes pairs of name and value as a query. It leaves out empty values.
+// queryOf encodes pairs as a query: a name, its value, the next name, and so on. It leaves out nil and zero values such as "" and
+// 0. A []string gives its name one value for each text. It fails if the pairs are odd in number, or a name is no string.
 func queryOf(pairs []any) (string, error) {
 	if len(pairs)%2 != 0 {
 		return "", fmt.Errorf("a path's query has pairs of name and value, not %d words", len(pairs))

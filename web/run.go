@@ -110,7 +110,8 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 // title returns DAG #NUMBER, as in "elt #41".
 func (p *runPage) title() string { return fmt.Sprintf("%s #%d", p.Run.DAG, p.Run.ID) }
 
-// crumbs returns the crumbs of the run's page, or of a page below it, for which the caller adds the last crumbs.
+// crumbs returns the crumbs of the run's page, followed by below, the crumbs of a page below it. With below, the crumb of the run
+// has a link.
 func (p *runPage) crumbs(below ...crumb) []crumb {
 	all := []crumb{{"Runs", "/runs"}, {p.Run.DAG, p.dagLink()}, {strconv.FormatInt(int64(p.Run.ID), 10), ""}}
 	if len(below) > 0 {
@@ -119,7 +120,7 @@ func (p *runPage) crumbs(below ...crumb) []crumb {
 	return append(all, below...)
 }
 
-// latestRun redirects to the newest run that the login may see.
+// latestRun redirects to the newest run that the login can see. It refuses with status 404 if there is none.
 func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 	newest, err := s.store.List(r.Context(), queue.Filter{Limit: 1})
 	if err != nil {
@@ -132,7 +133,8 @@ func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// liveOf returns the path of a page's stream; "" once the run is over, since the page does not change any more.
+// liveOf returns the path of the stream of the page at here. If the run is over, it returns "", since the page does not change any
+// more.
 func liveOf(here string, over bool) string {
 	if over {
 		return ""
@@ -140,6 +142,7 @@ func liveOf(here string, over bool) string {
 	return "/live" + here
 }
 
+// parseRunID returns the number of the run in the path. It refuses any other text with status 404.
 func parseRunID(r *http.Request) (queue.RunID, error) {
 	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
 	if err != nil || id < 1 {
@@ -173,7 +176,7 @@ func parseRunQuery(r *http.Request) (q runQuery, err error) {
 	return q, err
 }
 
-// parseTaskKey parses a position in a list of tasks: STEP.ALT.ITEM.
+// parseTaskKey parses a position in a list of tasks, STEP.ALT.ITEM with two numbers and the item's key. It refuses any other text.
 func parseTaskKey(text string) (k queue.TaskKey, err error) {
 	parts := strings.SplitN(text, ".", 3)
 	if len(parts) == 3 {
@@ -188,7 +191,7 @@ func parseTaskKey(text string) (k queue.TaskKey, err error) {
 	return k, nil
 }
 
-// smallNumber parses a number that fits the database's integer and is not negative.
+// smallNumber parses a number from 0 to the highest that the database's integer holds.
 func smallNumber(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err == nil && (n < 0 || n > math.MaxInt32) {
@@ -201,14 +204,15 @@ func taskKeyText(k queue.TaskKey) string {
 	return strconv.Itoa(k.Step) + "." + strconv.Itoa(k.Alt) + "." + k.Item
 }
 
-// badQuery returns the refusal of a wrong value in an address, which a user may have typed.
+// badQuery returns a refusal with status 400 for a wrong value in the query of an address.
 func badQuery(name, value string) error {
 	return &refusal{
 		status: http.StatusBadRequest, message: "This address is wrong: " + name + "=" + runview.InlineText(value) + " has no meaning.", hint: "Leave out this part.",
 	}
 }
 
-// readRun reads the content of the page: the run, its steps, the view, and the panel.
+// readRun reads all that the page of a run shows. If the address names no task, it chooses one for the panel and sets p.Query.Task
+// to it. It returns errSeenInPart like readSteps.
 func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	p, err := s.readSteps(ctx, q)
 	if err != nil {
@@ -256,8 +260,8 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	return p, nil
 }
 
-// readSteps reads the data that every page about a run needs: the run, its steps in the order of the graph, and the DAG. It
-// returns errSeenInPart if the login does not see the whole run.
+// readSteps reads the data that every page about a run needs: the run, its steps in the order of the graph, and the DAG. It returns
+// errSeenInPart if the login does not see the whole run, or if there is no such run.
 func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	head, err := s.store.RunHead(ctx, q.ID)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -283,7 +287,8 @@ func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	return p, nil
 }
 
-// readAsked reads the control that the address names. It returns nil if the address names none, or one of another run.
+// readAsked reads the control that the address names. It returns nil without an error if the address names none, one that does not
+// exist, or one of another run.
 func (s *server) readAsked(ctx context.Context, q runQuery) (*queue.Control, error) {
 	if q.Asked == 0 {
 		return nil, nil //nolint:nilnil // the address names no control
@@ -306,6 +311,8 @@ func lostDrivers(drives []queue.Drive) []runview.LostDriver {
 	return lost
 }
 
+// readView reads the content of the view that the address names, and sets the field of p for it. The timeline also gets a small
+// graph.
 func (s *server) readView(ctx context.Context, p *runPage) (err error) {
 	switch p.Query.View {
 	case "graph":
@@ -338,8 +345,8 @@ func (p *runPage) tabs() []tab {
 	return all
 }
 
-// choose returns the task that the panel shows first: the first failed task, else one that runs, else one that waits, else the
-// task that started last.
+// choose returns the task that the panel shows if the address names none: the first failed task, else the first that runs or is
+// retried, else the first that waits or is paused, else the one that started last. It returns "" twice if no task has started.
 func (p *runPage) choose() (step, item string) {
 	var last *queue.StepSummary
 	for _, wanted := range [][]string{{"failed"}, {"running", "finishing", "retrying"}, {"waiting", "paused"}} {
@@ -362,7 +369,8 @@ func (p *runPage) choose() (step, item string) {
 	return last.Step, ""
 }
 
-// notable returns the tasks for hints and facts: one for each step, and the first failed item of each foreach step.
+// notable returns the tasks from which runview derives facts and next commands: one for each step, and the first failed item of
+// each foreach step.
 func (p *runPage) notable() []queue.Task {
 	var all []queue.Task
 	for i := range p.steps {
@@ -374,6 +382,7 @@ func (p *runPage) notable() []queue.Task {
 	return all
 }
 
+// summary returns the step of that name; nil if the run has none.
 func (p *runPage) summary(step string) *queue.StepSummary {
 	if i, ok := p.places[step]; ok {
 		return &p.steps[i]
@@ -381,7 +390,8 @@ func (p *runPage) summary(step string) *queue.StepSummary {
 	return nil
 }
 
-// wrong returns the box about the first failed step, with the last lines that its task wrote.
+// wrong returns the box about the first failed step, with the last lines that its task wrote and the names of other failed steps.
+// It returns nil without an error if no step failed.
 func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 	var w *wrong
 	for i := range p.steps {
@@ -421,8 +431,8 @@ type failure struct {
 	generation, attempt, retried int
 }
 
-// lastWords returns the last lines of a failed task. log is the task's log if the page has read it already, else nil. The lines
-// are kept, since other pages of the run show them, too.
+// lastWords returns the last lines that a failed task wrote. log is the end of the task's log if the page has read it, else nil.
+// Once no more lines can come, it keeps the lines in s.said, because other pages of the run show them, too.
 func (s *server) lastWords(ctx context.Context, p *runPage, q taskQuery, log *logView) ([]logLine, error) {
 	sum := p.summary(q.Step)
 	key := failure{p.Query.ID, q.Step, q.Item, p.Run.Generation, sum.Attempt, sum.Retried}

@@ -16,7 +16,7 @@ type alike struct {
 	Good  queue.RunID // last run before that succeeded; 0: none
 }
 
-// readAlike compares a failed run with the newest runs of its DAG. It returns nil if the run has not failed.
+// readAlike compares a failed run with the newest ended runs of its DAG. It returns nil without an error if the run has not failed.
 func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	if p.Run.State != "failed" {
 		return nil, nil //nolint:nilnil // the run has not failed
@@ -36,7 +36,8 @@ func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	return a, nil
 }
 
-// alikeOf makes an alike of a history. The examined runs include the run itself, unless they are all newer..
+// alikeOf puts the history of a run into words. whose names the examined runs in a sentence, as in "runs of this DAG". The examined
+// runs are the newest ones that ended; they include run, unless all of them are newer.
 func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
 	a := &alike{Good: h.LastGood}
 	switch {

@@ -23,8 +23,9 @@ type eventList struct {
 	Brief  bool   // the starts and ends of tasks are left out, because there are too many
 }
 
-// readEvents reads the events of a run. They include starts and ends of tasks if there are at most storyTasks tasks and attempts,
-// and all other entries fit on one page; otherwise they are only the entries of the run's own log and the controls.
+// readEvents reads one page of the run's events, the newest first: those older than p.Query.Before, or the newest if that is "". It
+// includes the starts and ends of tasks if the run has at most storyTasks tasks and attempts, and all other events fit on this one
+// page. If not, it leaves them out and sets Brief.
 func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error) {
 	place, err := parseJournalPlace(p.Query.Before)
 	if err != nil {
@@ -59,8 +60,8 @@ func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error)
 	return list, nil
 }
 
-// readStory returns the tasks and attempts for the events. Summaries have the steps with all attempts. If there are items, it
-// reads them here, with their last attempt only, and keeps the tasks that it read in p.known.
+// readStory returns the tasks and earlier attempts for the events. The summaries of steps have both. If the run has items, it reads
+// the tasks anew, items included, and also sets p.known to them; of items, there are no earlier attempts.
 func (s *server) readStory(ctx context.Context, p *runPage) (tasks []queue.Task, attempts []queue.Attempt, err error) {
 	items := 0
 	for i := range p.steps {
@@ -93,6 +94,7 @@ func (p *runPage) tryCount() (n int) {
 	return n
 }
 
+// parseJournalPlace parses the position EVENT.CONTROL of older events; the zero place for "". It refuses any other text.
 func parseJournalPlace(text string) (place queue.JournalPlace, err error) {
 	if text == "" {
 		return place, nil

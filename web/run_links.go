@@ -22,7 +22,7 @@ const (
 	textKind pageKind = "text" // the log as a file
 )
 
-// address returns the path and query of a page, below the base. Equal queries have equal addresses: defaults are left out.
+// address returns the path and query of a page, below the base. It leaves out defaults, so equal queries have equal addresses.
 func (q runQuery) address() string {
 	path := runPath(q.ID)
 	v := url.Values{}
@@ -67,6 +67,7 @@ func (q runQuery) address() string {
 	return path
 }
 
+// address adds the names and values for the task to the query v. It leaves out defaults.
 func (q *taskQuery) address(v url.Values) {
 	add := func(name, value string, usual string) {
 		if value != usual {
@@ -92,10 +93,11 @@ func (q *taskQuery) address(v url.Values) {
 
 // The methods below return the links of a page. Each link leads to the same page, with the change that its name says.
 
-// Steers reports whether the page offers to steer the run.
+// Steers reports whether the login is allowed to steer the run, so that the page offers it.
 func (p *runPage) Steers() bool { return p.Rights.Steers(p.Run.SubmittedBy) }
 
-// dagLink returns the page of the run's DAG, or the list of the DAG's runs where the login may not read DAGs.
+// dagLink returns the path of the DAG's page. If the login is not allowed to read the DAG, it returns the path of the list of the
+// DAG's runs.
 func (p *runPage) dagLink() string {
 	if p.dag == nil {
 		return (&runFilter{DAG: p.Run.DAG}).path()
@@ -103,7 +105,7 @@ func (p *runPage) dagLink() string {
 	return dagPath(p.Run.DAG)
 }
 
-// VersionLink links to the run's version of its DAG; "" where the login may not read it.
+// VersionLink links to the run's version of its DAG; "" if the login is not allowed to read it.
 func (p *runPage) VersionLink() string {
 	if p.dag == nil {
 		return ""
@@ -114,7 +116,7 @@ func (p *runPage) VersionLink() string {
 // SteerLink links to the page with the form for a verb.
 func (p *runPage) SteerLink(verb string) string { return runPath(p.Query.ID) + "/" + verb }
 
-// AskedText returns the outcome of the control in the address, as a sentence.
+// AskedText returns the outcome of p.Asked, which must not be nil, as a sentence.
 func (p *runPage) AskedText() string { return askedText(p.Asked, &p.Run.Run) }
 
 func askedText(c *queue.Control, run *queue.Run) string {
@@ -129,7 +131,7 @@ func askedText(c *queue.Control, run *queue.Run) string {
 	return fmt.Sprintf("%s: %s %s%s", what, c.Verb, word, rest)
 }
 
-// ViewLink links to another view of the run. The panel stays as it is.
+// ViewLink links to another view of the run, without filters of the present view. The panel stays as it is.
 func (p *runPage) ViewLink(view string) string {
 	q := p.Query
 	q.View, q.States, q.Only, q.Find, q.After, q.Before, q.Zoom, q.Idle = view, nil, "", "", queue.TaskKey{}, "", "", false
@@ -243,21 +245,21 @@ func (p *runPage) IdleLink() string {
 	return q.address()
 }
 
-// ItemsLink links to the list of the panel's step, with its items in one state.
+// ItemsLink links to the list of tasks, with the items of the panel's step that are in one state.
 func (p *runPage) ItemsLink(state string) string {
 	q := p.Query
 	q.Kind, q.View, q.Only, q.States, q.After = runKind, "tasks", q.Task.Step, []string{state}, queue.TaskKey{}
 	return q.address()
 }
 
-// AllLink links to the log without a search.
+// AllLink links to the end of the log without a search.
 func (p *runPage) AllLink() string {
 	q := p.Query
 	q.Task.Log = logQuery{Stream: q.Task.Log.Stream, Whole: q.Task.Log.Whole}
 	return q.address()
 }
 
-// FindOnLink links to the search continued from a line.
+// FindOnLink links to the same search, begun at a line.
 func (p *runPage) FindOnLink(line int64) string {
 	q := p.Query
 	q.Task.Log.From, q.Task.Log.Line, q.Task.Log.To = line, 0, 0
@@ -267,12 +269,13 @@ func (p *runPage) FindOnLink(line int64) string {
 // field is a hidden field of a form.
 type field struct{ Name, Value string }
 
-// LogForm returns the action of the search form, and LogFields its hidden fields: they search the log of the same page.
+// LogForm returns the path to which the search form is sent.
 func (p *runPage) LogForm() string {
 	path, _, _ := strings.Cut(p.AllLink(), "?")
 	return path
 }
 
+// LogFields returns the hidden fields of the search form. With them the form searches the log that the page shows.
 func (p *runPage) LogFields() (fields []field) {
 	_, query, _ := strings.Cut(p.AllLink(), "?")
 	values, _ := url.ParseQuery(query) // AllLink has encoded it

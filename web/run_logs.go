@@ -39,7 +39,8 @@ type logTail struct {
 // LogsLink links to the page with the last lines of the run's logs.
 func (p *runPage) LogsLink() string { return runPath(p.Query.ID) + "/log" }
 
-// runLogs shows the last lines of the logs of a run: first of failed tasks, then of running ones, then of the others.
+// runLogs shows the last lines of logs of a run, up to queue.MaxLogTails: first of failed tasks, then of running ones, then of
+// succeeded ones.
 func (s *server) runLogs(w http.ResponseWriter, r *http.Request) error {
 	id, err := parseRunID(r)
 	if err != nil {
@@ -56,6 +57,7 @@ func (s *server) runLogs(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "run_logs.html", page{Title: "Logs of " + p.title(), Nav: "runs", Data: logs, Crumbs: p.crumbs(crumb{"log", ""})})
 }
 
+// readTails fills logs.Tails with the last lines of each log, and sets logs.More if there may be more logs.
 func (s *server) readTails(ctx context.Context, logs *runLogs) error {
 	for _, states := range tailStates {
 		if !logs.hasTasks(states) {
@@ -91,7 +93,7 @@ func (s *server) readTails(ctx context.Context, logs *runLogs) error {
 	return nil
 }
 
-// hasTasks reports whether a task of the run is in one of the states.
+// hasTasks reports whether a task of the run, items included, is in one of the states.
 func (l *runLogs) hasTasks(states []string) bool {
 	return slices.ContainsFunc(l.steps, func(t queue.StepSummary) bool {
 		return slices.ContainsFunc(states, func(state string) bool { return t.State == state || t.States[state] > 0 })

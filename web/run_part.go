@@ -34,7 +34,7 @@ type partTask struct {
 	Taken bool     // only others may decide it
 }
 
-// partOfRun shows a run to an approver, which does not see the whole run.
+// partOfRun shows a run to an approver that does not see the whole run.
 func (s *server) partOfRun(w http.ResponseWriter, r *http.Request, q runQuery) error {
 	p, err := s.readPart(r.Context(), q)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *server) partOfRun(w http.ResponseWriter, r *http.Request, q runQuery) e
 	})
 }
 
-// livePart streams that page. The database sends the news of a run only to logins that see all of it, so the page is read every
-// listInterval.
+// livePart streams the page of partOfRun. It reads the page every listInterval, because the database sends the news of a run only
+// to logins that see all of it.
 func (s *server) livePart(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRunQuery(r)
 	if err != nil {

@@ -80,8 +80,9 @@ func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error
 	return view, nil
 }
 
-// readBands reads how many items of each foreach step were in which state over time. Each band reaches from the step's first item
-// to the end of its last, so a step that took one second of an hour has as many bars as a step that took all of it.
+// readBands reads how many items of each foreach step in shown were in which state over time, by the name of the step. Each band
+// reaches from the step's first item to the end of its last, so a step that took one second of an hour has as many bars as a step
+// that took all of it. It returns nil if no item has begun.
 func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepSummary) (map[string][]queue.Band, error) {
 	var spans []queue.BandSpan
 	for _, t := range shown {
@@ -103,7 +104,7 @@ func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepS
 	return s.store.Bands(ctx, p.Query.ID, spans, min(maxBuckets, max(maxBars/len(bandClasses)/len(spans), 2)))
 }
 
-// endOf returns when a step ended; now if it has not.
+// endOf returns when a step ended. If it has not, it returns when the run ended, or else now.
 func (p *runPage) endOf(t *queue.StepSummary) time.Time {
 	if t.FinishedAt.IsZero() {
 		return p.span().To
@@ -121,7 +122,8 @@ func tickLabel(after time.Duration) string {
 	return runview.Span(after)
 }
 
-// span returns the time from when the run could begin to its end, or until now.
+// span returns the time that the timeline shows: from the creation of the run, or from its run_at if that is later, to its end, or
+// until now.
 func (p *runPage) span() draw.Interval {
 	i := draw.Interval{From: p.Run.CreatedAt, To: p.Now}
 	if p.Run.RunAt.After(i.From) {
@@ -139,7 +141,8 @@ func (p *runPage) span() draw.Interval {
 	return i
 }
 
-// zoomed returns the time that a step took, and a little around it.
+// zoomed returns the time from the first bar of row to the end of its last, and a tenth more on both sides. It returns all if row
+// has no bars.
 func zoomed(all draw.Interval, row draw.Row) draw.Interval {
 	if len(row.Bars) == 0 {
 		return all
@@ -157,7 +160,8 @@ func zoomed(all draw.Interval, row draw.Row) draw.Interval {
 	return draw.Interval{From: i.From.Add(-around), To: i.To.Add(around)}
 }
 
-// urgent returns the steps that get rows, at most maxRows, in the order of the graph.
+// urgent returns the steps that get rows, in the order of the graph. If there are more than maxRows, these are the ones in the most
+// urgent states.
 func (p *runPage) urgent() []*queue.StepSummary {
 	all := make([]*queue.StepSummary, len(p.steps))
 	for i := range p.steps {
@@ -176,8 +180,8 @@ func (p *runPage) urgent() []*queue.StepSummary {
 	return all
 }
 
-// aside returns the note shown after the name of a step: the ended items of all its items, as "3/8"; or "attempt N" if that is
-// not the first; or "approval", "handler" or "replacement". It returns "" if none of them applies.
+// aside returns the note after the name of a step, the first of these that applies: ended items of all items, as "3/8"; "attempt 2"
+// from the second attempt on; "approval", "handler" or "replacement". It returns "" if none applies.
 func aside(t *queue.StepSummary) string {
 	switch {
 	case t.Items > 0:
@@ -192,7 +196,7 @@ func aside(t *queue.StepSummary) string {
 	return ""
 }
 
-// doneItems returns the number of items that have ended.
+// doneItems returns the number of items of a foreach step that have ended.
 func doneItems(t *queue.StepSummary) (n int) {
 	for state, count := range t.States {
 		switch state {
@@ -203,7 +207,8 @@ func doneItems(t *queue.StepSummary) (n int) {
 	return n
 }
 
-// row returns the bars of a step: one for each attempt, or the bands of a foreach step.
+// row returns the row of a step: bandRow if there are bands, else one bar for each attempt with the gaps between. A step that has
+// not started has only a note.
 func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	if t.StartedAt.IsZero() {
 		note := runview.Printable(t.Reason)

@@ -29,7 +29,8 @@ type graphPicture struct {
 	Around string // step around which a part of it is drawn
 }
 
-// graphOf draws the DAG of the run. The picture is empty where the login may not read the DAG.
+// graphOf draws the DAG of the run. Of a graph with more than maxCards nodes after folding, it draws only the part around the step
+// in the panel. The picture is empty if the login is not allowed to read the DAG.
 func (s *server) graphOf(p *runPage) *graphPicture {
 	if p.dag == nil {
 		return &graphPicture{}
@@ -63,7 +64,7 @@ func (s *server) graphOf(p *runPage) *graphPicture {
 	return g
 }
 
-// splitStep splits a name such as load~1 into the step and the number of the replacement.
+// splitStep splits a name such as load~1 into the step and the number of the replacement, which is 0 for the step itself.
 func splitStep(name string) (step string, alt int) {
 	step = runview.StepOf(name)
 	if len(step) < len(name) {
@@ -96,6 +97,8 @@ type stateCount struct {
 	Selected bool
 }
 
+// readTasks reads one window of the list of tasks, by the filters in the address, and the number of tasks in each state. It also
+// appends the tasks to p.known.
 func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 	q := p.Query
 	list, err := s.taskList(ctx, p, queue.TaskQuery{Run: q.ID, Step: q.Only, States: q.States, Item: q.Find, After: q.After, Limit: tasksShown})
@@ -120,7 +123,7 @@ func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 	return list, nil
 }
 
-// countsOf lists the states that occur, the most urgent first.
+// countsOf lists the states with a count above 0, the most urgent first. It marks those in selected.
 func countsOf(counts map[string]int, selected []string) (all []stateCount) {
 	states := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(graphview.Urgency(a)-graphview.Urgency(b), strings.Compare(a, b))
@@ -152,8 +155,8 @@ func (s *server) taskList(ctx context.Context, p *runPage, q queue.TaskQuery) (*
 	return list, nil
 }
 
-// readItems reads the items of a foreach step for its panel. If there are too many to list, it reads the failed ones alone, else
-// the running ones alone.
+// readItems reads the items of a foreach step for its panel. If there are more than itemsShown, it reads only the failed ones; if
+// none failed, only the running ones; if none runs, the first ones.
 func (s *server) readItems(ctx context.Context, p *runPage, step string) (*taskList, error) {
 	sum := p.summary(step)
 	q := queue.TaskQuery{Run: p.Query.ID, Step: step, Limit: itemsShown}

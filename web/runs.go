@@ -69,7 +69,8 @@ func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
 	return s.renderStatus(w, r, status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data, Live: "/live" + f.path()})
 }
 
-// search parses the filter box, and redirects to the list with that filter, so that the address alone has all of the filter.
+// search parses the text of the filter box, and redirects to the list with that filter and the states of f. A word without a key
+// leads to the run of that number, or sets the DAG. A wrong text shows an empty list with the problem.
 func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, text string) error {
 	states := runFilter{States: f.States}
 	free, err := states.read(text)
@@ -91,7 +92,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, tex
 
 func runPath(id queue.RunID) string { return fmt.Sprintf("/runs/%d", id) }
 
-// frameRuns returns the content of the list without any run.
+// frameRuns returns the content of the list without any run: the filter box, the chips and the command.
 func (s *server) frameRuns(f runFilter) *runsData {
 	d := &runsData{Box: f.box(), Command: f.command()}
 	for _, state := range runStates {
@@ -108,7 +109,8 @@ func (s *server) frameRuns(f runFilter) *runsData {
 	return d
 }
 
-// listRuns reads one page of the list. If the error is a *refusal, the data is fit to be shown with it.
+// listRuns reads one page of the list. It returns the content of frameRuns with every error, so that the page can show the problem
+// if the error is a *refusal.
 func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	d := s.frameRuns(f)
 	filter, err := f.query(time.Now())
@@ -186,7 +188,7 @@ func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyLis
 	return emptyList{"No run matches.", "oarlock list"}, nil
 }
 
-// oldestOf returns the queue that has a due run waiting for the longest time.
+// oldestOf returns the queue that has a due run waiting for the longest time; the zero Queue if no run waits.
 func oldestOf(queues []queue.Queue) (oldest queue.Queue) {
 	for i := range queues {
 		if queues[i].Queued > 0 && queues[i].Oldest >= oldest.Oldest {

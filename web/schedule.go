@@ -45,7 +45,8 @@ func scheduleKeyOf(r *http.Request) scheduleKey {
 	return scheduleKey{DAG: r.PathValue("dag"), Name: r.PathValue("name"), Owner: r.URL.Query().Get("owner")}
 }
 
-// findSchedule reads the schedule of a key. If there is none that the login may see, it returns a refusal with status 404.
+// findSchedule reads the schedule of a key that the login can see. Of several with different owners, it returns the one that
+// scheduleKey describes. If there is none, it returns a refusal with status 404.
 func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedule, error) {
 	found, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: k.DAG, Name: k.Name, Owner: k.Owner})
 	if err != nil {
@@ -65,8 +66,8 @@ func (s *server) findSchedule(ctx context.Context, k scheduleKey) (*queue.Schedu
 	return &found[best], nil
 }
 
-// findPast finds a schedule like findSchedule. For a backfill that is over, and so has no row any more, it returns the base
-// schedule under the backfill's name and past: that is enough to read the outcomes of its fire times.
+// findPast finds a schedule as findSchedule does. A backfill that is over has no row any more. For its key, findPast returns the
+// base schedule with the backfill's name, and past is true: that is enough to read the outcomes of the backfill's fire times.
 func (s *server) findPast(ctx context.Context, k scheduleKey) (found *queue.Schedule, past bool, err error) {
 	found, err = s.findSchedule(ctx, k)
 	hash := strings.LastIndex(k.Name, "#")
@@ -134,7 +135,8 @@ func (s *server) liveSchedule(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// scheduleCrumbs returns the crumbs of a page about a schedule; about is the title of a page below the schedule's own.
+// scheduleCrumbs returns the crumbs of a page about a schedule. about is the title of a page below the schedule's own page; "": the
+// crumbs are those of the schedule's page.
 func scheduleCrumbs(of *queue.Schedule, about string) []crumb {
 	row := scheduleRow{Schedule: of}
 	all := []crumb{{"Schedules", "/schedules"}, {of.DAG, "/schedules?" + url.Values{"dag": {of.DAG}}.Encode()}, {Name: of.Name}}
@@ -145,6 +147,8 @@ func scheduleCrumbs(of *queue.Schedule, about string) []crumb {
 	return all
 }
 
+// readSchedule reads all that the page of a schedule or a backfill shows. Of a backfill that is over, it reads only the outcomes of
+// its fire times.
 func (s *server) readSchedule(ctx context.Context, k scheduleKey) (*schedulePage, error) {
 	found, past, err := s.findPast(ctx, k)
 	if err != nil {
@@ -175,7 +179,8 @@ func (s *server) readSchedule(ctx context.Context, k scheduleKey) (*schedulePage
 	return p, err
 }
 
-// backfillsOf reads the unfinished backfills of a schedule.
+// backfillsOf reads the backfills of a schedule that are not over, in order of their numbers. It looks among the next queue.MaxPage
+// schedules of the same DAG and owner.
 func (s *server) backfillsOf(ctx context.Context, of *queue.Schedule, now time.Time) (rows []scheduleRow, err error) {
 	later, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: of.DAG, Owner: of.Owner, OfFile: of.Owner == "", After: of.ID, Limit: queue.MaxPage})
 	for i := range later {
@@ -197,7 +202,8 @@ func fireRowOf(f *queue.Fire, zone string) fireRow {
 	return row
 }
 
-// scheduleFacts lists the settings of a schedule that are set.
+// scheduleFacts lists name and value of what is notable of a schedule or backfill: settings that differ from none, and counts of
+// failed and unfinished runs.
 func scheduleFacts(s *queue.Schedule) (facts [][2]string) {
 	add := func(name, value string) {
 		if value != "" {

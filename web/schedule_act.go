@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// steered reads the schedule of a request. It refuses a schedule that the login may not steer.
+// steered reads the schedule that the path names. It refuses a login that is not allowed to steer it.
 func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
 	if err != nil {
@@ -26,7 +26,8 @@ func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	return found, err
 }
 
-// correctable returns the problem to show in the form, if the user can correct the error; else nil.
+// correctable returns the problem to show in the form, if the user can correct err there: a wrong field, or a value that Oarlock's
+// SQL refused. It returns nil for all other errors, for a missing right or object, and for nil.
 func correctable(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok && known.status == http.StatusBadRequest {
 		return known
@@ -38,7 +39,7 @@ func correctable(err error) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
 }
 
-// backTo returns the redirect to the page of a schedule, or err if that is not nil. Actions return its result.
+// backTo returns the redirect to the page of a schedule, or err if that is not nil. An action returns both results.
 func backTo(of *queue.Schedule, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
@@ -97,7 +98,8 @@ func (s *server) triggerPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedule_form.html", triggerForm(of, r.URL.Query().Get("at")).page())
 }
 
-// triggerSchedule starts a run of the schedule now, and redirects to the run.
+// triggerSchedule starts a run of the schedule now, and redirects to the run. The field at gives the fire time that the run is for;
+// empty or "now": the present time. If the user can correct the error, it shows the form again.
 func (s *server) triggerSchedule(r *http.Request) (answer, error) {
 	of, err := s.steered(r)
 	if err != nil {
@@ -120,7 +122,8 @@ func (s *server) triggerSchedule(r *http.Request) (answer, error) {
 // timeReader is runview.ReadTime or runview.ReadPast.
 type timeReader func(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error)
 
-// scheduleTime parses a time of a form. A time without an offset is in the schedule's zone. It returns the zero time for "".
+// scheduleTime parses a time of a form by read. A time without an offset is in zone, the schedule's. It returns the zero time for
+// "". name is the field that a refusal names.
 func scheduleTime(read timeReader, name, text, zone string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -144,8 +147,8 @@ func dropForm(of *queue.Schedule) *scheduleForm {
 	return f
 }
 
-// dropped reads the schedule that a request is to drop. It refuses a schedule that is in a DAG's file: it ends when the file no
-// longer has it.
+// dropped reads the schedule that a request is to drop. It refuses a schedule in a DAG's file, which ends only when the file no
+// longer has it, and a schedule that the login is not allowed to steer.
 func (s *server) dropped(r *http.Request) (*queue.Schedule, error) {
 	of, err := s.steered(r)
 	if err == nil && of.Backfill == nil && of.Owner == "" {
@@ -165,7 +168,8 @@ func (s *server) dropPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "schedule_form.html", dropForm(of).page())
 }
 
-// dropSchedule drops a schedule, and redirects to the list of schedules; for a backfill, to the outcomes of its fire times.
+// dropSchedule drops a schedule and redirects to the list of schedules. For a backfill, it redirects to the backfill's page, which
+// shows the outcomes of its fire times.
 func (s *server) dropSchedule(r *http.Request) (answer, error) {
 	of, err := s.dropped(r)
 	if err == nil {

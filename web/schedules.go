@@ -23,6 +23,7 @@ type scheduleFilter struct {
 	After int64  // id of the last schedule of the previous page
 }
 
+// scheduleFilterOf reads a filter from the query of an address. A wrong value of after means the first page.
 func scheduleFilterOf(query url.Values) scheduleFilter {
 	after, err := strconv.ParseInt(query.Get("after"), 10, 64)
 	if err != nil {
@@ -43,7 +44,7 @@ func (f scheduleFilter) command() string {
 	return "oarlock schedules --dag " + runview.ShellWord(f.DAG)
 }
 
-// picks reports whether a schedule contains the text of Find.
+// picks reports whether the names of a schedule, its DAG and its owner contain Find. Upper and lower case count as equal.
 func (f scheduleFilter) picks(s *queue.Schedule) bool {
 	return f.Find == "" || strings.Contains(strings.ToLower(s.DAG+" "+s.Name+" "+s.Owner), strings.ToLower(f.Find))
 }
@@ -77,8 +78,8 @@ func (s *server) liveSchedules(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// readSchedules reads one page of schedules, by id. With Find, it searches among queue.MaxPage schedules, the most that one
-// statement reads, and the next page goes on after them.
+// readSchedules reads one page of schedules. Pages follow each other by id, and compareRows orders the rows of each. With Find, it
+// searches among queue.MaxPage schedules, the most that one statement reads, and the next page goes on after them.
 func (s *server) readSchedules(ctx context.Context, f scheduleFilter) (*schedulesData, error) {
 	limit := schedulesShown + 1
 	if f.Find != "" {
@@ -118,7 +119,7 @@ func (s *server) readSchedules(ctx context.Context, f scheduleFilter) (*schedule
 	return data, nil
 }
 
-// compareRows orders rows by DAG and name. The backfills of a schedule come after it.
+// compareRows orders rows by DAG, name and owner. The backfills of a schedule come after it.
 func compareRows(a, b scheduleRow) int {
 	return cmp.Or(cmp.Compare(a.DAG, b.DAG), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
 }
@@ -175,12 +176,13 @@ func scheduleRowOf(s *queue.Schedule, now time.Time) scheduleRow {
 	return row
 }
 
-// Path returns the path of the schedule's page, or of a page below it such as /drop.
+// Path returns the path of the schedule's page if about is "", or else of the page about below it, such as /drop.
 func (r scheduleRow) Path(about string) (string, error) {
 	return withQuery("/schedules/"+url.PathEscape(r.DAG)+"/"+url.PathEscape(r.Name)+about, "owner", r.Owner)
 }
 
-// Command returns a command about the schedule, with the verb such as schedules show.
+// Command returns an oarlock command about the schedule. verb is the part between oarlock and the names, such as "schedules
+// trigger".
 func (r scheduleRow) Command(verb string) string {
 	line := "oarlock " + verb + " " + runview.ShellWord(r.DAG) + " " + runview.ShellWord(r.Name)
 	if r.Owner != "" {

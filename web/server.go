@@ -64,7 +64,8 @@ type server struct {
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 
-// Handler returns the pages of a store. The caller closes the store when the pages are no longer served.
+// Handler returns the pages of a store. It fails if Options.Base is not like /x/y. The caller closes the store when the pages are
+// no longer served.
 func Handler(store *queue.Store, o Options) (http.Handler, error) {
 	s, err := newServer(store, o)
 	if err != nil {
@@ -92,7 +93,8 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 	return s, nil
 }
 
-// forLogin returns a server of another login, which shares templates and assets.
+// forLogin returns a server for the pages of another login. It shares templates, assets and all options but Doctor with s; streams
+// and cached reads are its own.
 func (s *server) forLogin(l Login) *server {
 	o := s.options
 	o.Doctor = l.Doctor
@@ -101,6 +103,7 @@ func (s *server) forLogin(l Login) *server {
 	return other
 }
 
+// prepare sets up the fields that each login has for itself: cached reads and the hub.
 func (s *server) prepare() {
 	s.glances.read, s.glances.interval, s.glances.timeout = s.lookAround, lookInterval, lookTimeout
 	s.doctors.read, s.doctors.interval, s.doctors.timeout = s.examine, examineInterval, examineTimeout
@@ -110,7 +113,7 @@ func (s *server) prepare() {
 // pageFunc answers a request, or returns an error to be shown.
 type pageFunc func(http.ResponseWriter, *http.Request) error
 
-// handle registers a page at a path below the base.
+// handle registers page for a method and a path below Options.Base. An error that page returns is shown by answerError.
 func (s *server) handle(mux *http.ServeMux, method, path string, page pageFunc) {
 	mux.HandleFunc(method+" "+s.options.Base+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := page(w, r); err != nil {
@@ -198,6 +201,7 @@ func nothingHere(http.ResponseWriter, *http.Request) error {
 	return &refusal{status: http.StatusNotFound, message: "This page does not exist.", hint: "See the list of runs, or look for a run by its number."}
 }
 
+// home redirects to the list of runs, or to the approvals for a login that can only decide approvals.
 func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 	if s.rights(r.Context()).OnlyApproves() {
 		s.redirect(w, r, approvalsOfMine)
@@ -207,7 +211,7 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// redirect sends the browser to a path below the base.
+// redirect sends the browser to a path below the base, which it gets with GET.
 func (s *server) redirect(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, s.options.Base+to, http.StatusSeeOther) //nolint:gosec // callers pass our own paths; a path from the request went through safeBack
 }
@@ -217,7 +221,7 @@ func (s *server) livez(w http.ResponseWriter, _ *http.Request) error {
 	return sayLine(w, http.StatusOK, "ok")
 }
 
-// readyz answers whether the database can be read, so that pages show anything.
+// readyz answers with status 200 if the database can be read within lookTimeout, else with 503.
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
 	defer cancel()
@@ -227,6 +231,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	return sayLine(w, http.StatusOK, "ok")
 }
 
+// sayLine answers with one line of plain text. It always returns nil, as a pageFunc does.
 func sayLine(w http.ResponseWriter, status int, line string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
@@ -234,8 +239,8 @@ func sayLine(w http.ResponseWriter, status int, line string) error {
 	return nil
 }
 
-// Serve serves h on a listener until ctx ends: then it closes the listener and returns nil. It uses https if secure is not nil.
-// It returns an error if serving fails before that.
+// Serve serves h on l until ctx ends, with https if secure is not nil. When ctx ends, it closes l, gives answers in progress up to
+// closeTimeout, and returns nil. It returns an error if serving fails before that, or if the server cannot be closed.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Config, log *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -267,7 +272,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Conf
 	return errors.Join(err, served(<-ended))
 }
 
-// served returns why a server ended, nil after Shutdown or Close.
+// served returns the error of http.Server.Serve with context, or nil if the server was shut down or closed.
 func served(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -275,14 +280,13 @@ func served(err error) error {
 	return fmt.Errorf("serve pages: %w", err)
 }
 
-// below returns a path below the base with a query of pairs of name and value. It leaves out empty values; a []string gives its
-// name one value for each text.
+// below returns the path of route below the base, with pairs of name and value as its query, encoded by queryOf.
 func (s *server) below(route string, pairs ...any) (string, error) {
 	path, err := withQuery(route, pairs...)
 	return s.options.Base + path, err
 }
 
-// withQuery adds pairs to the query of a path, which may have a query already.
+// withQuery adds pairs of name and value, encoded by queryOf, to the query of a path. The path may have a query already.
 func withQuery(path string, pairs ...any) (string, error) {
 	query, err := queryOf(pairs)
 	if err != nil || query == "" {

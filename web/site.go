@@ -130,7 +130,7 @@ func nameOf(ctx context.Context) string {
 	return ""
 }
 
-// NewSite returns a site. The caller closes it when it is no longer served.
+// NewSite returns a site and starts its sweeps. The caller closes the site when it is no longer served.
 func NewSite(o SiteOptions) (*Site, error) {
 	front, err := newServer(nil, o.Options)
 	if err != nil {
@@ -154,7 +154,8 @@ func NewSite(o SiteOptions) (*Site, error) {
 
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Close ends all sessions, and closes the stores that the site has opened.
+// Close waits for a sweep in progress, ends all sessions, and closes the stores that SiteOptions.Connect opened. The caller closes
+// the stores of SiteOptions.Logins.
 func (s *Site) Close() {
 	s.sweeping()
 	<-s.swept
@@ -168,6 +169,7 @@ func (s *Site) Close() {
 	s.retired = nil
 }
 
+// closeAccount closes the store of an account, unless the caller of NewSite owns it.
 func (s *Site) closeAccount(a *account) {
 	if a.key.role == "" {
 		a.login.Store.Close()
@@ -191,6 +193,7 @@ func (s *Site) routes() http.Handler {
 	return mux
 }
 
+// readyz answers with status 200 if SiteOptions.Ready returned nil within the last readyInterval, else with 503.
 func (s *Site) readyz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.ready.get(r.Context()); err != nil {
 		return sayLine(w, http.StatusServiceUnavailable, problemOf(err).message)
@@ -198,7 +201,8 @@ func (s *Site) readyz(w http.ResponseWriter, r *http.Request) error {
 	return sayLine(w, http.StatusOK, "ok")
 }
 
-// servePages identifies the user of a request, and has the pages of the user's login answer.
+// servePages identifies the user of a request, and lets the pages of the user's account answer. It cancels the request when the
+// user's session ends. A request without a session is canceled after programTime.
 func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 	found, err := s.identify(r)
 	if err != nil {
@@ -258,7 +262,9 @@ func (s *Site) identify(r *http.Request) (*identity, error) {
 	return &identity{user: session.user, account: account, session: session}, nil
 }
 
-// acting returns the identity of a user that is no login of the database. The login of the user's role acts for the user.
+// acting returns the identity of a user that is no login of the database: the login of the user's role acts for the user. It
+// returns signin.ErrNobody for a name without a visible character, and a noRoleError for a user without a role. The caller releases
+// the account of the identity.
 func (s *Site) acting(p signin.Person) (*identity, error) {
 	if !utf8.ValidString(p.Name) || strings.IndexFunc(p.Name, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }) < 0 {
 		return nil, signin.ErrNobody // records of the user's actions could not show such a name
@@ -276,7 +282,9 @@ type noRoleError struct{ name string }
 
 func (e *noRoleError) Error() string { return "this name has no role here" }
 
-// program returns the identity of a program, which sends a name and password, or a token, with each request.
+// program returns the identity of a program, which sends a token, or a name and password, with each request. A name and password
+// that were right a short time before are not proved again, because that is slow. program returns errTooMany if the address has
+// failed too often. The caller releases the account of the identity.
 func (s *Site) program(r *http.Request) (*identity, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.options.Provider != nil {
 		return s.bearer(r, token)
@@ -307,7 +315,8 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 	return found, err
 }
 
-// bearer checks a token. It counts failed tokens against the address, since each may make the server fetch the provider's keys.
+// bearer returns the identity of a program by its token. It counts failed tokens against the address, since each may make the
+// server fetch the provider's keys, and returns errTooMany without a check if there were too many.
 func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 	address := "address " + s.clientOf(r)
 	if s.limits.IsSpent(address) {
@@ -321,7 +330,9 @@ func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 	return s.acting(person)
 }
 
-// prove checks a name and a password, of a login of the database or of the file. It counts failed attempts.
+// prove checks a name and a password, by the file of passwords if there is one, else by a connection to the database. It returns
+// ErrWrongLogin if they are wrong, and counts that as an attempt of the name and of the client's address. It returns errTooMany
+// without a check if one of these has no attempt left. The caller releases the account of the identity.
 func (s *Site) prove(r *http.Request, name, password string) (*identity, error) {
 	right, ok := s.limits.Allow("address "+s.clientOf(r), "name "+name)
 	if !ok {
@@ -334,6 +345,7 @@ func (s *Site) prove(r *http.Request, name, password string) (*identity, error) 
 	return found, err
 }
 
+// proven does the checks of prove, and counts no attempts.
 func (s *Site) proven(r *http.Request, name, password string) (*identity, error) {
 	switch {
 	case name == "" || password == "":
@@ -364,7 +376,7 @@ func proofOf(name, password string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(name + "\x00" + password))
 }
 
-// account returns the account of a key, and counts a use; nil for none. The caller releases it.
+// account returns the account of a key, and counts a use of it; nil if there is none. The caller releases the account.
 func (s *Site) account(key accountKey) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,8 +387,10 @@ func (s *Site) account(key accountKey) *account {
 	return a
 }
 
-// addAccount makes an account, and counts a use, which the caller releases. It returns nil when there are too many. It
-// replaces an account with the same key, because the connections of that account may belong to a role that has been dropped
+// addAccount makes an account for key, and counts a use of it, which the caller releases. It returns nil if there are accountsMax
+// accounts.
+//
+// It replaces an account with the same key, because the connections of that account may belong to a role that has been dropped
 // since. The old account is retired: it stays open until its last request is over.
 func (s *Site) addAccount(key accountKey, login Login) *account {
 	s.mu.Lock()
@@ -395,6 +409,7 @@ func (s *Site) addAccount(key accountKey, login Login) *account {
 	return a
 }
 
+// release ends a use that account or addAccount counted.
 func (s *Site) release(a *account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,7 +417,7 @@ func (s *Site) release(a *account) {
 	a.idle = time.Now()
 }
 
-// sweep calls sweepOnce every sweepInterval until ctx ends, and closes s.swept at its end.
+// sweep calls sweepOnce every sweepInterval until ctx ends, and then closes s.swept.
 func (s *Site) sweep(ctx context.Context) {
 	defer close(s.swept)
 	for ctx.Err() == nil {
@@ -411,6 +426,9 @@ func (s *Site) sweep(ctx context.Context) {
 	}
 }
 
+// sweepOnce ends expired sessions, retires accounts that were not used for accountIdleTime and have no session, and closes retired
+// accounts without requests. Every recheckInterval it rechecks each other account. If the file of passwords has changed, it ends
+// all sessions. It never touches the accounts of roles.
 func (s *Site) sweepOnce(now time.Time) {
 	if p := s.options.Passwords; p != nil {
 		switch changed, err := p.Changed(); {
@@ -447,7 +465,8 @@ func (s *Site) sweepOnce(now time.Time) {
 	})
 }
 
-// recheck asks the database whether it still accepts a login. If not, the account and its sessions end.
+// recheck asks the database whether it still accepts the login of an account. If the database refuses it, recheck retires the
+// account and ends its sessions, which cancels their requests. If the database does not answer, nothing changes.
 func (s *Site) recheck(a *account) {
 	if a.login.Check == nil {
 		return

@@ -30,7 +30,7 @@ type loginData struct {
 	Provider bool   // users sign in at the provider's page
 }
 
-// loginPage shows the form. It redirects a user that has already signed in, and every user if a proxy signs users in.
+// loginPage shows the form. It redirects a user that has signed in already, and every user if a proxy signs users in.
 func (s *Site) loginPage(w http.ResponseWriter, r *http.Request) error {
 	to := safeBack(r.URL.Query().Get("to"))
 	if s.sessions.find(s.cookie(r, sessionCookie)) != nil || s.options.Proxy != nil {
@@ -45,8 +45,8 @@ func (s *Site) showLogin(w http.ResponseWriter, r *http.Request, status int, d l
 	return s.front.renderStatus(w, r, status, "login.html", page{Title: "Sign in", Bare: true, Data: d})
 }
 
-// login checks the name and password of the form. If they are right, it opens a session and redirects; if not, it shows the
-// form again with the reason. Without a form to sign in by, there is no such page.
+// login checks the name and password of the form. If they are right, it opens a session and redirects. If not, it shows the form
+// again with the reason. It answers with 404 if a provider or a proxy signs users in.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Connect == nil && s.options.Passwords == nil {
 		return nothingHere(w, r)
@@ -81,8 +81,9 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// admit opens a session, and redirects to the page that the user wanted. It ends the session that the browser had before and
-// makes a new token, so that a token that an attacker planted in the browser is worthless.
+// admit opens a session for the user in found, and redirects to the path to. It returns the token of the session; "" if there are
+// too many sessions, which it answers with an error. It ends the session that the browser had before and makes a new token, so that
+// a token that an attacker planted in the browser is worthless. It releases the account of found.
 func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) (token string) {
 	s.release(found.account)
 	s.sessions.close(s.cookie(r, sessionCookie))
@@ -100,7 +101,7 @@ func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to
 	return token
 }
 
-// logout ends the session. The guard has refused a form of another site.
+// logout ends the session of the browser, if there is one, and redirects to the form. The guard has refused a form of another site.
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
 	s.sessions.close(s.cookie(r, sessionCookie))
 	s.setCookie(w, sessionCookie, "", 0)
@@ -165,7 +166,8 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// logSignIn logs an attempt to sign in, with its outcome.
+// logSignIn logs an attempt to sign in. The outcome is "signed in" if err is nil, "too many attempts" for errTooMany, else
+// "refused".
 func (s *Site) logSignIn(r *http.Request, name string, err error) {
 	outcome := "signed in"
 	switch {
@@ -177,7 +179,8 @@ func (s *Site) logSignIn(r *http.Request, name string, err error) {
 	s.front.log.InfoContext(r.Context(), "sign-in", "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome, "error", err)
 }
 
-// turnAway answers a request without a known user, or of a user without a role. Pages redirect to the form.
+// turnAway answers a request for which identify returned err. It redirects a GET for a page to the sign-in form if no user has
+// signed in. All other requests get an error; a client of the API learns from the headers how to send a name or a token.
 func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	page := r.Method == http.MethodGet && !s.front.isAPI(r) && !strings.HasPrefix(r.URL.Path, s.options.Base+"/live/")
 	if page && errors.Is(err, errSignIn) {
@@ -199,7 +202,8 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	s.front.answerError(w, r, p)
 }
 
-// problem returns the refusal of a failed sign-in. It logs errors of the provider or the database.
+// problem returns the refusal of a failed sign-in, as signInProblem does. It logs err if the status is 500 or more: an error of the
+// provider or the database.
 func (s *Site) problem(r *http.Request, err error) *refusal {
 	p := signInProblem(err)
 	if p.status >= http.StatusInternalServerError {
@@ -208,7 +212,7 @@ func (s *Site) problem(r *http.Request, err error) *refusal {
 	return p
 }
 
-// signInProblem returns the refusal of a failed sign-in.
+// signInProblem returns the refusal of a failed sign-in, for a page without navigation and with a link to the sign-in form.
 func signInProblem(err error) *refusal {
 	p := *refusalOf(err)
 	p.bare, p.Back = true, crumb{Name: "Sign in", Path: "/login"}

@@ -34,8 +34,8 @@ type sessions struct {
 
 func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
 
-// open adds a session, and returns its token for the browser; "" when there are too many. If the user has too many sessions,
-// it ends one of them.
+// open adds a session that ends after lasts at the latest, and returns its token for the browser. If the user has sessionsOfOne
+// already, it ends the one that was unused for the longest time. It returns "" if all users together have sessionsMax.
 func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	token, now := rand.Text(), time.Now()
 	opened := &session{user: u, key: key, ends: now.Add(lasts), used: now}
@@ -70,7 +70,7 @@ func (s *sessions) makeRoomLocked(u user) {
 	}
 }
 
-// find returns the session of a token; nil for none.
+// find returns the session of a token, and counts this as a use of it. It returns nil if there is none or it has expired.
 func (s *sessions) find(token string) *session {
 	if token == "" {
 		return nil
@@ -112,6 +112,7 @@ func (s *sessions) keys() map[accountKey]bool {
 	return keys
 }
 
+// endWhere ends and removes the sessions for which over returns true. over must not call methods of s.
 func (s *sessions) endWhere(over func(*session) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,6 +138,7 @@ func (s *Site) cookieName(name string) string {
 	return name
 }
 
+// setCookie sets a cookie for age. An empty value deletes the cookie.
 func (s *Site) setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
 	c := &http.Cookie{ //nolint:gosec // without https no browser would send a Secure cookie, and the pages are served on loopback only
 		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(age.Seconds()), Secure: s.options.Secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,

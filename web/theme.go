@@ -23,7 +23,7 @@ func themeOf(r *http.Request) string {
 	return themes[0]
 }
 
-// theme stores the choice in a cookie, and redirects back to the reader's page.
+// theme stores the theme that the reader chose in a cookie, and redirects back to the reader's page.
 func (s *server) theme(w http.ResponseWriter, r *http.Request) error {
 	to := r.FormValue("to")
 	if !slices.Contains(themes, to) {
