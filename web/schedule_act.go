@@ -26,8 +26,8 @@ func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	return found, err
 }
 
-// correctable returns the problem to show in the form, if the user can correct err there: a wrong field, or a value that Oarlock's
-// SQL refused. It returns nil for all other errors, for a missing right or object, and for nil.
+// correctable returns the problem to show in the form, if the user can correct err there: a refusal with status 400, or one by
+// Oarlock's SQL. It returns nil for all other errors, for a missing right or object, and for nil.
 func correctable(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok && known.status == http.StatusBadRequest {
 		return known

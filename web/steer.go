@@ -64,7 +64,8 @@ type retryChoice struct {
 	On          bool
 }
 
-// steerPage shows the effects of a request, with the form that sends it.
+// steerPage returns the page that shows the effects of a request with the verb, and the form that sends it. If the verb needs a
+// step and the address names none, or the step waits for no approval to decide, the page redirects to that of the run.
 func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ask, problem, err := readAsk(r, verb, r.URL.Query())
@@ -99,7 +100,8 @@ func steerFrame(data *steerData) page {
 	return p
 }
 
-// steer sends a request, and redirects to the run's page, which shows the outcome.
+// steer returns the action that sends a request with the verb, and redirects to the run's page, which shows the outcome. If the
+// user can correct the request, it shows the form again.
 func (s *server) steer(verb dagrun.Verb) action {
 	return func(r *http.Request) (answer, error) {
 		ask, problem, err := readAsk(r, verb, r.PostForm)
@@ -131,8 +133,8 @@ func (s *server) steer(verb dagrun.Verb) action {
 	}
 }
 
-// guarded returns the problem to show in the form, if the user can correct the request, or if it needs another login: the hint
-// then names the approvers. Else it returns nil.
+// guarded returns the problem to show in the form, or nil. It is correctable, and also shows the error that only approvers decide,
+// since the hint of that names the approvers.
 func guarded(err error) *refusal {
 	if said, ok := errors.AsType[*queue.Error](err); ok && said.Code == approversDecide {
 		return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
@@ -150,7 +152,7 @@ func (s *server) steerAgain(r *http.Request, ask queue.Ask, wrong *refusal) (ans
 	return answer{File: "steer.html", Page: steerFrame(data), Status: http.StatusUnprocessableEntity}, nil
 }
 
-// unsaid returns the refusal for a problem of the form; nil for "".
+// unsaid returns a refusal with problem as its message; nil for "".
 func unsaid(problem string) *refusal {
 	if problem == "" {
 		return nil
@@ -158,10 +160,13 @@ func unsaid(problem string) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: problem}
 }
 
-// surprise returns why a cancel of a run is not sent: the run has another cancel than the form showed, or none. It returns ""
-// if the cancel may be sent. If the cancel that the form showed is over, it also clears ask.Now. The check comes before the
-// cancel is sent, since the database has no statement that cancels only if there is no cancel yet. If two users cancel within
-// the same milliseconds, the second cancel therefore still skips the handlers.
+// surprise returns why a cancel of a run must not be sent without asking the user again; "" if it may be sent. seen is the id of
+// the cancel that the form showed, "" if it showed none. One reason is a cancel that the form did not show, unless the user chose
+// to skip the handlers (ask.Now). The other is that the cancel that it showed no longer counts, as after a retry; surprise then
+// also clears ask.Now.
+//
+// The database has no statement that cancels only if there is no cancel yet, so this check comes before the cancel is sent. If two
+// users cancel within the same milliseconds, the second cancel therefore still skips the handlers.
 func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (string, error) {
 	if ask.Now && seen == "" { // the user chose to skip handlers, whether or not there was a cancel before
 		return "", nil
@@ -183,7 +188,8 @@ func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (str
 	return "", nil
 }
 
-// findCancel returns the last cancel in the run's generation that the run did not refuse; nil if there is none.
+// findCancel returns the last cancel of the whole run that came after the run's last retry. It does not count controls that the run
+// refused. It returns nil without an error if there is none.
 func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control, error) {
 	all, err := s.store.Controls(ctx, run.ID)
 	if err != nil {
@@ -201,7 +207,8 @@ func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control
 	return nil, nil
 }
 
-// readAsk parses a request from a form or an address. problem is an error that the user can correct in the form.
+// readAsk parses a request with the verb: the run in the path, the rest in form. problem is an error for the user to correct in the
+// form, "" if there is none; err is any other error in the request.
 func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask, problem string, err error) {
 	if ask.Run, err = parseRunID(r); err != nil {
 		return ask, "", err
@@ -230,12 +237,12 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 	return ask, problem, err
 }
 
-// needsStep reports whether a verb is always about a step.
+// needsStep reports whether the verb always names a step: approve, reject and mark do.
 func needsStep(verb dagrun.Verb) bool {
 	return verb == dagrun.VerbApprove || verb == dagrun.VerbReject || verb == dagrun.VerbMark
 }
 
-// inputsOf returns the inputs of an approval that have values, and the comment; nil for none.
+// inputsOf returns the inputs of an approval that have values, and the comment, as a map by name. It returns nil if there are none.
 func inputsOf(form url.Values) any {
 	inputs := map[string]string{}
 	for name := range form {
@@ -252,6 +259,8 @@ func inputsOf(form url.Values) any {
 	return inputs
 }
 
+// readMark parses the state and the outputs of a mark into ask. problem is an error in the outputs, for the user to correct; err is
+// one in the state.
 func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	if ask.As, err = dagrun.ParseState(cmp.Or(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
 		return "", badQuery("as", form.Get("as"))
@@ -266,7 +275,8 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	return "", nil
 }
 
-// readSteer reads the content of the page: the target and the effects of a request.
+// readSteer reads all that the page of a request shows. It refuses a step that the run does not have. If the login does not see the
+// whole run, it reads the approval alone, by readForeign.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	p, err := s.readSteps(ctx, taskPage(ask))
 	if decides(ask.Verb) && errors.Is(err, errSeenInPart) {
@@ -313,6 +323,7 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	return d, err
 }
 
+// fillCancel sets the effects of a cancel, and d.Canceled to an earlier cancel of the run.
 func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err error) {
 	if d.Ask.Step != "" {
 		d.Effects = []string{"The step is canceled, and all steps that depend on it and have not started."}
@@ -372,10 +383,12 @@ func named(steps []string) string {
 
 const approvalsOfMine = "/approvals?mine=1"
 
-// decides reports whether a verb decides an approval. An approver may not see the run of the approval.
+// decides reports whether a verb decides an approval: approve and reject do. A login may be allowed to send these to a run that it
+// does not see.
 func decides(verb dagrun.Verb) bool { return verb == dagrun.VerbApprove || verb == dagrun.VerbReject }
 
-// readForeign reads an approval that the login may decide, in a run that it may not see.
+// readForeign reads the page of an approval that the login may decide, in a run that it does not see whole. It returns
+// errNoQuestion if there is no such approval, but the login sees the run in part.
 func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	waiting, err := s.store.Approvals(ctx, false, queue.MaxApprovals)
 	if err != nil {
@@ -397,8 +410,8 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 	return d, nil
 }
 
-// fillQuestion sets the question of an approval and the lines that explain it. If the login may decide, the form has a field
-// for each input.
+// fillQuestion sets the question of an approval, and the lines that explain it. may says whether the login can decide: the form
+// then has a field for each input, so the lines leave out the inputs.
 func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	d.Question, d.May, d.Effects = q, may, runview.QuestionLines(q)
 	if may {
@@ -406,7 +419,8 @@ func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	}
 }
 
-// decisionCommand returns the command that decides an approval, as the list of approvals shows it.
+// decisionCommand returns the command that decides an approval. For an approve without values so far, the command has an empty
+// place for each required input of q.
 func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 	if ask.Verb == dagrun.VerbApprove && ask.Outputs == nil {
 		return runview.ApproveCommand(ask.Run, runview.TaskName(ask.Step, ask.Item), q)
@@ -417,13 +431,13 @@ func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 // errNoQuestion means that a step has no approval to decide.
 var errNoQuestion = &refusal{status: http.StatusConflict, message: "The step waits for no approval.", hint: "Another user decided the approval, or the step does not wait yet."}
 
-// taskPage returns the page of the run, with the task of a request in its panel.
+// taskPage returns the address of the run's page, with the task that ask names in the panel.
 func taskPage(ask queue.Ask) runQuery {
 	return runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
 }
 
-// fillDecision sets the question of the approval that d.Ask names, and the command that decides it. It returns errNoQuestion
-// if the task asks nothing.
+// fillDecision sets the question of the approval that d.Ask names, whether the login can decide it, and the command that decides
+// it. It returns errNoQuestion if the task waits for no approval.
 func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) error {
 	task := &p.summary(d.Ask.Step).Task
 	if d.Ask.Item != "" {
@@ -489,17 +503,19 @@ func (d *steerData) fillRetry(p *runPage) {
 
 func isHandler(step string) bool { return strings.HasPrefix(step, "@") }
 
-// Unfinished reports whether a retry of what failed would reset a task of an ended run.
+// Unfinished reports whether a step or an item failed or was canceled, so that a retry of what failed would run it again.
 func (p *runPage) Unfinished() bool {
 	return slices.ContainsFunc(p.steps, func(t queue.StepSummary) bool { return p.unfinished(&t) })
 }
 
-// unfinished reports whether a step failed or was canceled, or an item of it. The failures of a run that succeeded are tolerated ones.
+// unfinished reports whether a step, or an item of it, failed or was canceled. It is false for all steps of a run that succeeded,
+// since its failures are tolerated ones.
 func (p *runPage) unfinished(t *queue.StepSummary) bool {
 	return p.Run.State != "succeeded" && (t.Failed != "" || slices.Contains([]string{"failed", "upstream_failed", "canceled"}, t.State))
 }
 
-// runsAgain returns the steps that a retry resets. They include what depends on them, unless the mode is RetryStep.
+// runsAgain returns the steps that a retry runs again, in the order of the graph. They include all steps that depend on these,
+// unless the mode is RetryStep. It returns nil if the login is not allowed to read the DAG.
 func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
 	if p.dag == nil {
 		return nil
@@ -550,7 +566,8 @@ type decision struct {
 	refused    bool       // they were sent as an approval, and did not pass
 }
 
-// Fields returns the fields of the inputs and the comment, with the user's values and the problems.
+// Fields returns a field for each input, and one for the comment, with the texts that the user sent. If an approval was sent
+// without a required input, the field has a Problem.
 func (d decision) Fields() []*formField {
 	var fields []*formField
 	for _, in := range d.Question.Inputs {
@@ -566,7 +583,7 @@ func (d decision) Fields() []*formField {
 	return append(fields, comment)
 }
 
-// Acts reports whether the page offers to decide. An approver may not have the right to steer the run.
+// Acts reports whether the page offers to decide approvals. The right to do so does not depend on the right to steer the run.
 func (p *runPage) Acts() bool { return p.Rights.Approve }
 
 // Decide returns the form for the approval in the panel.

@@ -28,10 +28,11 @@ type workerRow struct {
 	Bar    template.HTML // slots in use
 }
 
-// AtWork reports whether the worker has not ended, as far as the database knows.
+// AtWork reports whether the database has no end of the worker on record. A worker that was killed counts as at work until it is
+// found lost.
 func (w *workerRow) AtWork() bool { return w.EndedAt.IsZero() }
 
-// MayDrain reports whether a drain would change the worker.
+// MayDrain reports whether a drain would change the worker: it is live, and was not asked to drain.
 func (w *workerRow) MayDrain() bool {
 	return w.AtWork() && w.State == queue.WorkerLive && w.Desired == queue.WorkerLive
 }
@@ -112,7 +113,8 @@ func (s *server) worker(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readWorker reads a worker by its id or its name. Of several workers with the name, it reads the first in the list.
+// readWorker reads a worker by its id or its name, with the runs that it holds. Of several workers with the name, it reads the
+// first in the list. It refuses an unknown worker with status 404.
 func (s *server) readWorker(ctx context.Context, worker string) (*workerData, error) {
 	g, err := s.fleet(ctx)
 	if err != nil {
@@ -179,7 +181,8 @@ func (s *server) drainPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// drainWorker drains one worker by its id. Other workers of the same name are not affected.
+// drainWorker asks one worker to drain, and redirects to its page. Other workers of the same name are not affected, because it
+// sends the id. It refuses a worker that has ended.
 func (s *server) drainWorker(r *http.Request) (answer, error) {
 	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
 	if err != nil {

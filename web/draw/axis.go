@@ -32,7 +32,8 @@ type axisPart struct {
 	idle        bool // shortened
 }
 
-// NewAxis returns an axis over all. If busy is not empty, long stretches of time outside of it are shortened.
+// NewAxis returns an axis over all, which it extends to at least leastShown. It shortens the stretches that idleStretches returns
+// to idleWidth each. With an empty busy it shortens none.
 func NewAxis(all Interval, busy []Interval) Axis {
 	if all.To.Sub(all.From) < leastShown {
 		all.To = all.From.Add(leastShown)
@@ -59,7 +60,8 @@ func NewAxis(all Interval, busy []Interval) Axis {
 	return a
 }
 
-// idleStretches returns the longest stretches of time outside of busy, in order of time.
+// idleStretches returns stretches of all outside of busy, in order of time: the longest, at most idleMax. Each lasts at least a
+// second, and at least idleShare of the time inside of busy. It returns none if busy is empty.
 func idleStretches(all Interval, busy []Interval) []Interval {
 	busy = slices.Clone(busy)
 	slices.SortFunc(busy, func(a, b Interval) int { return a.From.Compare(b.From) })
@@ -96,7 +98,7 @@ func maxTime(a, b time.Time) time.Time {
 	return a
 }
 
-// Percent returns the position of a time. Times before or after the axis have the position of its nearer end.
+// Percent returns the position of a time, from 0 to 100. A time outside of the axis has the position of the nearer end.
 func (a *Axis) Percent(t time.Time) float64 {
 	for _, p := range a.parts {
 		if t.Before(p.To) {
@@ -125,7 +127,8 @@ var tickSteps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 }
 
-// Ticks returns ticks at round durations, far enough apart for their labels. Shortened stretches have none.
+// Ticks returns ticks at round durations since the start of the axis, far enough apart for their labels. The first is at 0.
+// Shortened stretches have none inside.
 func (a *Axis) Ticks() []Tick {
 	var shown time.Duration
 	for _, p := range a.parts {

@@ -21,7 +21,7 @@ type Length struct {
 	Took  time.Duration
 }
 
-// Pair draws two durations, one below the other. The longest duration of the page has the whole width. Screen readers skip the
+// Pair draws two durations as bars, one below the other. A bar as long as longest has the whole width. Screen readers skip the
 // picture: the words beside it say the same.
 func Pair(above, below Length, longest time.Duration) template.HTML {
 	var b strings.Builder

@@ -32,7 +32,8 @@ type Row struct {
 	Note string     // written at the end of the row
 }
 
-// Row draws a row.
+// Row draws a step: its gaps, its bars, and one text. In is drawn into the bars if they are wide enough. Without In, Note is drawn
+// where there is room: to the right of the bars, else to the left of them, or at the right end of a row without bars.
 func (a *Axis) Row(r Row) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true">`)
@@ -64,7 +65,8 @@ func (a *Axis) Row(r Row) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // texts in it were escaped, and classes are ours
 }
 
-// bar draws a bar, and returns the position of its right end.
+// bar draws a bar, at least barLeast wide, and returns the position of its right end. It draws nothing and returns 0 for a bar
+// outside of the axis.
 func (a *Axis) bar(b *strings.Builder, bar Bar) float64 {
 	if bar.To.Before(a.From) || bar.From.After(a.To) {
 		return 0
@@ -92,7 +94,8 @@ type Mark struct {
 	Label string
 }
 
-// Head draws the labels of the ticks, and below them the labels of the marks.
+// Head draws the labels of the ticks, and below them the labels of the marks. label returns the text for a time since the start of
+// the axis.
 func (a *Axis) Head(label func(time.Duration) string, marks []Mark) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true">`)
@@ -118,7 +121,7 @@ func (a *Axis) Head(label func(time.Duration) string, marks []Mark) template.HTM
 	return template.HTML(b.String()) //nolint:gosec // as in Row
 }
 
-// Grid draws the lines behind all rows, and the shortened stretches.
+// Grid draws the background of all rows: a line for each tick and mark, and the shortened stretches.
 func (a *Axis) Grid(marks []Mark) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="grid-lines" aria-hidden="true">`)
@@ -145,7 +148,7 @@ type Part struct {
 	Class string
 }
 
-// Progress draws the parts of a total side by side.
+// Progress draws parts side by side, each as wide as its share of total. If their counts are less than total, the rest stays empty.
 func Progress(parts []Part, total int) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg aria-hidden="true"><rect class="base" width="100%" height="8"/>`)

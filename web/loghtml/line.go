@@ -15,7 +15,8 @@ import (
 // address matches URLs. Punctuation at the end of a URL belongs to the sentence around it.
 var address = regexp.MustCompile(`https?://[^\s<>"'` + "`" + `]*[^\s<>"'` + "`" + `.,;:!?)\]}]`)
 
-// Line returns the HTML of a line without its line end. It marks the matches of find, if find is not nil.
+// Line returns the HTML of a line, which has no line end. It marks the matches of find in the text that is shown; nil: it marks
+// none.
 func Line(line []byte, find *regexp.Regexp) template.HTML {
 	t := parse(lastState(line))
 	links := address.FindAllStringIndex(t.text, -1)
@@ -41,13 +42,15 @@ func Line(line []byte, find *regexp.Regexp) template.HTML {
 // Text returns a line as plain text: the text that Line shows, without colours.
 func Text(line []byte) string { return parse(lastState(line)).text }
 
-// lastState returns what a terminal would show of a line that was overwritten with carriage returns, as progress bars do.
+// lastState returns the part of a line after its last carriage return, without those at the end. A terminal shows no more of a line
+// that was overwritten, as progress bars do.
 func lastState(line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	return line[bytes.LastIndexByte(line, '\r')+1:]
 }
 
-// spanAt reports whether a position is in one of the sorted spans, and returns the position where that changes.
+// spanAt reports whether the position at is in one of the spans, which are sorted and do not overlap. It returns the position where
+// that changes, or end if it does not change any more.
 func spanAt(spans [][]int, at, end int) (in bool, to int) {
 	for _, s := range spans {
 		switch {
@@ -72,7 +75,7 @@ type styleRun struct {
 	style style
 }
 
-// write writes a part of the text, with styles and marks as nested elements.
+// write writes the text between two positions as HTML, with elements for styles and for marks.
 func (t *styledText) write(b *strings.Builder, from, to int, marks [][]int) {
 	for at := from; at < to; {
 		marked, end := spanAt(marks, at, to)

@@ -36,8 +36,8 @@ func (s style) classes() string {
 	return strings.Join(all, " ")
 }
 
-// set applies the parameters of a sequence, such as 1;38;5;208, to s. An empty or zero parameter resets s; parameters that it
-// does not know change nothing.
+// set applies the parameters of a sequence, such as 1;38;5;208, to s, in order. An empty or zero parameter resets s. A parameter
+// that it does not know, and a sequence with a ?, changes nothing.
 func (s *style) set(parameters string) {
 	if strings.ContainsRune(parameters, '?') {
 		return
@@ -82,8 +82,9 @@ func (s *style) set(parameters string) {
 	}
 }
 
-// extended parses a colour of the 256, or of all RGB colours, and sets colour to the nearest of the sixteen. If it cannot
-// parse one, it leaves colour as it is. It returns the number of parameters that it used.
+// extended parses the parameters after 38 or 48: 5;N for one of 256 colours, or 2;R;G;B. It sets colour to the nearest of the
+// sixteen, and returns the number of parameters that it used. Missing parameters count as 0. If the first is neither 5 nor 2, it
+// skips that one and leaves colour as it is.
 func extended(codes []string, colour *int) int {
 	number := func(i int) int {
 		if i >= len(codes) {
@@ -103,7 +104,8 @@ func extended(codes []string, colour *int) int {
 	return min(1, len(codes))
 }
 
-// ofPalette returns the nearest of the sixteen for one of xterm's 256 colours: sixteen, a cube of 6×6×6, and 24 greys.
+// ofPalette returns the code of the nearest of the sixteen for number n of xterm's 256 colours: sixteen, a cube of 6×6×6, and 24
+// greys.
 func ofPalette(n int) int {
 	switch {
 	case n < 8:

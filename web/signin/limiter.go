@@ -28,8 +28,9 @@ func NewLimiter() *Limiter {
 	return &Limiter{keys: map[limitedKey]*rate.Limiter{}, now: time.Now}
 }
 
-// Allow counts one attempt for each key, and reports whether all keys had an attempt left. It stops at the first key that has
-// none. The caller calls undo if the attempt was right, so that right sign-ins cost nothing to other users of the same address.
+// Allow counts one attempt for each key, and reports whether all keys had an attempt left. It stops at the first key that has none,
+// and does not count that key or those after it. The caller calls undo if the attempt was right, so that right sign-ins cost
+// nothing to other users of the same address.
 func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,9 +59,9 @@ func (l *Limiter) IsSpent(key string) bool {
 	return found != nil && found.TokensAt(l.now()) < 1
 }
 
-// keyLocked returns the limit of a key. If the table is full, the keys with the most attempts left are removed first, because
-// that gives the least attempts back. A key without attempts is removed only if all keys are without, so a flood of names frees
-// no address.
+// keyLocked returns the limit of a key, and adds a new one if there is none. If the table is full, it first removes the keys with
+// the most attempts left, because that gives the least attempts back. A key without attempts is removed only if all keys are
+// without, so a flood of names frees no address.
 func (l *Limiter) keyLocked(key limitedKey, now time.Time) *rate.Limiter {
 	if found := l.keys[key]; found != nil {
 		return found

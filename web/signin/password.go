@@ -27,15 +27,15 @@ type Passwords struct {
 	size   int64     // size of the file that was read
 }
 
-// ReadPasswords reads a file of passwords.
+// ReadPasswords reads a file of passwords. It fails if the file cannot be read, or if a line is wrong.
 func ReadPasswords(file string) (*Passwords, error) {
 	p := &Passwords{file: file}
 	_, err := p.Changed()
 	return p, err
 }
 
-// Changed looks whether the time or the size of the file has changed. If so, it reads the file, puts its passwords in force,
-// and returns true. After an error, the old passwords stay in force.
+// Changed reads the file again if its time or its size has changed since it was last read. It then puts the passwords of the file
+// in force and returns true. After an error, the old passwords stay in force.
 func (p *Passwords) Changed() (bool, error) {
 	info, err := os.Stat(p.file)
 	if err != nil {
@@ -68,7 +68,8 @@ func (p *Passwords) Changed() (bool, error) {
 	return true, nil
 }
 
-// parsePasswords parses lines of NAME:HASH. Its errors begin with the number of the line, and contain none of its text.
+// parsePasswords parses lines of NAME:HASH, and skips empty lines and lines that begin with #. It refuses a wrong line and a name
+// that occurs twice. Its errors begin with the number of the line, and contain none of its text.
 func parsePasswords(text []byte) (map[string][]byte, error) {
 	hashes := map[string][]byte{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -92,7 +93,8 @@ func parsePasswords(text []byte) (map[string][]byte, error) {
 	return hashes, nil
 }
 
-// Check reports whether name has this password. It takes as long for an unknown name as for a wrong password.
+// Check reports whether name has this password in the file. It takes as long for an unknown name as for a wrong password, so that
+// its duration does not tell which names exist.
 func (p *Passwords) Check(name, password string) bool {
 	p.mu.Lock()
 	hash, known := p.hashes[name]

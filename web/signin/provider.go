@@ -49,14 +49,14 @@ type Provider struct {
 	found *oidc.Provider
 }
 
-// NewProvider returns a provider. The caller closes it.
+// NewProvider returns a provider without a connection to it. The caller closes it.
 func NewProvider(c ProviderConfig) *Provider {
 	return &Provider{config: c, client: &http.Client{
 		Timeout: providerTimeout, Transport: &providerTransport{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}},
 	}}
 }
 
-// Close closes idle connections.
+// Close closes idle connections. The provider can still be used.
 func (p *Provider) Close() { p.client.CloseIdleConnections() }
 
 // providerTransport returns answers with status 2xx, and 4xx answers to a POST, up to answerBytesMax each. It turns all others
@@ -86,7 +86,8 @@ func (t *providerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // browser.
 type Attempt struct{ State, Nonce, Verifier string }
 
-// Begin returns the URL of the provider on which the user signs in, and the Attempt to keep.
+// Begin returns the URL of the provider on which the user signs in, and the Attempt that the caller keeps in the user's browser for
+// Finish. It returns ErrAway if the provider cannot be reached.
 func (p *Provider) Begin(ctx context.Context) (to string, a Attempt, err error) {
 	found, err := p.look(ctx)
 	if err != nil {
@@ -96,8 +97,9 @@ func (p *Provider) Begin(ctx context.Context) (to string, a Attempt, err error) 
 	return p.oauth(found).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-// Finish takes the query of the provider's redirect back, and returns the person that signed in. It returns ErrToken if the
-// redirect answers another attempt than a, or holds no valid sign-in, and ErrAway if the provider cannot be reached.
+// Finish returns the person that signed in. query is the query of the provider's redirect back, and a the Attempt that Begin
+// returned to this browser. It returns ErrToken if the redirect answers another attempt or the person is not signed in, and ErrAway
+// if the provider cannot be reached.
 func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Person, error) {
 	if a.State == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) != 1 {
 		return Person{}, fmt.Errorf("%w: it answers another attempt", ErrToken)
@@ -128,7 +130,8 @@ func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Per
 	return p.person(id)
 }
 
-// Verify returns the person that a program's token belongs to.
+// Verify returns the person in an ID token that a program sent. It returns ErrToken if the token is not valid for this server, and
+// ErrAway if the provider's configuration cannot be fetched.
 func (p *Provider) Verify(ctx context.Context, token string) (Person, error) {
 	found, err := p.look(ctx)
 	if err != nil {
@@ -141,7 +144,8 @@ func (p *Provider) Verify(ctx context.Context, token string) (Person, error) {
 	return p.person(id)
 }
 
-// look fetches the provider's configuration, and keeps it after the first success.
+// look returns the provider's configuration. It fetches it until that succeeds once, and then keeps it. It returns ErrAway if it
+// cannot be fetched.
 func (p *Provider) look(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	found := p.found
@@ -166,7 +170,8 @@ func (p *Provider) oauth(found *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// verify checks signature, issuer, audience and expiry. A token for several audiences must have been issued to this client.
+// verify checks signature, issuer, audience and expiry of the ID token raw, and returns ErrToken if one is wrong. If the token has
+// an azp, that must name this client, and a token for several audiences must have one.
 func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string) (*oidc.IDToken, error) {
 	id, err := found.Verifier(&oidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
@@ -181,8 +186,8 @@ func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string)
 	return id, nil
 }
 
-// person returns the person of a token's claims. It returns ErrToken if the claim of the name is missing, or is an address
-// that the provider has not verified.
+// person returns the name and groups in the claims of a token. It returns ErrToken if the claim of the name is missing, or is an
+// email address that the provider has not verified.
 func (p *Provider) person(id *oidc.IDToken) (Person, error) {
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {
@@ -198,7 +203,7 @@ func (p *Provider) person(id *oidc.IDToken) (Person, error) {
 	return Person{Name: name, Groups: texts(claims[p.config.GroupsClaim])}, nil
 }
 
-// texts returns the strings of a claim that is a string or a list of strings.
+// texts returns the strings in a claim that is a string or a list, each once. It returns nil for any other claim.
 func texts(claim any) []string {
 	switch v := claim.(type) {
 	case string:

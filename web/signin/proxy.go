@@ -23,7 +23,8 @@ type Proxy struct {
 	GroupsHeader string // holds groups separated by commas; "": no groups are read
 }
 
-// Person returns the person that the proxy names. It does not read the headers of requests from other addresses.
+// Person returns the person that the proxy's headers name. It returns ErrStranger for a request from an address that is not
+// trusted. It returns ErrNobody if the header of the user is missing, empty or repeated, or that of the groups is repeated.
 func (p *Proxy) Person(r *http.Request) (Person, error) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !slices.ContainsFunc(p.Trusted, func(t netip.Prefix) bool { return t.Contains(peer.Addr().Unmap()) }) {

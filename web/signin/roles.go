@@ -29,7 +29,7 @@ const (
 // Roles are the members of each role: names, groups as group:NAME, and * for every signed-in person.
 type Roles struct{ Reader, Submitter, Operator []string }
 
-// Of returns the highest role of a person; "" for none. The zero Person has no role.
+// Of returns the highest role of a person; "" if the person has none, or has no name.
 func (r Roles) Of(p Person) Role {
 	switch {
 	case p.Name == "":
@@ -44,8 +44,8 @@ func (r Roles) Of(p Person) Role {
 	return ""
 }
 
-// isIn reports whether a list contains a person. An entry group:NAME never matches a person's name, even if the name looks like
-// it.
+// isIn reports whether an entry of a list matches a person: by name, by group as group:NAME, or as *. An entry group:NAME never
+// matches a person's name, even if the name looks like it.
 func isIn(list []string, p Person) bool {
 	return slices.ContainsFunc(list, func(entry string) bool {
 		if group, ok := strings.CutPrefix(entry, groupPrefix); ok {
