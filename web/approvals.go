@@ -29,7 +29,7 @@ type approvalRow struct {
 	Asks     []string // lines of the prompt
 	Deciders string
 	Left     string // time until the approval times out; "": it does not
-	Command  string // the command that approves it; "": this login may not decide
+	Command  string // the command that approves it; "": this login cannot decide
 }
 
 // approvals shows the approvals without a decision, up to approvalsShown, the oldest first. If the query has a value for mine,

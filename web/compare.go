@@ -23,11 +23,11 @@ const maxDifferences = 100 // of params and outputs, on one page
 // compared with, which may be the newer one.
 type comparison struct {
 	Was, Is *comparedRun
-	DAGPath string // page of the DAG; the list of its runs, where the login may not read DAGs
+	DAGPath string // page of the DAG; the list of its runs, if the login cannot read DAGs
 
 	Facts    []runview.Difference
 	Same     []string // names of facts that are equal
-	Versions string   // path of the diff of the two versions; "": they are equal, or the login may not read DAGs
+	Versions string   // path of the diff of the two versions; "": they are equal, or the login cannot read DAGs
 	Params   []runview.Difference
 	Outputs  []runview.Difference
 	Open     bool // one of the runs has not ended, so outputs are not compared yet

@@ -65,7 +65,8 @@ type versionRow struct {
 	Path, Diff string // Diff is the path of the diff to the version before; "": this is the first version
 }
 
-// dag shows a DAG: its current version, its newest runs as a strip, and links to all versions.
+// dag shows a DAG: its current version, its newest runs as a strip, and links to all versions. With a step in the query, it also
+// shows the definition of that step.
 func (s *server) dag(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readDAG(r.Context(), r.PathValue("dag"), 0)
 	if err != nil {
@@ -106,7 +107,8 @@ func diffPath(dag string, from, to int) string {
 	return fmt.Sprintf("%s/diff/%d..%d", dagPath(dag), from, to)
 }
 
-// readDAG reads a version of a DAG; version 0 is the current one.
+// readDAG reads a version of a DAG; version 0 is the current one. The result has none of the content of the definition, which
+// describe adds.
 func (s *server) readDAG(ctx context.Context, name string, version int) (*dagData, error) {
 	stored, err := s.store.GetDAG(ctx, name, version)
 	if err != nil {
@@ -370,7 +372,7 @@ func (p *specParts) add(name string, part map[string]json.RawMessage) {
 	p.parts[name] = part
 }
 
-// keys returns all keys that the part called name or was, its former value, has. They are sorted, each once.
+// keys returns the sorted keys that occur in the part called name, or in was, the former value of that part.
 func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
 	all := maps.Clone(was)
 	maps.Copy(all, p.parts[name])

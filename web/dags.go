@@ -121,8 +121,8 @@ func (s *server) stripOf(runs []queue.StripRun) strip {
 	return p
 }
 
-// quantile returns the smallest value that is not exceeded by at least the given share of the values (nearest rank). The values
-// must be sorted, and share is above 0 and at most 1. It returns 0 if there are no values.
+// quantile returns a quantile of sorted values by the nearest rank. A share of 0.5 gives the median, 0.95 the value that 95 percent
+// of the values do not exceed, and 1 the largest value. It returns 0 if there are no values.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

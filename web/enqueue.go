@@ -49,7 +49,7 @@ type enqueueForm struct {
 	SQL     string // "": a field is wrong
 	Problem *refusal
 
-	spec    *dagspec.Spec     // nil: the login may not read the DAG
+	spec    *dagspec.Spec     // nil: the login cannot read the DAG
 	before  map[string]string // params of Run
 	given   map[string]string
 	typed   map[string]any
@@ -133,7 +133,7 @@ func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
 
 // readEnqueue makes the form that enqueues a run of the DAG in the path. The fields have the texts in values. If values names a run
 // as from, params that values lacks have the values of that run, which must be of the same DAG. A wrong text is no error: it
-// becomes the Problem of its field, by check.
+// becomes the Problem of its field, by check. A login that is not allowed to enqueue runs gets a refusal.
 func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, error) {
 	rights, err := s.mayEnqueue(r.Context())
 	if err != nil {
@@ -164,9 +164,9 @@ func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, 
 	return f, nil
 }
 
-// readAgain makes the form that makes a new run like the run in the path, which must have ended. Params that values lacks keep the
-// values of that run. With latest in values, the new run uses the DAG's current version. A wrong text is no error: it becomes the
-// Problem of its field, by check.
+// readAgain makes the form for a new run like the run in the path, which must have ended. Params that values lacks keep the values
+// of that run. With latest in values, the new run uses the DAG's current version. A wrong text is no error: it becomes the Problem
+// of its field, by check. A login that is not allowed to enqueue runs gets a refusal.
 func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, error) {
 	if _, err := s.mayEnqueue(r.Context()); err != nil {
 		return nil, err
@@ -283,7 +283,7 @@ func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]strin
 
 // addOptions appends a field to f.Options for each option, with the text in values. If neither the DAG nor the rights allow a queue
 // of the user's choice, it leaves out the field for the queue, unless values has a text for it: the database then refuses the
-// request.
+// request. If they do not allow a priority either, its field ends at the DAG's own priority.
 func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
 	free := rights.Admin || f.spec == nil
 	add := func(o *formField, offered bool) {

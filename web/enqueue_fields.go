@@ -17,7 +17,7 @@ import (
 
 const (
 	paramPrefix = "param." // prefix of the names of param fields
-	looseName   = "params" // name of the field for all params, where the login may not read their types
+	looseName   = "params" // name of the field for all params, if the login cannot read their types
 )
 
 // Kinds of fields.
@@ -139,8 +139,9 @@ func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
 // plainNumber matches numbers that browsers do not rewrite in a number field.
 var plainNumber = regexp.MustCompile(`^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$`)
 
-// set fills the field in. If an input of the field's kind would change the value, the field gets another kind; a choice gets
-// the value as one more option.
+// set gives the field the value that it shows. Where an HTML input would change the value, the field gets another kind: a number
+// field with a text such as 1e3 becomes a text field, and a text field with several lines a field of lines. A choice gets a value
+// that it does not offer as one more option.
 func (f *formField) set(value string) {
 	f.Value = value
 	switch {
@@ -153,7 +154,7 @@ func (f *formField) set(value string) {
 	}
 }
 
-// Empty returns the label of a choice's empty option.
+// Empty returns the label of a choice's empty option. It names the value that holds if the user picks that option.
 func (f *formField) Empty() string {
 	switch {
 	case f.Kept:

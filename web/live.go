@@ -278,7 +278,7 @@ func event(name, data string) string {
 	return "event: " + name + "\ndata: " + strings.ReplaceAll(data, "\n", "\ndata: ") + "\n\n"
 }
 
-// whole returns the events that bring all of a page.
+// whole returns the events that bring all regions of a page, and all lines of its log.
 func (v *liveView) whole() string {
 	var b strings.Builder
 	for _, name := range v.order {

@@ -103,8 +103,8 @@ type logLine struct {
 	Cut     bool // the end of a long line is left out
 }
 
-// readLog reads the lines of a log that the address asks for. If it has a correct regular expression to find, these are the hits of
-// the search.
+// readLog reads the lines of a log that the address asks for: the hits if q.Log.Find is a regular expression, else one window. If
+// Find is no correct regular expression, the result has the error for the user in Faulty, beside the window.
 func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*logView, error) {
 	find, faulty := compile(q.Log.Find)
 	if find != nil {

@@ -13,7 +13,7 @@ import (
 
 // The functions of this file make the HTML that templates share. Each escapes its arguments.
 
-// markup fills texts into a constant form, and escapes them.
+// markup fills texts, escaped for HTML, into form. form must be a constant, and has one %s for each text.
 func markup(form string, texts ...string) template.HTML {
 	args := make([]any, len(texts))
 	for i, text := range texts {
@@ -36,7 +36,7 @@ func when(t time.Time) template.HTML {
 // drawn marks an SVG of graphview as safe, since graphview escapes the texts in it.
 func drawn(svg string) template.HTML { return template.HTML(svg) } //nolint:gosec // graphview has escaped it
 
-// clock returns the time of a log line, to the millisecond. The script turns it into the reader's zone.
+// clock returns the time of a log line, to the millisecond; "" for the zero time. The script turns it into the reader's zone.
 func clock(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -44,7 +44,7 @@ func clock(t time.Time) template.HTML {
 	return markup(`<time class="at" datetime="%s">%s</time>`, t.UTC().Format("2006-01-02T15:04:05.000Z"), t.UTC().Format("15:04:05.000"))
 }
 
-// since returns how long ago t was. The script keeps the text up to date.
+// since returns how long ago t was; "–" for the zero time. The script keeps the text up to date.
 func since(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -76,7 +76,7 @@ func once() template.HTML {
 	return markup(`<input type="hidden" name="`+onceField+`" value="%s">`, newNonce())
 }
 
-// signOf returns the sign of a run's or task's state.
+// signOf returns the sign of a run's or task's state. A queued run has the sign of a task that is ready.
 func signOf(state string) string {
 	switch state {
 	case "queued":
@@ -96,7 +96,7 @@ func stateClass(state string) string {
 	return state
 }
 
-// num returns a number with commas between thousands.
+// num returns an integer with commas between thousands.
 func num(n any) string {
 	digits, sign := fmt.Sprint(n), ""
 	if rest, ok := strings.CutPrefix(digits, "-"); ok {

@@ -57,7 +57,7 @@ type panel struct {
 	Waits    []string // the prompt and inputs of an approval
 	Question *queue.Question
 	Open     bool   // the task has not ended
-	Approve  string // the command that approves it; "": it is no approval, or this login may not decide it
+	Approve  string // the command that approves it; "": it is no approval, or this login cannot decide it
 
 	Log        *logView
 	Outputs    *jsonNode

@@ -48,7 +48,7 @@ type frame struct {
 	Now       time.Time
 	Approvals int // that wait for a decision of the login; 0 if the number is not known
 	Many      bool
-	NoFleet   bool  // the login may not see queues and workers
+	NoFleet   bool  // the login cannot see queues and workers
 	Approver  bool  // the login has approvals and nothing else
 	Doctor    bool  // the server has a page of checks
 	User      *user // the user that signed in; nil where there is no sign-in

@@ -61,7 +61,7 @@ type runPage struct {
 	steps  []queue.StepSummary // in the order of the graph
 	places map[string]int      // of steps, by name
 	known  []queue.Task        // tasks that the view has read
-	dag    *queue.Definition   // nil: the login may not read it
+	dag    *queue.Definition   // nil: the login cannot read it
 }
 
 // tab is a link to a view.
@@ -311,8 +311,8 @@ func lostDrivers(drives []queue.Drive) []runview.LostDriver {
 	return lost
 }
 
-// readView reads the content of the view that the address names, and sets the field of p for it. The timeline also gets a small
-// graph.
+// readView reads the content of the view that the address names, and sets the field of p for it. For the timeline of a run with up
+// to smallGraph steps, it also sets p.Graph.
 func (s *server) readView(ctx context.Context, p *runPage) (err error) {
 	switch p.Query.View {
 	case "graph":

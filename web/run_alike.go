@@ -12,7 +12,7 @@ type alike struct {
 	Count string      // a sentence: The only one of the last 50 runs of this DAG that ended so
 	First queue.RunID // the oldest alike run; 0: there is no other, or runs older than those that were examined may be alike, too
 	Began int         // version of the DAG that was new in the oldest alike run; 0: none was
-	Diff  string      // path of the diff to Began from the version that ran before; "": none, or the login may not read DAGs
+	Diff  string      // path of the diff to Began from the version that ran before; "": none, or the login cannot read DAGs
 	Good  queue.RunID // last run before that succeeded; 0: none
 }
 

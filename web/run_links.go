@@ -296,7 +296,7 @@ type lineAt struct {
 // LogLine returns a line together with the link that marks it.
 func (p *runPage) LogLine(l logLine) lineAt { return lineAt{l, p.LineLink(l.Number)} }
 
-// LogRange returns which lines of the log the page shows, in words.
+// LogRange returns which lines of the log the page shows, in words; "" if it shows none.
 func (p *runPage) LogRange() string {
 	log := p.Panel.Log
 	if len(log.Lines) == 0 {

@@ -254,7 +254,8 @@ func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 
 var bandClasses = []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} // classes of the parts of a bar, from the top
 
-// bandRow returns the bars of a foreach step: in each stretch of time, the shares of its items by state.
+// bandRow returns the bars of a foreach step. In each stretch of time, bars of different classes lie one below the other, and each
+// is as high as the share of items in its states. A share that stays the same is one long bar.
 func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	r := draw.Row{In: aside(t)}
 	last := map[string]int{} // index of the newest bar, by class

@@ -28,12 +28,12 @@ type runsData struct {
 	Older   string // path of the next page; "": this is the last
 	Newest  string // path of the first page; "": this is the first
 	Command string
-	Glance  *glance // nil: the login may not see the cluster, or it could not be read
+	Glance  *glance // nil: the login cannot see the cluster, or it could not be read
 	Oldest  queue.Queue
 	Slots   runview.Slots
-	Verbs   []bulkVerb  // requests that can be sent to the runs; none where the login may not
+	Verbs   []bulkVerb  // requests that can be sent to the runs; none if the login cannot send any
 	Filter  [][2]string // the filter behind "all that match"
-	Enqueue string      // path of the form that enqueues the filtered DAG, or of the list of DAGs; "": the login may not enqueue
+	Enqueue string      // path of the form that enqueues the filtered DAG, or of the list of DAGs; "": the login cannot enqueue
 }
 
 // chip is a link that adds a state to the filter, or removes it.
@@ -155,7 +155,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	return d, nil
 }
 
-// whyOf returns the note on a run, or else the schedule that made it.
+// whyOf returns the note on a run, or else the schedule that made it; "" if it has neither.
 func whyOf(r *queue.Run) string {
 	if note := runview.RunNote(r); note != "" || r.Schedule == "" {
 		return note

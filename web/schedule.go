@@ -202,8 +202,8 @@ func fireRowOf(f *queue.Fire, zone string) fireRow {
 	return row
 }
 
-// scheduleFacts lists name and value of what is notable of a schedule or backfill: settings that differ from none, and counts of
-// failed and unfinished runs.
+// scheduleFacts lists the settings of a schedule or backfill that have a value, and its counts of failed and unfinished runs. Each
+// is a name and a text.
 func scheduleFacts(s *queue.Schedule) (facts [][2]string) {
 	add := func(name, value string) {
 		if value != "" {

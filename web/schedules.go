@@ -58,7 +58,8 @@ type schedulesData struct {
 	Command string
 }
 
-// schedules lists schedules by DAG and name, each with its backfills.
+// schedules shows one page of the schedules that match the filter in the address. They are in order of DAG and name, each followed
+// by its backfills.
 func (s *server) schedules(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readSchedules(r.Context(), scheduleFilterOf(r.URL.Query()))
 	if err != nil {

@@ -272,7 +272,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Conf
 	return errors.Join(err, served(<-ended))
 }
 
-// served returns the error of http.Server.Serve with context, or nil if the server was shut down or closed.
+// served returns err, the result of http.Server.Serve, wrapped; or nil if the server was shut down or closed.
 func served(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

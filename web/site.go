@@ -114,7 +114,8 @@ func userOf(ctx context.Context) *user {
 	return u
 }
 
-// clientOf returns the address of a request's client.
+// clientOf returns the address of a request's client. With sign-in, Site.clientOf has found it; else it is the address of the peer
+// with its port.
 func clientOf(r *http.Request) string {
 	if u := userOf(r.Context()); u != nil {
 		return u.client
@@ -282,8 +283,8 @@ type noRoleError struct{ name string }
 
 func (e *noRoleError) Error() string { return "this name has no role here" }
 
-// program returns the identity of a program, which sends a token, or a name and password, with each request. A name and password
-// that were right a short time before are not proved again, because that is slow. program returns errTooMany if the address has
+// program returns the identity of a program, which sends a token, or a name and password, with each request. If a name and password
+// were right a short time before, it does not check them again, because that is slow. It returns errTooMany if the address has
 // failed too often. The caller releases the account of the identity.
 func (s *Site) program(r *http.Request) (*identity, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.options.Provider != nil {

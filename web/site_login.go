@@ -30,7 +30,8 @@ type loginData struct {
 	Provider bool   // users sign in at the provider's page
 }
 
-// loginPage shows the form. It redirects a user that has signed in already, and every user if a proxy signs users in.
+// loginPage shows the page on which users sign in. It redirects a user that has signed in already, and every user if a proxy signs
+// users in.
 func (s *Site) loginPage(w http.ResponseWriter, r *http.Request) error {
 	to := safeBack(r.URL.Query().Get("to"))
 	if s.sessions.find(s.cookie(r, sessionCookie)) != nil || s.options.Proxy != nil {
@@ -101,7 +102,8 @@ func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to
 	return token
 }
 
-// logout ends the session of the browser, if there is one, and redirects to the form. The guard has refused a form of another site.
+// logout ends the session of the browser, if there is one, and redirects to the page on which users sign in. The guard has refused
+// a form of another site.
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
 	s.sessions.close(s.cookie(r, sessionCookie))
 	s.setCookie(w, sessionCookie, "", 0)

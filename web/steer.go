@@ -368,7 +368,7 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 	return err
 }
 
-// named lists the names of steps, up to maxNamed.
+// named lists the names of steps as the end of a sentence: up to maxNamed, and the number of the others.
 func named(steps []string) string {
 	text := make([]string, 0, maxNamed)
 	for _, step := range steps[:min(len(steps), maxNamed)] {

@@ -61,7 +61,7 @@ type workersData struct {
 	Command string
 }
 
-// workers lists workers, the active ones first.
+// workers lists up to workersShown workers, the active ones first.
 func (s *server) workers(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readWorkers(r.Context())
 	if err != nil {

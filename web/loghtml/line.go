@@ -110,7 +110,8 @@ func (t *styledText) styleAt(at int) (classes string, next int) {
 	return "", next
 }
 
-// parse splits a line into text and styles. It drops sequences that set no style, and those that do not end.
+// parse splits a line into text and styles. It drops sequences that set no style, and those that do not end. It replaces characters
+// that must not reach a page, as shown does.
 func parse(line []byte) styledText {
 	var text strings.Builder
 	var t styledText

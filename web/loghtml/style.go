@@ -12,7 +12,8 @@ type style struct {
 	text, ground                              int // 30–37 and 90–97
 }
 
-// classes returns the CSS classes: a1 bold, a2 faint, a3 italic, a4 underlined, a31 red text, b31 red ground.
+// classes returns the CSS classes of a style, "" for plain text: a1 bold, a2 faint, a3 italic, a4 underlined, a31 red text, b31 red
+// ground. A reversed style has text and ground exchanged, or the class rv alone if it has no colours.
 func (s style) classes() string {
 	text, ground := s.text, s.ground
 	if s.reversed {
