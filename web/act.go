@@ -73,9 +73,11 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 }
 
 // onlyOnce runs do for the first of several posts with the same path and fields, and returns its answer to all of them. A later
-// post waits for that answer until its client disconnects; the action goes on even if its client disconnects. If do failed or
-// showed the form again, the next post runs do again, except after queue.ErrUnknown: do may then have acted. A page that is loaded
-// again has another nonce among its fields, so its form acts again.
+// post waits for that answer until its client disconnects; the action goes on even if its client disconnects. The server remembers
+// the answers of up to keptMax forms.
+//
+// If do failed or showed the form again, the next post runs do again, except after queue.ErrUnknown: do may then have acted. A page
+// that is loaded again has another nonce among its fields, so its form acts again.
 func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // this error stays if do panics
 	key := formSum(r)

@@ -42,7 +42,7 @@ var apiHints = map[string]string{
 
 // apiErrorOf returns the status and the JSON error by which the API answers err. p is the refusal that a page would show for err.
 // If err has a code of Oarlock or of databaseStatuses, the message and the hint are those of the database, and databaseStatuses may
-// replace the status of p. An error for a missing right stays as in p.
+// replace the status of p. An error for a missing right stays as in p. With status 500, the message has no details.
 func apiErrorOf(p *refusal, err error) (status int, e runview.ErrorJSON) {
 	status, hint := p.status, p.hint
 	e.Message = p.message

@@ -200,9 +200,9 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 // fill appends a field to f.Params for each param of f.spec. The field shows the text that values has for the param, under NAME or
 // param.NAME, or else the text in begin.
 //
-// It sets f.given to the texts that the request will carry. An empty text is carried only if the user emptied a string that
-// f.before has. A text that equals the one in f.before is not carried. Params in values that f.spec does not know are carried, so
-// that check reports them. Without f.spec, fillLoose does all of this with one field.
+// It sets f.given to the texts that the request will carry. A text that equals the one in f.before is not carried. An empty text is
+// carried only if the user emptied a string without choices that f.before has. Params in values that f.spec does not know are
+// carried, so that check reports them. Without f.spec, fillLoose does all of this with one field.
 func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	texts := map[string]string{}
 	for name := range values {

@@ -20,7 +20,8 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 const requestIDHeader = "X-Request-ID"
 
 // guard wraps all pages. It sets the headers of every answer, and turns a panic into an error page. It refuses methods other than
-// GET, HEAD and POST, requests for a foreign host, and forms that a page of another site sent.
+// GET, HEAD and POST, and forms that a page of another site sent. It also refuses requests for a foreign host, except those of
+// health probes, which name the server by its address.
 func (s *server) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

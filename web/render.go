@@ -58,8 +58,8 @@ type frame struct {
 // pages holds the templates of each page, with the layout, by file name.
 type pages map[string]*template.Template
 
-// parsePages parses all templates, each with the layout and the shared parts. It fails on a wrong template, so that a server with
-// one does not start.
+// parsePages parses all templates, and returns one for each page by file name, with the layout and the shared parts. It fails on a
+// wrong template, so that a server with one does not start.
 func (s *server) parsePages() (pages, error) {
 	layout, err := template.New(layoutFile).Funcs(s.funcs()).Option("missingkey=error").ParseFS(templates, "template/"+layoutFile, "template/"+partFiles)
 	if err != nil {

@@ -212,7 +212,7 @@ func badQuery(name, value string) error {
 }
 
 // readRun reads all that the page of a run shows. If the address names no task, it chooses one for the panel and sets p.Query.Task
-// to it. It returns errSeenInPart like readSteps.
+// to it. It returns errSeenInPart if the login does not see the whole run, or if there is no such run.
 func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	p, err := s.readSteps(ctx, q)
 	if err != nil {
@@ -332,7 +332,8 @@ func (s *server) readView(ctx context.Context, p *runPage) (err error) {
 	return err
 }
 
-// tabs returns the tabs. The tab of tasks has the number of tasks, items included.
+// tabs returns a tab for each view of the run, and selects that of the present view. The tab of tasks has the number of tasks,
+// items included.
 func (p *runPage) tabs() []tab {
 	titles := map[string]string{"timeline": "Timeline", "graph": "Graph", "tasks": "Tasks", "events": "Events", "params": "Params and outputs"}
 	all := make([]tab, len(views))

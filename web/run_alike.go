@@ -36,8 +36,8 @@ func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	return a, nil
 }
 
-// alikeOf puts the history of a run into words. whose names the examined runs in a sentence, as in "runs of this DAG". The examined
-// runs are the newest ones that ended; they include run, unless all of them are newer.
+// alikeOf puts the history of a run into words, without Diff, which the caller sets. whose names the examined runs in a sentence,
+// as in "runs of this DAG". The examined runs are the newest ones that ended; they include run, unless all of them are newer.
 func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
 	a := &alike{Good: h.LastGood}
 	switch {

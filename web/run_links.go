@@ -198,7 +198,7 @@ func (p *runPage) TextLink() string {
 	return q.address()
 }
 
-// StateLink links to the list of tasks with a state added to its filter, or removed from it.
+// StateLink links to the list of tasks with a state added to its filter, or removed if the filter has it.
 func (p *runPage) StateLink(state string) string {
 	q := p.Query
 	q.View, q.After = "tasks", queue.TaskKey{}
@@ -210,7 +210,7 @@ func (p *runPage) StateLink(state string) string {
 	return q.address()
 }
 
-// AfterLink links to the next window of the list of tasks.
+// AfterLink links to the next window of the list of tasks. key is the Next of the present window.
 func (p *runPage) AfterLink(key string) string {
 	q := p.Query
 	q.After, _ = parseTaskKey(key) // the key comes from taskKeyText
@@ -224,7 +224,7 @@ func (p *runPage) OnlyLink(step string) string {
 	return q.address()
 }
 
-// BeforeLink links to the events older than one event.
+// BeforeLink links to the next page of events, which are older. event is the Before of the present page.
 func (p *runPage) BeforeLink(event string) string {
 	q := p.Query
 	q.Before = event

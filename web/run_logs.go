@@ -57,7 +57,8 @@ func (s *server) runLogs(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "run_logs.html", page{Title: "Logs of " + p.title(), Nav: "runs", Data: logs, Crumbs: p.crumbs(crumb{"log", ""})})
 }
 
-// readTails fills logs.Tails with the last lines of each log, and sets logs.More if there may be more logs.
+// readTails chooses up to queue.MaxLogTails tasks of the run, by the order of tailStates, and fills logs.Tails with the last
+// tailLines lines of each one's log. It sets logs.More if there may be more logs.
 func (s *server) readTails(ctx context.Context, logs *runLogs) error {
 	for _, states := range tailStates {
 		if !logs.hasTasks(states) {

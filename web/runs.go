@@ -52,8 +52,8 @@ type runRow struct {
 // emptyList explains why no run is listed, with the command to go on with.
 type emptyList struct{ Text, Command string }
 
-// runs lists runs, the newest first. With text in the filter box, it redirects to the list with that filter. A wrong filter
-// shows an empty list with the problem.
+// runs shows one page of the runs that match the filter in the address, the newest first. With text from the filter box in the
+// query, it redirects to the list with that filter. A wrong filter shows an empty list with the problem.
 func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
 	f := filterOf(r.URL.Query())
 	if q := r.URL.Query().Get("q"); q != "" {

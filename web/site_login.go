@@ -248,8 +248,9 @@ func refusalOf(err error) *refusal {
 	return problemOf(err)
 }
 
-// clientOf returns the address of a request's client: the last address in X-Forwarded-For that belongs to none of the site's
-// proxies. For IPv6 it returns the network, since one client has a whole network to itself.
+// clientOf returns the address of a request's client. That is the peer, unless the peer is one of the site's proxies: then it is
+// the last address in X-Forwarded-For that is none of them. For IPv6 it returns the network of clientBits, since one client has a
+// whole network to itself.
 func (s *Site) clientOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	client := peer.Addr().Unmap()

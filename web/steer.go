@@ -133,8 +133,8 @@ func (s *server) steer(verb dagrun.Verb) action {
 	}
 }
 
-// guarded returns the problem to show in the form, or nil. It is correctable, and also shows the error that only approvers decide,
-// since the hint of that names the approvers.
+// guarded returns the problem to show in the form, or nil. It decides as correctable does, but also returns the refusal that only
+// approvers decide, because the hint of that names the approvers.
 func guarded(err error) *refusal {
 	if said, ok := errors.AsType[*queue.Error](err); ok && said.Code == approversDecide {
 		return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
@@ -259,8 +259,8 @@ func inputsOf(form url.Values) any {
 	return inputs
 }
 
-// readMark parses the state and the outputs of a mark into ask. problem is an error in the outputs, for the user to correct; err is
-// one in the state.
+// readMark parses the state and the outputs of a mark into ask. Without a state in form, it is succeeded. problem is an error in
+// the outputs, for the user to correct; err is one in the state.
 func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	if ask.As, err = dagrun.ParseState(cmp.Or(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
 		return "", badQuery("as", form.Get("as"))
@@ -275,8 +275,9 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	return "", nil
 }
 
-// readSteer reads all that the page of a request shows. It refuses a step that the run does not have. If the login does not see the
-// whole run, it reads the approval alone, by readForeign.
+// readSteer reads all that the page of a request shows. It refuses a step that the run does not have. For an approve or reject, it
+// returns errNoQuestion if the task waits for no approval; if the login does not see the whole run, it reads the approval alone, by
+// readForeign.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	p, err := s.readSteps(ctx, taskPage(ask))
 	if decides(ask.Verb) && errors.Is(err, errSeenInPart) {
@@ -387,8 +388,8 @@ const approvalsOfMine = "/approvals?mine=1"
 // does not see.
 func decides(verb dagrun.Verb) bool { return verb == dagrun.VerbApprove || verb == dagrun.VerbReject }
 
-// readForeign reads the page of an approval that the login may decide, in a run that it does not see whole. It returns
-// errNoQuestion if there is no such approval, but the login sees the run in part.
+// readForeign reads the page of an approval that the login may decide, in a run that it does not see whole. If there is no such
+// approval, it returns errNoQuestion for a run that the login sees in part, else queue.ErrNotFound.
 func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	waiting, err := s.store.Approvals(ctx, false, queue.MaxApprovals)
 	if err != nil {
