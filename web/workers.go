@@ -100,7 +100,7 @@ type workerData struct {
 	Note    string // of a quiet worker: since when, and what happens to its runs; "": it is not quiet
 }
 
-// queueLink is the name of a queue, with a link. The queue may not exist: a worker may serve any name.
+// queueLink is the name of a queue, with a link. The queue may not exist: a worker can serve any name.
 type queueLink struct{ Name, Path string }
 
 func (s *server) worker(w http.ResponseWriter, r *http.Request) error {
