@@ -85,7 +85,9 @@ var advice = map[error]string{
 	ErrFailed:       "the log says more; nothing was deleted",
 }
 
-// diagnose turns the output of initdb or postgres into an error. what names the step, and log the file with the full output.
+// diagnose returns an *Error for a failed initdb or postgres. The output of the program gives its kind (see symptoms, else
+// ErrFailed), its message and the advice. what names the step that failed. log is the path of the file with the full output; ""
+// names none.
 func diagnose(what, output, log string, cause error) error {
 	kind, mark := ErrFailed, ""
 	for _, s := range symptoms {
@@ -101,7 +103,8 @@ func diagnose(what, output, log string, cause error) error {
 	return &Error{Kind: kind, Msg: msg, ToDo: advice[kind], Cause: cause}
 }
 
-// telling picks the line of the output that gives the reason: the line with the mark, or else the most severe one.
+// telling returns the line of the output that gives the reason: the first line with mark, or else the first of the most severe
+// ones. Without any such line it returns the last line, and without output the text of cause. mark may be "".
 func telling(output, mark string, cause error) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, mark := range []string{cmp.Or(mark, "PANIC:"), "PANIC:", "FATAL:", "error:", "ERROR:"} {
@@ -120,7 +123,8 @@ func telling(output, mark string, cause error) string {
 // severity matches the prefix of a message: time and process, program, FATAL.
 var severity = regexp.MustCompile(`^.*?\b(PANIC|FATAL|ERROR|LOG|HINT|error): +`)
 
-// explain turns an error of our own file operations into the same kinds of errors.
+// explain returns an error for a file operation of our own that failed in the folder dir; nil if err is nil. It is an *Error with
+// advice if the disk is full or permission is missing. Any other error is wrapped with op, the name of the operation.
 func explain(op, dir string, err error) error {
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ func downloadDir() (string, error) {
 	return filepath.Join(base, "oarlock", "postgres-"+string(downloadVersion)), nil
 }
 
-// findOrFetch finds PostgreSQL, and downloads it if it is not installed.
+// findOrFetch returns an installed PostgreSQL, as Find does. If there is none, it downloads one, except as root.
 func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	bin, err := Find(ctx)
 	if missing, ok := errors.AsType[*MissingError](err); ok {
@@ -35,7 +35,8 @@ func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	return bin, err
 }
 
-// download downloads PostgreSQL after it has told the user so. It never downloads as root.
+// download tells the user that it downloads PostgreSQL, and does so. It returns missing for root, for which it never downloads. If
+// the download fails, it returns a *MissingError with the reason.
 func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, error) {
 	if os.Geteuid() == 0 {
 		return Binaries{}, missing
@@ -55,7 +56,8 @@ func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, 
 	return inspect(ctx, filepath.Join(dir, "bin"))
 }
 
-// fetchInto fetches into dir. dir is complete afterwards, or does not exist.
+// fetchInto calls fetch and puts the result at dir, which must not exist yet. dir is complete afterwards, or does not exist. After
+// the end of ctx fetchInto returns at once, although fetch may go on in the background.
 func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return explain("make a cache folder", dir, err)
@@ -83,9 +85,9 @@ func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	}
 }
 
-// embedded fetches with the embedded-postgres library, from repository or the library's default. The library can only start
-// a whole server, which would outlive this process if it were killed. So the library gets a data folder that looks
-// initialized and is empty: it downloads, unpacks, and then fails to start.
+// embedded returns a fetcher that uses the embedded-postgres library. It downloads from the URL repository; "" means the library's
+// default. The library can only start a whole server, which would outlive this process if it were killed. So the library gets a
+// data folder that looks initialized and is empty: it downloads, unpacks, and then fails to start.
 func embedded(repository string) fetcher {
 	return func(dir string) error {
 		scratch, err := os.MkdirTemp("", "oarlock-download-")
@@ -126,8 +128,9 @@ func embedded(repository string) fetcher {
 	}
 }
 
-// downloadLogs returns the files that the library leaves in the temp folder. The library opens one at each start and removes
-// none. A file that another process opened meanwhile is removed too, but its download does not need it.
+// downloadLogs returns the paths of the log files that the library has left in the temp folder. The library makes one at each start
+// and removes none, so the caller removes the new ones. These may include a file of another process, but its download does not need
+// it.
 func downloadLogs() map[string]bool {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*"))
 	logs := map[string]bool{}

@@ -24,14 +24,15 @@ type Binaries struct {
 	Version int // major
 }
 
-// Find looks for PostgreSQL in $OARLOCK_PG_BIN, and only there if it is set. Otherwise it looks on PATH, where pg_config
-// points, in the versioned folders of Debian, Red Hat, Alpine and Homebrew, newest first, and last where [Start] keeps its
-// download. It returns a *MissingError if there is none.
+// Find looks for PostgreSQL in $OARLOCK_PG_BIN, and only there if it is set. Otherwise it looks on PATH, where pg_config points, in
+// the versioned folders of Debian, Red Hat, Alpine and Homebrew, newest first, and last where [Start] keeps its download. It
+// returns a *MissingError if there is none of version 14 or newer, and an *Error of kind ErrBinaries if OARLOCK_PG_BIN points to
+// none.
 func Find(ctx context.Context) (Binaries, error) {
 	return find(ctx, func(Binaries) bool { return true })
 }
 
-// findMajor is Find for a data folder of the given major version.
+// findMajor is Find for one major version, except that with OARLOCK_PG_BIN it returns the binaries there, of whatever version.
 func findMajor(ctx context.Context, major int) (Binaries, error) {
 	return find(ctx, func(b Binaries) bool { return b.Version == major })
 }
@@ -93,7 +94,7 @@ var versionedPatterns = []string{
 
 var lastNumber = regexp.MustCompile(`(\d+)(?:\.\d+)?(?:/bin)?$`)
 
-// versioned lists the folders that packagers use, newest major version first.
+// versioned returns the folders below root where packagers put PostgreSQL, as far as they exist, newest major version first.
 func versioned(root string) []string {
 	var dirs []string
 	for _, pattern := range versionedPatterns {
@@ -114,7 +115,8 @@ func versioned(root string) []string {
 
 var versionLine = regexp.MustCompile(`PostgreSQL\) (\d+)`)
 
-// inspect checks whether dir holds initdb and postgres, and reads their version.
+// inspect returns the binaries in dir with their version. It fails if initdb or postgres is missing or does not run, or if the
+// version is older than minMajor.
 func inspect(ctx context.Context, dir string) (Binaries, error) {
 	if _, err := exec.LookPath(filepath.Join(dir, "initdb")); err != nil {
 		return Binaries{}, fmt.Errorf("no initdb in %s", dir)
@@ -143,7 +145,8 @@ var installers = []struct{ tool, command string }{
 	{"brew", "brew install postgresql@17"},
 }
 
-// installCommand names the command that installs PostgreSQL on this machine.
+// installCommand returns the command that installs PostgreSQL on this machine, with sudo unless this process is root. If it knows
+// none of the machine's package managers, it names the download page instead.
 func installCommand() string {
 	for _, i := range installers {
 		if _, err := exec.LookPath(i.tool); err != nil {

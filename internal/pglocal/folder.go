@@ -40,8 +40,9 @@ type folder struct {
 	lock      flock
 }
 
-// StateDir returns the default folder of the private server: $XDG_STATE_HOME/oarlock/pg, by default below ~/.local/state.
-// For root it is below /var/lib, because the server's user may not enter root's home.
+// StateDir returns the default folder of the private server: oarlock/pg below $XDG_STATE_HOME, if that is an absolute path.
+// Otherwise it is below ~/.local/state, and for root below /var/lib, because the server's user may not enter root's home. StateDir
+// creates nothing.
 func StateDir() (string, error) {
 	if base := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "oarlock", "pg"), nil
@@ -67,8 +68,8 @@ func TempDir() string {
 	return dir
 }
 
-// openFolder creates or checks the folder and takes its lock; the caller closes the lock. It returns errVanished if another
-// process removed a throw-away folder meanwhile.
+// openFolder creates the folder or checks an existing one, prepares it and takes its lock. It waits while another process holds the
+// lock. The caller closes f.lock. openFolder returns errVanished if another process removed a throw-away folder meanwhile.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
 	o, err := serverOwner()
 	if err != nil {
@@ -99,7 +100,8 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 func (f *folder) data() string            { return f.path("data") }
 func (f *folder) mark() string            { return f.path("run/leaving") }
 
-// make creates the folder and resolves links, so that the path can be compared with a process's working folder.
+// make creates the folder dir, if it does not exist, and returns its path without links, which can be compared with a process's
+// working folder. dir "" is StateDir, or a new temp folder for a throw-away server.
 func (f *folder) make(dir string) (string, error) {
 	var err error
 	switch {
@@ -127,8 +129,8 @@ func (f *folder) make(dir string) (string, error) {
 	return dir, explain("resolve", dir, err)
 }
 
-// check refuses a folder that belongs to another user or holds other things. If this process is root and another user owns the
-// data already, check makes that user f.owner.
+// check refuses a folder that belongs to another user, and a folder that has contents but no state.json. If this process is root
+// and another user owns the data already, check makes that user f.owner.
 func (f *folder) check() error {
 	refuse := func(why string) error {
 		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}
@@ -158,7 +160,8 @@ func (f *folder) check() error {
 	return nil
 }
 
-// prepare creates the contents of the folder and loads its state. It does not change existing contents.
+// prepare loads f.state from state.json, and creates state.json and run if they do not exist. It hands a throw-away folder over to
+// the server's user, and fails if the server's user may not enter the folder.
 func (f *folder) prepare() error {
 	if f.throwaway { // the supervisor removes the folder, and runs as the owner
 		if err := f.owner.give(f.dir); err != nil {
@@ -204,7 +207,8 @@ func (f *folder) create() error {
 	return explain("write state", f.dir, writeAtomic(f.path("state.json"), b))
 }
 
-// makeOwned makes a folder that only the server's user may enter.
+// makeOwned makes the folder name in f.dir, which only the server's user may enter. A folder that exists already only changes its
+// owner.
 func (f *folder) makeOwned(name string) error {
 	if err := os.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain("make "+name, f.dir, err)
@@ -212,8 +216,8 @@ func (f *folder) makeOwned(name string) error {
 	return explain("hand over "+name, f.dir, f.owner.give(f.path(name)))
 }
 
-// socketDir returns run/, or a short private folder if the path of run/ is too long for a socket. In that case temp is the
-// same folder.
+// socketDir returns the folder for the server's socket: run/, or a new private folder below /tmp if the path of run/ is too long
+// for a socket. temp is the new folder, which must be removed after use; "": there is none.
 func (f *folder) socketDir() (dir, temp string, err error) {
 	if dir := f.path("run"); len(dir) <= maxSocketDir {
 		return dir, "", nil
@@ -225,7 +229,7 @@ func (f *folder) socketDir() (dir, temp string, err error) {
 	return dir, dir, explain("make a socket folder", "/tmp", err)
 }
 
-// newLog opens a fresh server.log and keeps the previous one.
+// newLog creates an empty server.log, and renames an existing one to server.log.1. The caller closes the file.
 func (f *folder) newLog() (*os.File, error) {
 	log := f.path("server.log")
 	if err := os.Rename(log, log+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -234,7 +238,7 @@ func (f *folder) newLog() (*os.File, error) {
 	return os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// writeAtomic writes a file. If the disk is full or the process dies, the old file stays, or none.
+// writeAtomic writes a file, or replaces it. If the disk is full or the process dies, the old file stays, or none.
 func writeAtomic(path string, b []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".")
 	if err != nil {
@@ -262,7 +266,7 @@ func freePort() (int, error) {
 	return 0, errors.New("find a free port: 100 tries in 15000-29999 found none")
 }
 
-// portFree reports whether a port is free.
+// portFree reports whether this process can listen on a port of 127.0.0.1 now.
 func portFree(port int) bool {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// ensureData creates the data folder if there is none, and returns binaries of its version.
+// ensureData creates the data folder if there is none, and returns binaries of its major version. For a new data folder it may
+// download PostgreSQL. It refuses a data folder without PG_VERSION.
 func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 	b, err := os.ReadFile(filepath.Join(f.data(), "PG_VERSION"))
 	if err == nil {
@@ -32,7 +33,9 @@ func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 	return bin, f.initdb(ctx, c, bin)
 }
 
-// matching finds binaries for an existing data folder. PostgreSQL never opens a data folder of another major version.
+// matching returns binaries for the existing data folder. version is the text of its PG_VERSION. It returns an ErrOtherVersion if
+// no binaries of that major version are installed, because PostgreSQL never opens a data folder of another one. If OARLOCK_PG_BIN
+// points to no binaries, it returns an ErrBinaries.
 func (f *folder) matching(ctx context.Context, version string) (Binaries, error) {
 	major, err := strconv.Atoi(version)
 	if err != nil {
@@ -53,7 +56,8 @@ func (f *folder) matching(ctx context.Context, version string) (Binaries, error)
 	}
 }
 
-// initdb fills a new folder and then renames it, so that data/ is complete or absent whenever a process dies.
+// initdb creates the data folder by the program initdb, with the locale C.UTF-8, or C if that is missing. It fills a new folder and
+// then renames it, so that data/ is complete or absent whenever a process dies.
 func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 	fresh := f.data() + ".new"
 	if err := os.RemoveAll(fresh); err != nil { // the rest of an initdb that was killed: it never held data
@@ -70,7 +74,8 @@ func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 	return explain("name the data folder", f.dir, os.Rename(fresh, f.data()))
 }
 
-// runInitdb runs initdb under the supervisor, like the server, so that initdb ends with this process.
+// runInitdb runs the program initdb for the folder dir, a path in f.dir, and waits for its end. initdb runs under the supervisor,
+// like the server, so that it ends with its users: this process and the process c.KeepFor. A failure is an *Error from diagnose.
 func (f *folder) runInitdb(ctx context.Context, c Config, bin Binaries, dir, locale string) error {
 	if err := f.makeOwned(filepath.Base(dir)); err != nil {
 		return err

@@ -21,8 +21,8 @@ var errNobody = errors.New("no supervisor")
 // must not close it.
 type lifeline int
 
-// joinLifeline makes this process a user of the server with the supervisor that reads the pipe. It returns errNobody if
-// there is no supervisor.
+// joinLifeline opens the pipe for writing, which makes this process a user of the server. It returns errNobody if there is no
+// supervisor that reads the pipe. It does not wait. The caller closes the lifeline to stop being a user.
 func joinLifeline(path string) (lifeline, error) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
@@ -34,7 +34,8 @@ func joinLifeline(path string) (lifeline, error) {
 	return lifeline(fd), nil
 }
 
-// newLifeline makes the pipe if there is none yet, and returns both ends.
+// newLifeline opens both ends of the pipe, and makes the pipe if there is none yet. The reader is for the supervisor. The caller
+// closes both ends.
 func newLifeline(path string) (lifeline, *os.File, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, nil, fmt.Errorf("make %s: %w", path, err)
@@ -56,7 +57,8 @@ func newLifeline(path string) (lifeline, *os.File, error) {
 	return l, reader, nil
 }
 
-// hello tells the supervisor that a user is here. It returns false if the supervisor is gone. A full pipe does not matter.
+// hello tells the supervisor that this process is a user, and does not wait. It returns false if the supervisor is gone. A full
+// pipe does not matter.
 func (l lifeline) hello() bool {
 	_, err := unix.Write(int(l), []byte("\n"))
 	return !errors.Is(err, unix.EPIPE)
@@ -64,8 +66,14 @@ func (l lifeline) hello() bool {
 
 func (l lifeline) close() { _ = unix.Close(int(l)) }
 
-// supervise starts the supervisor and the server in a session of their own, and returns at once. An outer shell starts the
-// supervisor in the background and ends, so that no process has to wait for the supervisor.
+// supervise starts a command, and a supervisor that stops it once it has no user left. The command is that of the server, or of
+// initdb. Users are the processes that hold the lifeline open, and the process with the ID host while it lives; 0: there is none.
+// This process is a user until the caller closes the returned lifeline. When the command has ended, the supervisor removes the
+// folder sockets, unless that is "". It also removes a throw-away f.dir that has no user left.
+//
+// supervise does not wait until the server is ready or initdb has ended. The output of the command goes to a new server.log.
+// Command and supervisor run as f.owner, in a session of their own. An outer shell starts the supervisor in the background and
+// ends, so that no process has to wait for the supervisor.
 func (f *folder) supervise(host int, sockets string, server []string) (lifeline, error) {
 	script := f.path("supervise.sh")
 	if err := cmp.Or(writeAtomic(script, superviseScript), f.owner.give(script)); err != nil {

@@ -32,7 +32,7 @@ func roomy(dir string) bool {
 	return err == nil && int64(st.Type) == tmpfsMagic && st.Bavail*uint64(st.Bsize) >= wantRoom
 }
 
-// freeMemory returns the memory that is available without swapping, as the kernel estimates it.
+// freeMemory returns the bytes that are available without swapping, as the kernel estimates them; 0: unknown.
 func freeMemory() uint64 {
 	b, _ := os.ReadFile(procfs.Root + "/meminfo") // without the file: no bytes, so 0
 	_, rest, _ := bytes.Cut(b, []byte("MemAvailable:"))
@@ -40,7 +40,7 @@ func freeMemory() uint64 {
 	return number(line) << 10
 }
 
-// memoryLimit returns the container's limit, or a huge number.
+// memoryLimit returns the container's limit of memory in bytes, or a huge number if there is none.
 func memoryLimit() uint64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		if b, err := os.ReadFile(file); err == nil {

@@ -17,6 +17,7 @@ type owner struct {
 	drop     bool // we are root and change to the owner
 }
 
+// serverOwner returns the user of this process, or for root the user postgres, or else nobody. It fails for root if neither exists.
 func serverOwner() (owner, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return owner{uid: uid, gid: os.Getegid()}, nil
@@ -33,7 +34,8 @@ func serverOwner() (owner, error) {
 	return owner{}, errors.New("PostgreSQL refuses to run as root, and this machine has no user `postgres` and no user `nobody`")
 }
 
-// attr makes a child run in a session of its own, out of the terminal's reach, under the owner's uid.
+// attr returns attributes that start a child as the owner, and in a session of its own, so that Ctrl-C in the terminal does not
+// reach it.
 func (o owner) attr() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if o.drop {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// PublicURL returns a URL that may be shown. It names a file with the password instead of the password. libpq and pgx read
-// the file, and only this user can.
+// PublicURL returns a URL of a database that may be shown. It writes the password to the file pgpass in the state folder, which
+// only this user can read, and names that file in the URL instead of the password. libpq and pgx read the file.
 func (s *Server) PublicURL(database string) (string, error) {
 	path := filepath.Join(s.folder.dir, "pgpass")
 	line := "*:*:*:" + s.folder.state.User + ":" + s.folder.state.Password + "\n"

@@ -20,7 +20,8 @@ type postmaster struct {
 	ready     bool
 }
 
-// readPostmaster reads the pid file. It returns false if there is none, or if it is not complete yet.
+// readPostmaster reads postmaster.pid in the folder data. It returns false if the file is missing or has no pid. While the server
+// has not written all lines yet, only pid is set.
 func readPostmaster(data string) (postmaster, bool) {
 	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
@@ -41,7 +42,7 @@ func readPostmaster(data string) (postmaster, bool) {
 	return p, true
 }
 
-// runs reports whether the process is alive and is the server of this data folder. A pid file may survive its server, and
+// runs reports whether the process p.pid is alive and is the server of the data folder data. A pid file may survive its server, and
 // another process may have the number by now.
 func (p postmaster) runs(data string) bool {
 	if p.pid <= 1 || !alive(p.pid) {

@@ -59,8 +59,9 @@ type Server struct {
 	left atomic.Bool
 }
 
-// Start starts the private server, or attaches to it if it runs already. It waits for the server to answer. That may take a
-// while after a crash: only ctx limits it.
+// Start starts the private server of a folder, or attaches to it if it runs already. It creates the folder and the data if they do
+// not exist, and downloads PostgreSQL if none is installed. It waits until the server answers. That may take a while after a crash:
+// only ctx limits it. The caller calls Stop once.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -96,7 +97,8 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// attach makes this process a user of the server that runs in the folder. It returns errNobody if no server runs.
+// attach makes this process a user of the server that runs in the folder, and waits until it answers. It returns errNobody if no
+// server runs.
 func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
 	l, err := joinLifeline(f.path("lifeline"))
 	if err != nil {
@@ -105,7 +107,9 @@ func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
 	return f.await(ctx, c, l)
 }
 
-// launch starts a server. If that fails, no process is left, and no throw-away folder either.
+// launch starts a server in the folder, and waits until it answers. Before, it stops a server that lost its supervisor. If the
+// start fails, launch waits until no process is left, and removes a throw-away folder. It does neither if ctx has ended and the
+// process c.KeepFor may still need the server.
 func (f *folder) launch(ctx context.Context, c Config) (*Server, error) {
 	if err := f.clear(ctx); err != nil {
 		return nil, err
@@ -183,7 +187,8 @@ func (f *folder) command(bin Binaries, settings map[string]string, port int, soc
 	return args
 }
 
-// await waits until the server answers. It returns errNobody if the server has ended. It takes over the lifeline.
+// await waits until the server answers, and returns it with the lifeline l. It returns errNobody if the server has ended. If it
+// fails, it closes l. Only ctx limits the wait.
 func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, error) {
 	s := &Server{folder: f, lifeline: l, keep: c.KeepFor > 0}
 	begun, told := time.Now(), false
@@ -216,8 +221,8 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 	return s, nil
 }
 
-// unseen returns an error for a server that is ready but is no process here. It returns nil at first, because that may pass.
-// It does not pass if the server is in another container.
+// unseen decides about a server whose pid file says that it is ready, but whose process this process cannot find. For the first
+// minute it returns nil, which means to wait longer. After that it returns an error: the server probably runs in another container.
 func (f *folder) unseen(pm postmaster, since time.Duration) error {
 	if since < stopPatience {
 		return nil
@@ -228,8 +233,9 @@ func (f *folder) unseen(pm postmaster, since time.Duration) error {
 	}
 }
 
-// greet logs in once, to check that the server answers and accepts our password. It returns false while the server starts up
-// or shuts down.
+// greet logs in once, to check that the server answers and accepts our password. It returns false if the server starts up, shuts
+// down or cannot be reached, so that the caller tries again. It returns an error if the server refuses the login for another
+// reason.
 func (s *Server) greet(ctx context.Context) (bool, error) {
 	conn, err := pgx.Connect(ctx, s.URL(""))
 	if err == nil {
@@ -242,8 +248,9 @@ func (s *Server) greet(ctx context.Context) (bool, error) {
 	return false, diagnose("log in to the server in "+s.folder.dir, refused.Message, s.folder.path("server.log"), err)
 }
 
-// clear stops a server that lost its supervisor, and removes a pid file with the number of a foreign process. PostgreSQL
-// itself handles a pid file with a number that no process has.
+// clear prepares a folder without supervisor for a start. It stops a server that lost its supervisor, and waits for its end. It
+// removes the mark of the last supervisor, and a pid file with the number of a foreign process. PostgreSQL itself handles a pid
+// file with a number that no process has.
 func (f *folder) clear(ctx context.Context) error {
 	if err := os.Remove(f.mark()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return explain("clear", f.dir, err)
@@ -258,7 +265,8 @@ func (f *folder) clear(ctx context.Context) error {
 	return f.waitGone(ctx, pm)
 }
 
-// waitGone waits until neither supervisor nor server run. It stops a server without a supervisor.
+// waitGone waits until neither the supervisor nor the server pm runs. It shuts the server down if that has no supervisor; the zero
+// pm is no server. It returns an *Error of kind ErrBusy after stopPatience, or when ctx ends.
 func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errPatience)
 	defer cancel()
@@ -282,7 +290,8 @@ func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	return nil
 }
 
-// end waits for the end of the server, and removes a throw-away folder if the supervisor has not done so.
+// end waits for the end of the supervisor and of the server pm (zero: none), and removes a throw-away folder if the supervisor has
+// not done so.
 func (f *folder) end(ctx context.Context, pm postmaster) error {
 	err := f.waitGone(ctx, pm)
 	if err == nil && f.throwaway {
@@ -291,9 +300,9 @@ func (f *folder) end(ctx context.Context, pm postmaster) error {
 	return err
 }
 
-// Stop ends this process's use of the server. If this was the last user, Stop waits until the server is gone, and until a
-// throw-away folder is removed. With Config.KeepFor it does not wait, because the server may outlive this call. A second call
-// does nothing.
+// Stop ends this process's use of the server. If this was the last user, the server stops, and Stop waits until it is gone and a
+// throw-away folder is removed. With Config.KeepFor it does not wait, because the server may outlive this call. A second call does
+// nothing and returns nil.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.left.Swap(true) {
 		return nil
@@ -313,14 +322,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	return f.end(ctx, s.pm)
 }
 
-// URL returns the TCP URL of a database. "" means the database postgres.
+// URL returns the URL of a database over TCP, with the password. "" means the database postgres.
 func (s *Server) URL(database string) string {
 	u := s.url(database, url.Values{"sslmode": {"disable"}})
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.pm.port))
 	return u.String()
 }
 
-// SocketURL returns the URL of a database over the unix socket.
+// SocketURL returns the URL of a database over the unix socket, with the password. "" means the database postgres.
 func (s *Server) SocketURL(database string) string {
 	u := s.url(database, url.Values{"host": {s.pm.socketDir}, "port": {strconv.Itoa(s.pm.port)}})
 	return u.String()

@@ -31,7 +31,7 @@ func Path(pid int, file string) string { return Root + "/" + strconv.Itoa(pid) +
 // Self returns the path of a file or folder of this process.
 func Self(file string) string { return Root + "/self/" + file }
 
-// Inode returns the inode of a process's folder, which no other process has; 0 if the process is gone.
+// Inode returns the inode of a process's folder, which no other process has. It returns 0 if the process is gone.
 func Inode(pid int) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(Path(pid, ""), &st) != nil {
@@ -40,9 +40,9 @@ func Inode(pid int) uint64 {
 	return st.Ino
 }
 
-// Environ returns the environment of a process, with a NUL after each entry. It returns nothing for a zombie, ErrGone for a
-// process that is gone, and an error that is fs.ErrPermission if this user may not read it. If the first thread has ended, only
-// the other threads show the environment, so Environ reads it through one of them.
+// Environ returns the environment of a process, with a NUL after each entry, and at most maxEnvironBytes of it. It returns nothing
+// for a zombie, ErrGone for a process that is gone, and an error that is fs.ErrPermission if this user may not read it. If the
+// first thread has ended, only the other threads show the environment, so Environ reads it through one of them.
 func Environ(pid int) ([]byte, error) {
 	environ, err := readEnviron(Path(pid, "environ"))
 	if len(environ) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
@@ -81,26 +81,30 @@ func readEnviron(path string) ([]byte, error) {
 	}
 }
 
-// Cmdline returns the arguments of a process, with a NUL after each; nothing for a zombie and for a thread of the kernel.
+// Cmdline returns the arguments of a process, with a NUL after each. It returns nothing for a zombie and for a thread of the
+// kernel, and ErrGone for a process that is gone.
 func Cmdline(pid int) ([]byte, error) {
 	text, err := os.ReadFile(Path(pid, "cmdline"))
 	return text, gone(err)
 }
 
-// HasArguments reports whether a process shows any argument, not even an empty one.
+// HasArguments reports whether a process shows arguments. One argument counts even if it is empty. A zombie and a thread of the
+// kernel show none. It returns ErrGone for a process that is gone.
 func HasArguments(pid int) (bool, error) {
 	var buf [1]byte
 	n, err := ReadInto(Path(pid, "cmdline"), buf[:])
 	return n > 0, gone(err)
 }
 
-// Name returns the name of a process, as ps and top show it. Stat.Name is the same with line ends and backslashes escaped.
+// Name returns the name of a process, as ps and top show it, or ErrGone. Stat.Name is the same name with line ends and backslashes
+// escaped.
 func Name(pid int) (string, error) {
 	text, err := os.ReadFile(Path(pid, "comm"))
 	return strings.TrimSuffix(string(text), "\n"), gone(err)
 }
 
-// StatusValue returns the value of a line of /proc/PID/status, such as "1234 kB" for VmRSS; "" if there is no such line.
+// StatusValue returns the value of the line key of /proc/PID/status, such as "1234 kB" for VmRSS. It returns "" if there is no such
+// line, and ErrGone if the process is gone.
 func StatusValue(pid int, key string) (string, error) {
 	text, err := os.ReadFile(Path(pid, "status"))
 	if err != nil {
@@ -126,7 +130,8 @@ func Children(parent int) (children []int, err error) {
 	return children, err
 }
 
-// Files returns the open files of a process: what each descriptor links to.
+// Files returns the open files of a process by descriptor: a path, or a text such as "pipe:[123]". It returns ErrGone for a process
+// that is gone.
 func Files(pid int) (map[int]string, error) {
 	folder := Path(pid, "fd")
 	entries, err := os.ReadDir(folder)
@@ -146,7 +151,8 @@ func Files(pid int) (map[int]string, error) {
 	return files, nil
 }
 
-// ReadInto fills buf from a file, and returns how many bytes it read. It allocates nothing but the path that it gives the kernel.
+// ReadInto reads a file until its end or until buf is full, and returns how many bytes it read. It allocates nothing but the path
+// that it gives the kernel.
 func ReadInto(path string, buf []byte) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

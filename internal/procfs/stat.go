@@ -62,8 +62,8 @@ func ReadStat(pid int) (Stat, error) {
 	return stat, nil
 }
 
-// ParseStat parses a line of /proc/PID/stat. It returns false for any other text. The name may contain any character, spaces and
-// parentheses included.
+// ParseStat parses a line of /proc/PID/stat. It returns false for any other text. The name of the process may contain any
+// character, spaces and parentheses included.
 func ParseStat(line []byte) (Stat, bool) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 0 || end < open {

@@ -10,8 +10,8 @@ import (
 
 const listingBytes = 32 << 10
 
-// Walk calls visit with the pid of each process and the inode of its folder, in the order of the kernel's list. It reads no
-// process, and allocates nothing for one.
+// Walk calls visit with the pid of each process and the inode of its folder, in the order of the kernel's list. It opens no file of
+// a process, and allocates nothing for one.
 func Walk(visit func(pid int, inode uint64)) error {
 	fd, err := unix.Open(Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,8 @@ func Walk(visit func(pid int, inode uint64)) error {
 	}
 }
 
-// walkEntries parses the kernel's linux_dirent64: inode, offset, length of the entry, type, name.
+// walkEntries calls visit for each entry of buf whose name is a pid. The entries are the kernel's linux_dirent64: inode, offset,
+// length of the entry, type, name.
 func walkEntries(buf []byte, visit func(pid int, inode uint64)) {
 	const lengthAt, nameAt = 16, 19
 	for len(buf) > nameAt {
@@ -43,7 +44,8 @@ func walkEntries(buf []byte, visit func(pid int, inode uint64)) {
 	}
 }
 
-// number parses a pid. It is not strconv.Atoi, which allocates an error for each of the many other names in the folder.
+// number parses a pid, and returns false if the name is none. It is not strconv.Atoi, which allocates an error for each of the many
+// other names in the folder.
 func number(name []byte) (n int, ok bool) {
 	for _, digit := range name {
 		if digit < '0' || digit > '9' {
