@@ -49,7 +49,8 @@ func (t texter) box(n Node) box {
 	return b
 }
 
-// fit shortens text to the width of a box.
+// fit makes text safe for one line and shortens it to t.detail columns, with an ellipsis at the cut. With the ASCII option it
+// writes any "…" as "...".
 func (t texter) fit(s string) string {
 	s = clean(s)
 	if t.o.ASCII {

@@ -33,7 +33,8 @@ func (c *canvas) at(x, y int) *spot {
 	return &c.rows[y][x]
 }
 
-// write writes text and returns the column after it. It isolates text that reads from right to left.
+// write puts text at column x of row y, over earlier contents, and returns the column after it. style are SGR parameters. It
+// isolates text that reads from right to left. The canvas grows as needed.
 func (c *canvas) write(x, y int, s, style string) int {
 	start, end, _ := strings.Cut(Isolate(s), s)
 	gs := glyphs(s)
@@ -54,7 +55,8 @@ func (c *canvas) write(x, y int, s, style string) int {
 	return x
 }
 
-// draw adds a piece of a line. If two lines cross, the vertical one stays whole, so that a crossing never looks like a
+// draw adds a piece of the line with the number line to the spot at column x of row y. dirs are the directions in which the piece
+// leaves the spot. Pieces of one line join. If two lines cross, the vertical one stays whole, so that a crossing never looks like a
 // junction.
 func (c *canvas) draw(x, y, dirs, line int, p pen) {
 	s := c.at(x, y)
@@ -91,7 +93,7 @@ func (c *canvas) width() int {
 	return w
 }
 
-// lines returns the lines of the canvas, without trailing blanks.
+// lines returns the rows of the canvas as text, without trailing blanks. With colour the text has SGR escapes.
 func (c *canvas) lines(colour bool) []string {
 	out := make([]string, len(c.rows))
 	for y, row := range c.rows {

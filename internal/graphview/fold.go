@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Fold keeps at most keep nodes of every fan (nodes of one kind with the same parents and the same children), and replaces
-// the others by one node "… n more". It keeps the nodes that need attention most: failed before running before succeeded.
+// Fold returns a smaller view. In each fan (nodes of one kind with the same parents and the same children) of at least keep+2 nodes
+// it keeps keep nodes, and replaces the others by one node "… n more". It keeps the nodes that need attention most: failed before
+// running before succeeded. v stays as it is.
 func Fold(v View, keep int) View {
 	out, in := v.neighbours()
 	fans := map[string][]int{}
@@ -43,7 +44,7 @@ func (v View) fanKey(i int, out, in []int) string {
 	return string(v.Nodes[i].Kind) + strings.Join(ends, " ")
 }
 
-// leastUrgent returns the nodes of a fan without the keep most urgent ones, in the order of the fan.
+// leastUrgent returns the nodes of a fan except the keep most urgent ones, in the order of the view.
 func leastUrgent(v View, fan []int, keep int) []int {
 	order := slices.Clone(fan)
 	slices.SortStableFunc(order, func(a, b int) int {

@@ -8,7 +8,7 @@ import (
 
 const maxCondition = 34 // longest condition in a badge, in characters
 
-// FromGraph returns the view of a compiled graph. Nodes have their ids as labels.
+// FromGraph returns the view of a compiled graph, without a name. Its nodes have no labels, so drawings show their ids.
 func FromGraph(g *dagrun.Graph) View {
 	var v View
 	for i := range g.Len() {
@@ -31,7 +31,8 @@ func kindOf(s *dagrun.Step) Kind {
 	return Step
 }
 
-// badges describes the special properties of a step, the most important ones first.
+// badges returns a short remark on each property of a step that is not the default, such as "retry 3", the most important ones
+// first.
 func badges(s *dagrun.Step) []string {
 	var list []string
 	add := func(when bool, format string, args ...any) {
@@ -74,8 +75,9 @@ type Task struct {
 	Items int // of a foreach node: number of its items
 }
 
-// With returns the view with the states of a run. A replacement stands below the node that it replaces and takes over its
-// children. A foreach node shows how many of its items have ended. A step without a task is pending.
+// With returns a copy of the view with the states of a run. A replacement stands below the node that it replaces and takes over its
+// children. A foreach node gets a badge with how many of its items have ended, such as 3/5. A step without a task is pending. With
+// leaves out tasks of steps that the view does not have.
 func (v View) With(tasks []Task) View {
 	w := View{Name: v.Name, Nodes: append([]Node(nil), v.Nodes...)}
 	at := make(map[string]int, len(w.Nodes))
@@ -139,7 +141,9 @@ func (c tally) done() int {
 	return n
 }
 
-// rewire moves the children of replaced nodes to the replacements.
+// rewire returns the edges of a view with replacements. instead lists the replacements of a node, and nodes is the number of nodes
+// without replacements. An edge leads from a node to each of its replacements. The edges to its children begin at the replacements
+// instead.
 func rewire(edges []Edge, instead map[int][]int, nodes int) []Edge {
 	var out []Edge
 	for i := range nodes {

@@ -5,8 +5,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// FromSpec returns the view of a checked file and its graph. Steps have the names from the file, and the actions, which the
-// graph does not hold.
+// FromSpec returns the view of a checked file and of the graph that was compiled from it. Nodes have the names from the file as
+// labels, and the actions, which the graph does not hold, as badges.
 func FromSpec(s *dagspec.Spec, g *dagrun.Graph) View {
 	v := FromGraph(g)
 	v.Name = s.Name

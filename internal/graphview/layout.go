@@ -64,8 +64,8 @@ func (s *sketch) renumber() {
 	}
 }
 
-// layering puts every node below its parents, and a node without parents right above its first child. An edge that closes a
-// cycle is not forward and is ignored.
+// layering returns the layer of each node, 0 at the top, and whether each edge goes down. Every node is below its parents, and a
+// node without parents right above its highest child. An edge that closes a cycle is not forward, and layering ignores it.
 func layering(v View) (layer []int, forward []bool) {
 	out, in := v.neighbours()
 	order, forward := topological(v, out, in)
@@ -96,7 +96,8 @@ func lowest(v View, out, layer []int, forward []bool) int {
 	return max(best, 0)
 }
 
-// topological orders the nodes with parents first. In a cycle the node that comes first in the file goes first.
+// topological returns the nodes, parents first, and whether each edge leads forward in that order. An edge that closes a cycle does
+// not. In a cycle the first node in the order of the view goes first. out and in are the results of neighbours.
 func topological(v View, out, in [][]int) (order []int, forward []bool) {
 	missing := make([]int, len(v.Nodes))
 	done := make([]bool, len(v.Nodes))
@@ -131,7 +132,8 @@ func topological(v View, out, in [][]int) (order []int, forward []bool) {
 	return order, forward
 }
 
-// bend makes the links of s and the route of each edge. It adds a cell, a bend, in every layer that a long edge passes.
+// bend makes s.links, and in s.routes the route of each forward edge. It adds a cell to s, a bend, in every layer that a long edge
+// passes, up to maxBends in all.
 func (s *sketch) bend(v View, forward []bool) {
 	type pass struct {
 		from, layer int
@@ -217,7 +219,8 @@ func components(v View) []View {
 	return parts
 }
 
-// spread sets part to mark for a node and for all nodes that are connected to it.
+// spread sets part to mark for the node from, and for all nodes that are connected to it. part is -1 for nodes without a mark. out
+// and in are the results of neighbours.
 func (v View) spread(from, mark int, part []int, out, in [][]int) {
 	part[from] = mark
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {

@@ -58,7 +58,8 @@ type lister struct {
 	children [][]int
 }
 
-// tree writes a node and the nodes below it. It recurses as deep as the graph, which is shallow.
+// tree writes node i and the nodes below it, one a line. branch stands before the node, and rails before the nodes below it. tree
+// recurses as deep as the graph, which is shallow.
 func (l lister) tree(page *canvas, i int, branch, rails string) {
 	l.line(page, i, branch, 1)
 	for n, child := range l.children[i] {
@@ -70,7 +71,8 @@ func (l lister) tree(page *canvas, i int, branch, rails string) {
 	}
 }
 
-// line writes one node. It names the node's parents if there are more than the tree shows.
+// line writes node i with its badges as a new line of the page, after the text branch. shown is the number of parents that the tree
+// shows by its branches, 1 or 0. line names the parents if there are more, or if the edge from the only one is not the default.
 func (l lister) line(page *canvas, i int, branch string, shown int) {
 	n, y := l.v.Nodes[i], len(page.rows)
 	page.at(0, y)
@@ -98,7 +100,8 @@ func (l lister) line(page *canvas, i int, branch string, shown int) {
 	}
 }
 
-// parents returns the names of a node's parents, once each.
+// parents returns the names of a node's parents, each once, with the meaning of an edge that is not the default: a (once finished).
+// After listParents names an ellipsis stands for the rest.
 func (l lister) parents(i int) (names []string) {
 	for _, e := range l.in[i] {
 		edge := l.v.Edges[e]

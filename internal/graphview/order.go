@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// order sorts every layer so that few links cross. It sweeps down and up, moves each cell to the mean place of its
-// neighbours in the layer before, and keeps the best result. Ties keep the order of the file.
+// order sorts the cells in every layer of s so that few links cross. It sweeps down and up, moves each cell to the mean place of
+// its neighbours in the layer before, and keeps the best result. Ties keep the order of the file.
 func (s *sketch) order() {
 	best, crossings := s.copyLayers(), s.crossings()
 	for sweep := 0; sweep < s.sweeps() && crossings > 0; sweep++ {
@@ -50,8 +50,9 @@ func (s *sketch) sweepOrder(down bool) {
 	}
 }
 
-// meanPos returns the mean place of the neighbours above (or below), as a share of the length of their layer. Layers may
-// differ in length because a long edge may skip layers without bends. A cell without neighbours keeps its place.
+// meanPos returns the mean place of a cell's neighbours in the layers above, or below if above is false. A place is a share of the
+// length of its layer, from 0 to 1: layers may differ in length because a long edge may skip layers without bends. Without
+// neighbours meanPos returns the cell's own place.
 func (s *sketch) meanPos(c int, above bool) float64 {
 	links := s.cells[c].down
 	if above {
@@ -94,7 +95,7 @@ func (s *sketch) crossings() int {
 	return total
 }
 
-// inversions returns how many pairs of values are out of order. It uses a Fenwick tree over values below n.
+// inversions returns how many pairs of values are out of order. All values are below n. It uses a Fenwick tree.
 func inversions(values []int, n int) int {
 	tree := make([]int, n+1)
 	total := 0
@@ -113,7 +114,8 @@ func inversions(values []int, n int) int {
 
 const swapCells = 400 // larger sketches keep the order that the sweeps gave them
 
-// swapNeighbours swaps adjacent cells as long as that reduces crossings.
+// swapNeighbours swaps adjacent cells of a layer as long as that reduces crossings, for at most maxSweeps rounds. It does nothing
+// to a sketch of more than swapCells cells.
 func (s *sketch) swapNeighbours() {
 	if len(s.cells) > swapCells {
 		return
@@ -134,7 +136,7 @@ func (s *sketch) swapNeighbours() {
 	}
 }
 
-// crossed returns the number of crossings among the links of two cells of a layer if left stands left of right.
+// crossed returns the number of crossings among the links of two cells of a layer, if the cell left stood left of the cell right.
 func (s *sketch) crossed(left, right int) int {
 	n := 0
 	for _, a := range s.cells[left].up {

@@ -52,7 +52,7 @@ var manners = []manner{
 	{replaces: true},
 }
 
-// means describes when an edge lets its child start. It returns "" for the default.
+// means returns in words when an edge lets its child start. It returns "" for the default, once the parent has succeeded.
 func (m manner) means() string {
 	switch {
 	case m.replaces:

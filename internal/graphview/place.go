@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// place gives every cell its x, in whole units. It goes down and up a few times, and moves the cells of each layer as near
-// to their neighbours as order and gaps allow. A limit > 0 is the largest allowed width of a layer. place reports whether
-// all layers keep to it.
+// place sets x of every cell, in whole units, with at least gap between the cells of a layer. It goes down and up a few times, and
+// moves the cells of each layer as near to their neighbours as order and gaps allow. limit is the largest width of a layer; 0:
+// none. place returns false, and stops, if a layer cannot be so narrow. Rounding may still make the sketch a little wider than
+// limit.
 func (s *sketch) place(gap, limit float64) bool {
 	for _, row := range s.layers {
 		x := 0.0
@@ -36,7 +37,7 @@ func (s *sketch) place(gap, limit float64) bool {
 	return true
 }
 
-// settle moves the cells of a layer towards their neighbours above, below, or both.
+// settle moves the cells of one layer towards their neighbours above, below, or both, as far as order, gap and limit allow.
 func (s *sketch) settle(row []int, gap, limit float64, above, below bool) {
 	want, weight := make([]float64, len(row)), make([]float64, len(row))
 	for i, c := range row {
@@ -45,8 +46,9 @@ func (s *sketch) settle(row []int, gap, limit float64, above, below bool) {
 	s.spread(row, want, weight, gap, limit)
 }
 
-// pull returns the place that a cell's neighbours pull it to, and the strength. The place is their weighted median: with an
-// odd number of neighbours the link to the middle one is straight.
+// pull returns the place to which the neighbours above, below, or both pull a cell, and the strength. The place is their weighted
+// median: with an odd number of neighbours the link to the middle one is straight. Without neighbours it is the cell's own place,
+// with hardly any strength.
 func (s *sketch) pull(c int, above, below bool) (x, weight float64) {
 	type neighbour struct{ x, weight float64 }
 	var all []neighbour
@@ -81,8 +83,9 @@ func (s *sketch) pull(c int, above, below bool) (x, weight float64) {
 	return all[len(all)-1].x, weight
 }
 
-// spread gives the cells of a layer the places nearest to the wanted ones (least weighted squares) that keep order and gaps.
-// Without the gaps this is isotonic regression, which spread computes by pooling adjacent violators.
+// spread moves the cells of one layer to the places nearest to want (least squares, by weight) that keep order and gaps. want and
+// weight are in the order of row. limit is the largest width; 0: none. Without the gaps this is isotonic regression, which spread
+// computes by pooling adjacent violators.
 func (s *sketch) spread(row []int, want, weight []float64, gap, limit float64) {
 	offset := make([]float64, len(row))
 	for i := 1; i < len(row); i++ {
@@ -113,7 +116,8 @@ func (s *sketch) spread(row []int, want, weight []float64, gap, limit float64) {
 	}
 }
 
-// bounds returns the range for the centre of the first cell.
+// bounds returns the least and the largest centre of the first cell of a layer with which the layer lies between 0 and limit.
+// offset are the least distances from the first cell. Without a limit the range is infinite.
 func (s *sketch) bounds(row []int, offset []float64, limit float64) (lo, hi float64) {
 	if limit <= 0 || len(row) == 0 {
 		return math.Inf(-1), math.Inf(1)
@@ -176,7 +180,7 @@ func (s *sketch) nudge(row []int, i, other int, gap float64) {
 	s.cells[row[i]].x = x
 }
 
-// apart returns the space between two cells with centres at the given distance.
+// apart returns the space between the borders of two cells, if their centres are at the given distance.
 func (s *sketch) apart(a, b int, distance float64) float64 {
 	return distance - (s.cells[a].size+s.cells[b].size)/2
 }

@@ -24,8 +24,8 @@ func (b *bus) measure() {
 	b.lo, b.hi = slices.Min(ends), slices.Max(ends)
 }
 
-// buses groups the links below each layer into buses: links of one manner to the same cells share one. It returns them by
-// layer.
+// buses returns the links below each layer as buses, by layer. Links of one manner share a bus if their cells have exactly the same
+// children. The columns of the ports are not set yet: see ports.
 func (s *sketch) buses() [][]*bus {
 	all := make([][]*bus, len(s.layers))
 	for i, row := range s.layers {
@@ -49,7 +49,8 @@ func (s *sketch) buses() [][]*bus {
 	return all
 }
 
-// children returns the cells below c by manner, from left to right.
+// children returns the cells below c by the index of their link in manners, each list from left to right. A list is nil if c has no
+// link of that manner.
 func (s *sketch) children(c int) [4][]int {
 	var to [4][]int
 	for _, l := range s.cells[c].down {
@@ -68,8 +69,8 @@ type port struct {
 	others float64
 }
 
-// ports sets the columns of every bus of a gap. The ports of a box are spread around its middle, in the order of the cells
-// at their other ends.
+// ports sets out, in, lo and hi of every bus of a gap between layers. The ports of a box are spread around its middle, in the order
+// of the cells at their other ends.
 func (s *sketch) ports(gap []*bus) {
 	outs, ins := map[int][]port{}, map[int][]port{}
 	for _, b := range gap {
@@ -106,7 +107,7 @@ func (s *sketch) middle(cells []int) float64 {
 func (c cell) edge() int   { return int(c.x - c.size/2) }
 func (c cell) centre() int { return c.edge() + int(c.size)/2 }
 
-// interior returns the columns in which a cell may have ports.
+// interior returns the first and the last column in which a cell may have ports.
 func (c cell) interior() (lo, hi int) {
 	if c.bend() {
 		return c.edge(), c.edge()
@@ -114,8 +115,8 @@ func (c cell) interior() (lo, hi int) {
 	return c.edge() + 1, c.edge() + int(c.size) - 2
 }
 
-// straighten moves ports a little so that links run straight down. The port of a link between two boxes alone may move as
-// far as the box allows.
+// straighten moves ports by one column where a link then runs straight down. The port of a link between two boxes alone may move as
+// far as the box allows. outs and ins are the ports of each cell.
 func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
 	for _, b := range gap {
 		reach := 1
@@ -150,8 +151,8 @@ func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
 	*out, *in = column, column
 }
 
-// move puts a port of a cell at a column, if the column is inside the box and clear of the cell's other ports. It reports
-// whether it did.
+// move puts the port p of cell c at a column, if the column is inside the cell, at least two columns from the cell's other ports,
+// and does not change their order. It reports whether it did. ports are all ports on that side of the cell.
 func (s *sketch) move(c int, ports []port, p *int, column int) bool {
 	lo, hi := s.cells[c].interior()
 	if column < lo || column > hi {
@@ -169,7 +170,8 @@ func (s *sketch) move(c int, ports []port, p *int, column int) bool {
 	return true
 }
 
-// separate moves a port away from a column in which another bus comes down from above.
+// separate moves a port on top of a cell to another column if a different bus comes down from above in the port's column. It leaves
+// the port where it is if there is no better column.
 func (s *sketch) separate(gap []*bus, ins map[int][]port) {
 	above := map[int]*bus{}
 	for _, b := range gap {
@@ -192,8 +194,8 @@ func (s *sketch) separate(gap []*bus, ins map[int][]port) {
 	}
 }
 
-// tracks assigns a row to each bus that is not straight, and returns the number of rows. It reports false if two buses would
-// each have to be above the other.
+// tracks sets the track of each bus of a gap that is not straight, and returns how many tracks there are. It returns false if two
+// buses would each have to be above the other.
 func tracks(gap []*bus) (rows int, ok bool) {
 	order, ok := stack(gap)
 	for i, b := range order {
@@ -208,7 +210,8 @@ func tracks(gap []*bus) (rows int, ok bool) {
 	return rows, ok
 }
 
-// stack orders the buses from the top so that few of them cross. The next bus is always the one with the lowest costAbove.
+// stack returns the buses that are not straight in an order from the top in which few of them cross. The next bus is always the one
+// with the lowest costAbove. stack returns false if no order is allowed.
 func stack(gap []*bus) (order []*bus, ok bool) {
 	var rest []*bus
 	for _, b := range gap {
@@ -233,8 +236,8 @@ func stack(gap []*bus) (order []*bus, ok bool) {
 	return order, true
 }
 
-// costAbove returns how many more crossings b makes above the other buses than below them. b may not be above a bus that
-// comes down in a column where b has a child.
+// costAbove returns how many more crossings b makes above the other buses than below them. allowed is false if another bus comes
+// down from above in a column where b has a child: b must not be above that bus.
 func (b *bus) costAbove(others []*bus) (cost int, allowed bool) {
 	for _, o := range others {
 		if o == b {
@@ -250,6 +253,7 @@ func (b *bus) costAbove(others []*bus) (cost int, allowed bool) {
 	return cost, true
 }
 
+// within returns how many of the columns lie between the ends of b.
 func within(columns []int, b *bus) int {
 	n := 0
 	for _, x := range columns {

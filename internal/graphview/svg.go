@@ -53,8 +53,8 @@ func SVG(v View) string {
 // Link returns the address that the card of a node leads to, and whether the node is the selected one.
 type Link func(Node) (href string, selected bool)
 
-// Fragment draws a view as a part of a page. The page has the styles, so the fragment has no style sheet, page colour or
-// name. Each card is a link.
+// Fragment draws a view as a part of a page. The page has the styles, so the fragment has no style sheet, page colour or name. Each
+// card leads to the address that link returns; with a nil link the cards lead nowhere.
 func Fragment(v View, link Link) string {
 	p := picture{right: svgMinWidth, y: svgMargin, link: link}
 	p.draw(v)
@@ -70,7 +70,8 @@ func titleOf(v View) string {
 	return "Graph of " + v.Name
 }
 
-// story describes the graph in words, for readers that do not see the picture.
+// story returns a description of the graph in words, for readers that do not see the picture: a sentence for each of the first
+// svgStory nodes.
 func story(v View) string {
 	_, in := v.neighbours()
 	lines := []string{fmt.Sprintf("%d steps and handlers, %d dependencies.", len(v.Nodes), len(v.Edges))}
@@ -176,7 +177,8 @@ func (p *picture) lane(handlers []Node) {
 	p.y += high
 }
 
-// legend draws what the lines mean that are not the default, if the view has such lines.
+// legend explains each manner of line in v that is not the default, and moves p.y below that. If v has no such line, it draws
+// nothing.
 func (p *picture) legend(v View) {
 	x := svgMargin
 	used := map[manner]bool{}
@@ -197,7 +199,7 @@ func (p *picture) legend(v View) {
 	}
 }
 
-// escape escapes text for XML. clean has removed the characters that XML cannot hold.
+// escape cleans each line of a text, and escapes it for XML. clean removes the characters that XML cannot hold.
 func escape(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {

@@ -44,7 +44,7 @@ func newSVGGraph(v View) *svgGraph {
 
 type size struct{ w, h int }
 
-// cardText returns the text of a card: its name, and the remarks below it.
+// cardText returns the name on a card and the lines of remarks below it, each cut to svgLabel.
 func cardText(n Node) (name string, more []string) {
 	for _, l := range pack(n.remarks(), " · ", lineOfRemarks) {
 		more = append(more, clip(clean(l), svgLabel, "…"))
@@ -97,7 +97,7 @@ func (g *svgGraph) draw(p *picture, x, y int) {
 	}
 }
 
-// edge draws the pieces of an edge that no earlier edge has drawn, and marks them in drawn.
+// edge draws the pieces of edge i that no earlier edge has drawn, and marks them in drawn. x and y are the place of the graph.
 func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
 	var path strings.Builder
 	for _, l := range g.routes[i] {
@@ -113,7 +113,8 @@ func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
 	}
 }
 
-// piece draws a curve through the gap between layers, and a straight line through the layer of a bend.
+// piece appends link l to path: a curve through the gap between layers, and a straight line through the layer of a bend. x and y
+// are the place of the graph.
 func (g *svgGraph) piece(path *strings.Builder, l link, x, y int) {
 	from, to := g.cells[l.from], g.cells[l.to]
 	x1, x2 := x+int(from.x), x+int(to.x)
@@ -160,7 +161,7 @@ func (m manner) class() string {
 	return "edge"
 }
 
-// card draws a node; a foreach is a stack of cards.
+// card draws a node with its upper left corner at x, y. A foreach step is a stack of cards. With p.link the card is a link.
 func (p *picture) card(n Node, x, y int, s size) {
 	class := "node"
 	if n.State != "" {

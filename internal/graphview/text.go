@@ -20,7 +20,8 @@ const (
 	listFan      = 5 // nodes of a fan that a list keeps
 )
 
-// Text draws a view for a terminal: boxes in layers with lines between them if they fit the width, or else a list.
+// Text draws a view for a terminal: boxes in layers with lines between them if these fit the width, or else a list. The handlers
+// and an explanation of the signs follow. A width below minWidth counts as minWidth.
 func Text(v View, o TextOptions) string {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
@@ -55,8 +56,8 @@ func (t texter) heading(page *canvas, name string) {
 	}
 }
 
-// boxes draws boxes, in ever narrower versions until one fits: first it folds fans, then it cuts labels. It reports whether
-// a version fits.
+// boxes draws the steps as boxes, in ever narrower versions until one fits: first it folds fans, then it cuts labels. It returns
+// false, and draws nothing, if no version fits.
 func (t texter) boxes(page *canvas, steps View) bool {
 	if len(steps.Nodes) == 0 {
 		return true
@@ -90,7 +91,7 @@ func (t texter) drawAll(v View) ([]*canvas, bool) {
 	return blocks, true
 }
 
-// shelve places blocks side by side up to the width, then in a next row.
+// shelve places blocks below the contents of the page, side by side up to the width, then in a next row.
 func (t texter) shelve(page *canvas, blocks []*canvas) {
 	const gap = 3
 	x, y, height := 0, len(page.rows), 0
@@ -127,7 +128,7 @@ func (t texter) lane(page *canvas, handlers []Node) {
 	t.shelve(page, blocks)
 }
 
-// legend explains the signs of states, with counts, and the edges that are not the default.
+// legend writes the sign of each state in v with its name and the number of nodes, and explains the edges that are not the default.
 func (t texter) legend(page *canvas, v View) {
 	var words []string
 	count := map[string]int{}

@@ -11,7 +11,8 @@ type textGraph struct {
 	lines int      // number of lines drawn so far
 }
 
-// draw draws a connected view within the width. It reports false if that is impossible.
+// draw draws a connected view as boxes and lines. It returns false if the drawing is wider than the width or has too many cells, or
+// if its lines cannot be ordered.
 func (t texter) draw(v View) (*canvas, bool) {
 	g := textGraph{t: t}
 	for _, n := range v.Nodes {
@@ -41,7 +42,7 @@ func (t texter) draw(v View) (*canvas, bool) {
 	return &c, true
 }
 
-// measure sets the widths of cells: enough for the text, and for the ports side by side.
+// measure sets the widths of boxes and of their cells: enough for the text, and for the ports side by side.
 func (g *textGraph) measure() {
 	outs, ins := make([]int, len(g.cells)), make([]int, len(g.cells))
 	for _, gap := range g.gaps {
@@ -140,7 +141,8 @@ func (g *textGraph) drawBus(c *canvas, b *bus, layer int) {
 	}
 }
 
-// leave draws the port below a box, and the line past higher boxes in its layer.
+// leave draws the port of a bus below a box, in column x, and the line from there past higher boxes of the layer. It draws nothing
+// below a bend.
 func (g *textGraph) leave(c *canvas, from, x int, p pen) {
 	at := g.cells[from]
 	if at.bend() {

@@ -60,7 +60,7 @@ func (n Node) title() string {
 	return n.ID
 }
 
-// remarks returns the state and the badges of a node.
+// remarks returns the state of a node, if it has one, and its badges.
 func (n Node) remarks() []string {
 	if n.State == "" {
 		return n.Badges
@@ -68,7 +68,8 @@ func (n Node) remarks() []string {
 	return append([]string{n.State}, n.Badges...)
 }
 
-// pack joins parts, in order, to as few lines as possible. A part longer than a line gets a line of its own.
+// pack joins parts, in order, to as few lines of at most limit columns as possible, with the text between in between. A part longer
+// than a line gets a line of its own.
 func pack(parts []string, between string, limit int) []string {
 	var lines []string
 	for _, p := range parts {
@@ -82,6 +83,7 @@ func pack(parts []string, between string, limit int) []string {
 	return lines
 }
 
+// within reports whether both ends of the edge are nodes of v, and two different ones.
 func (e Edge) within(v View) bool {
 	n := len(v.Nodes)
 	return e.From >= 0 && e.To >= 0 && e.From < n && e.To < n && e.From != e.To
@@ -100,7 +102,7 @@ func (v View) split() (steps View, handlers []Node) {
 	return v.pick(keep), handlers
 }
 
-// pick returns a view of these nodes alone, in this order, and the edges among them.
+// pick returns a view of the nodes keep alone, in that order, and of the edges among them.
 func (v View) pick(keep []int) View {
 	at := make(map[int]int, len(keep))
 	part := View{Name: v.Name, Nodes: make([]Node, len(keep))}
@@ -132,8 +134,8 @@ func (v View) neighbours() (out, in [][]int) {
 	return out, in
 }
 
-// Around returns the part of a view within a number of edges of a node, in both directions. It returns the whole view if
-// there is no such node.
+// Around returns the node with this id, its ancestors and its descendants up to a number of edges away, and the edges among them.
+// It leaves out other children of an ancestor. It returns the whole view if there is no such node.
 func (v View) Around(id string, edges int) View {
 	out, in := v.neighbours()
 	near := map[int]bool{}
@@ -155,7 +157,8 @@ func (v View) Around(id string, edges int) View {
 	return v.pick(keep)
 }
 
-// step returns the nodes at the other ends of these edges.
+// step returns the nodes at both ends of the edges of the nodes from. edges is a result of neighbours: in leads up, and out leads
+// down.
 func (v View) step(from map[int]bool, edges [][]int) map[int]bool {
 	next := map[int]bool{}
 	for i := range from {

@@ -80,8 +80,8 @@ func textWidth(s string) int {
 	return n
 }
 
-// clean makes free text safe for one line of any output. It removes control characters, which a terminal obeys,
-// bidirectional overrides, which reorder the text after them, and bad UTF-8. It joins blanks.
+// clean makes free text safe for one line of any output. It removes control characters, which a terminal obeys, and bidirectional
+// overrides, which reorder the text after them. It writes bad UTF-8 as "?", and each run of white space as one blank.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -147,7 +147,7 @@ func Isolate(s string) string {
 	return s
 }
 
-// rightToLeft reports whether text would reorder the text around it.
+// rightToLeft reports whether a text has a character that reads from right to left, and so would reorder the text around it.
 func rightToLeft(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		p, _ := bidi.LookupRune(r)
