@@ -17,7 +17,7 @@ func Now() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// ID returns an identifier of the boot that Now counts from, or "" if the system has none.
+// ID returns an identifier of the boot that Now counts from. It returns "" if the kernel does not show one.
 func ID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

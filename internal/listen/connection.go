@@ -37,7 +37,10 @@ func (l *Listener) connect(ctx context.Context) (*connection, error) {
 	return &connection{listener: l, conn: conn, listening: map[string]bool{}}, nil
 }
 
-// turn waits for a notification, a change of subscribers, or the time of the next check.
+// turn does one step of the loop of the connection. If the subscribers have changed since the last turn, it calls follow. Otherwise
+// it waits until a notification comes, until the subscribers change, or until CheckEvery has passed. In the last case it checks the
+// connection by a query. Subscribers get a notification during the wait, from the driver. An error means that the connection is
+// lost or that ctx has ended.
 func (c *connection) turn(ctx context.Context) error {
 	waiting, stop := context.WithTimeout(ctx, c.listener.options.CheckEvery)
 	defer stop()
@@ -56,8 +59,9 @@ func (c *connection) turn(ctx context.Context) error {
 	return nil // interrupted by a change of subscribers
 }
 
-// follow listens to the channels with subscribers, and to no others. It signals Missed to each subscriber that is new on
-// this connection: the subscriber may have read the database before the connection began to listen.
+// follow makes the server listen to each channel that has a subscriber, and to no other channel. It signals Missed to each
+// subscriber that is new on this connection: the subscriber may have read the database before the connection began to listen. An
+// error means that the connection is lost or that ctx has ended.
 func (c *connection) follow(ctx context.Context) error {
 	wanted := map[string]bool{}
 	c.listener.each(func(s *Subscription) { wanted[s.channel] = true })
@@ -90,7 +94,7 @@ func (c *connection) follow(ctx context.Context) error {
 	return nil
 }
 
-// exec runs a statement. It fails if the server does not answer within CheckTimeout.
+// exec runs a statement and drops its result. It fails if the server does not answer within CheckTimeout.
 func (c *connection) exec(ctx context.Context, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.listener.options.CheckTimeout)
 	defer cancel()
@@ -98,7 +102,7 @@ func (c *connection) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// named puts a quoted channel name into a statement, because LISTEN takes no arguments.
+// named replaces "{channel}" in a statement by the quoted name of a channel, because LISTEN takes no arguments.
 func named(statement, channel string) string {
 	return strings.Replace(statement, `"{channel}"`, pgx.Identifier{channel}.Sanitize(), 1)
 }

@@ -54,7 +54,8 @@ type Listener struct {
 	interrupt   context.CancelFunc         // interrupts the wait for a notification; nil while there is none
 }
 
-// New starts a Listener. It returns at once: the Listener tries again after every failure, until Close.
+// New starts a Listener, and does not wait for its connection. The Listener tries again after every failure until Close, but stops
+// trying behind a pooler in transaction mode. The caller must call Close.
 func New(o Options) *Listener {
 	o.CheckEvery = cmp.Or(o.CheckEvery, DefaultCheckEvery)
 	o.CheckTimeout = cmp.Or(o.CheckTimeout, DefaultCheckTimeout)
@@ -65,14 +66,16 @@ func New(o Options) *Listener {
 	return l
 }
 
-// Close ends the connection, and every Wait returns ErrClosed. It may be called more than once.
+// Close ends the connection, and waits until the goroutine of the Listener has ended. From then on every Wait returns ErrClosed.
+// Close may be called more than once.
 func (l *Listener) Close() {
 	l.stop()
 	<-l.done
 }
 
-// GiveWay closes the connection and makes none for d, because another use of the connection slot is more important.
-// Subscribers get Missed.
+// GiveWay makes the Listener close its connection, and make none until d has passed, because another use of the connection slot is
+// more important. It does not wait for that. Subscribers get Missed when the connection closes. A later call replaces the time of
+// an earlier one.
 func (l *Listener) GiveWay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,15 +83,16 @@ func (l *Listener) GiveWay(d time.Duration) {
 	l.change()
 }
 
-// silentFor returns how long no connection may be made.
+// silentFor returns how long the Listener must still wait before it makes a connection, because of GiveWay. 0: it need not wait.
 func (l *Listener) silentFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, time.Until(l.silentUntil))
 }
 
-// Subscribe begins to listen to a channel. It panics on a name that Postgres would cut, because names come from programs and
-// not from users.
+// Subscribe adds a subscriber to a channel, and does not wait until the server listens. The subscriber gets Missed once it does.
+// The caller must close the Subscription. Subscribe panics if the name is empty or longer than maxChannelBytes, because names come
+// from programs and not from users.
 func (l *Listener) Subscribe(channel string) *Subscription {
 	if channel == "" || len(channel) > maxChannelBytes {
 		panic(fmt.Sprintf("listen: channel %q: a name has 1 to %d bytes", channel, maxChannelBytes))
@@ -111,7 +115,8 @@ func (l *Listener) unsubscribe(s *Subscription) {
 	l.change()
 }
 
-// change has the connection look at the subscribers, even while it waits. The caller holds the lock.
+// change notes that the subscribers, or the time of GiveWay, have changed. It interrupts the connection if that waits for a
+// notification. The caller holds l.mu.
 func (l *Listener) change() {
 	l.changed = true
 	if l.interrupt != nil {
@@ -119,7 +124,8 @@ func (l *Listener) change() {
 	}
 }
 
-// hasChanged reports whether subscribers have changed since the last call. It keeps stop, to be called at the next change.
+// hasChanged reports whether the subscribers, or the time of GiveWay, have changed since the last call, and forgets that they have.
+// It keeps stop in any case: the next change calls it, to interrupt the wait that the caller is about to begin.
 func (l *Listener) hasChanged(stop context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +134,9 @@ func (l *Listener) hasChanged(stop context.CancelFunc) bool {
 	return changed
 }
 
-// run keeps a connection until ctx ends. It drops the errors of lost connections: subscribers need only Missed.
+// run keeps a connection until ctx ends: it makes a new one after each loss, with growing pauses between failures. Behind a pooler
+// in transaction mode it makes no further connection. It drops the errors of lost connections, because subscribers need only
+// Missed.
 func (l *Listener) run(ctx context.Context) {
 	defer close(l.done)
 	pauses := backoff.NewExponentialBackOff()
@@ -149,7 +157,8 @@ func (l *Listener) run(ctx context.Context) {
 	}
 }
 
-// listen makes a connection and uses it until the connection breaks.
+// listen makes one connection, and uses it until it breaks, until GiveWay is called, or until ctx ends. It then signals Missed to
+// every subscriber and closes the connection. It returns the error that ended the connection; nil: GiveWay ended it.
 func (l *Listener) listen(ctx context.Context) error {
 	c, err := l.connect(ctx)
 	if err != nil {

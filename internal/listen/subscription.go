@@ -34,7 +34,8 @@ type Subscription struct {
 	since    *connection // connection on which the server listens for it
 }
 
-// Wait returns once there is a notification, or once notifications may have been missed. It returns ErrClosed after Close.
+// Wait waits until a notification has come, or may have been missed. It returns all news since the last Wait, and forgets them.
+// After Close of the Subscription or of its Listener it returns ErrClosed, and after the end of ctx the error of ctx.
 func (s *Subscription) Wait(ctx context.Context) (Signal, error) {
 	for {
 		select {
@@ -52,7 +53,8 @@ func (s *Subscription) Wait(ctx context.Context) (Signal, error) {
 	}
 }
 
-// Close ends the subscription. It may be called more than once.
+// Close ends the subscription, and does not wait. A Wait that another goroutine has begun returns ErrClosed. Close may be called
+// more than once.
 func (s *Subscription) Close() {
 	s.once.Do(func() {
 		close(s.closed)
@@ -60,7 +62,8 @@ func (s *Subscription) Close() {
 	})
 }
 
-// take returns the news and forgets them. They may be empty, because an earlier take may have returned the news of this token.
+// take returns the news since the last take, and forgets them. There may be none although ready held a token: an earlier take may
+// have returned the news that the token was for.
 func (s *Subscription) take() Signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +73,7 @@ func (s *Subscription) take() Signal {
 	return signal
 }
 
-// forget drops the payloads. It makes a new map, because a map that was large never shrinks.
+// forget drops the payloads, but not missed. It makes a new map, because a map that was large never shrinks. The caller holds s.mu.
 func (s *Subscription) forget() {
 	s.payloads, s.bytes = map[string]bool{}, 0
 }
@@ -99,7 +102,8 @@ func (s *Subscription) miss() {
 	s.signal()
 }
 
-// begin is called when the server listens for the subscriber on the connection by. It signals Missed, once per connection.
+// begin notes that the server listens for the subscriber on the connection by. The first call for a connection signals Missed;
+// further calls for it do nothing.
 func (s *Subscription) begin(by *connection) {
 	s.mu.Lock()
 	begun := s.since == by

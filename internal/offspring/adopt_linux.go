@@ -13,8 +13,9 @@ import (
 // ended gets a value when a child may have ended.
 var ended = make(chan os.Signal, 1)
 
-// Adopt makes this process the parent of each descendant that is orphaned from now on, and reaps orphans when they end, until
-// release is called. Even after that, this process adopts.
+// Adopt makes this process the parent of each descendant that is orphaned from now on, for as long as the process lives. A
+// goroutine reaps orphans when they end. release stops that goroutine and waits for its end; the caller calls it at most once.
+// Afterwards orphans stay zombies until the caller calls Reap.
 func Adopt() (release func(), err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a child subreaper: %w", err)
@@ -39,7 +40,8 @@ func Adopt() (release func(), err error) {
 	}, nil
 }
 
-// look has the reaper look again. An ended child of others may have hidden an orphan from it.
+// look makes the goroutine of Adopt look for ended orphans once more, and does not wait. An ended child that was not reaped yet may
+// have hidden an orphan from it: see reapEnded.
 func look() {
 	select {
 	case ended <- unix.SIGCHLD:
@@ -47,8 +49,9 @@ func look() {
 	}
 }
 
-// reapEnded reaps orphans until the first ended child is not an orphan, or no child has ended. It asks for that child before it
-// takes the lock, because most children that end are not orphans.
+// reapEnded reaps ended orphans, one after the other. It stops when no child has ended, and at the first ended child that this
+// process started itself: the code that started it must reap it, and calls Reaped then, which looks again. reapEnded asks the
+// kernel for the pid before Reap takes the lock, because most children that end are not orphans.
 func reapEnded() {
 	for {
 		pid := firstEnded()
@@ -58,7 +61,8 @@ func reapEnded() {
 	}
 }
 
-// Reap reaps a process if it is an orphan that this process adopted and that has ended, and reports whether it did.
+// Reap reaps a process if this process adopted it as an orphan and it has ended. It reports whether it did, and does not wait for
+// the end. It may wait for calls of Start that are under way.
 func Reap(pid int) bool {
 	if listed(pid) {
 		return false

@@ -12,7 +12,7 @@ func Adopt() (release func(), err error) {
 	return nil, fmt.Errorf("become a child subreaper: %w", errors.ErrUnsupported)
 }
 
-// Reap reports false, since nothing is adopted.
+// Reap returns false, because this process adopts none.
 func Reap(int) bool { return false }
 
 func look() {}

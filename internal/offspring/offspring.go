@@ -11,8 +11,8 @@ var (
 	started = map[int]int{} // children not reaped yet, by pid; 2: a pid passed on before Reaped was called for its former owner
 )
 
-// Start calls start, which starts a child and returns its pid, and lists the child until Reaped is called for the pid. The function
-// start must not call Start.
+// Start calls the function start, which starts a child, and returns its results. It lists the child as one that this process
+// started, until Reaped is called for its pid. After an error it lists nothing. The function start must not call Start.
 func Start(start func() (pid int, err error)) (int, error) {
 	starting.RLock()
 	defer starting.RUnlock()
@@ -25,7 +25,9 @@ func Start(start func() (pid int, err error)) (int, error) {
 	return pid, err
 }
 
-// Reaped takes a child from the list. The caller has waited for it, so its pid may belong to another process by now.
+// Reaped takes a child that Start listed from the list. The caller calls it once, after it has waited for the child. The pid may
+// belong to a new child of Start by then, and that child stays listed. Reaped then makes the goroutine of Adopt look for orphans
+// again.
 func Reaped(pid int) {
 	mu.Lock()
 	if started[pid]--; started[pid] <= 0 {
@@ -35,7 +37,8 @@ func Reaped(pid int) {
 	look()
 }
 
-// Adopted reports whether a process that the caller saw as a child of this process is one that this process did not start.
+// Adopted reports whether this process adopted a process rather than started it by Start. The caller has seen the process as a
+// child of this process. Adopted may wait for calls of Start that are under way.
 func Adopted(pid int) bool {
 	if listed(pid) {
 		return false

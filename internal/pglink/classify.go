@@ -56,8 +56,8 @@ var classes = map[string]Class{
 	"54000": Degraded,    // program_limit_exceeded
 }
 
-// Classify returns the meaning of err for the statement that returned it. It does not ask the driver whether a retry is
-// safe: see the package comment.
+// Classify returns what an error means for the statement or transaction that returned it. nil is OK, and an error that it does not
+// know is Permanent. It does not ask the driver whether a retry is safe: see the package comment.
 func Classify(err error) Class {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -78,14 +78,14 @@ func Classify(err error) Class {
 	return Permanent
 }
 
-// isOutdated reports whether a session uses the old number of a type that was dropped and created again. Only a new
-// connection helps.
+// isOutdated reports whether an error of the server means that the session still uses the number of a type that was dropped and
+// created again. Only a new connection helps.
 func isOutdated(pg *pgconn.PgError) bool {
 	return pg.Code == "XX000" && strings.HasPrefix(pg.Message, "cache lookup failed for ") || pg.Routine == "lookup_type_cache"
 }
 
-// closeOutdated makes each connection of config close itself after an outdated error. A pool or its other owner then
-// replaces it like a broken connection.
+// closeOutdated changes config so that each of its connections closes itself after an error that isOutdated. A pool, or another
+// owner of the connection, then replaces it like a broken connection. An OnPgError that config has already is still called.
 func closeOutdated(config *pgconn.Config) {
 	before := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -110,8 +110,8 @@ func classifyServer(pg *pgconn.PgError) Class {
 	return Permanent
 }
 
-// classifyConnect classifies a failure to connect. Nothing was executed, so the class only depends on whether another try
-// can succeed.
+// classifyConnect returns the class of a failure to connect. Nothing was executed, so the class says only where and whether another
+// try can succeed: NotExecuted for a later try, WrongNode for another server, Permanent for none.
 func classifyConnect(err *pgconn.ConnectError) Class {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -131,8 +131,8 @@ func classifyConnect(err *pgconn.ConnectError) Class {
 	return NotExecuted
 }
 
-// isPoolerRefusal reports whether PgBouncer will refuse the same client again. It returns false for temporary refusals: a
-// server that is down, or a long queue.
+// isPoolerRefusal reports whether an error is a refusal of PgBouncer that the same client will get again. It returns false for a
+// temporary refusal, such as a server that is down or a long queue, and for an error of the server itself.
 func isPoolerRefusal(pg *pgconn.PgError) bool {
 	r := RefusalOf(pg)
 	return r != nil && r.Lasts
@@ -143,7 +143,7 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// isTransport reports whether an error means a lost connection, or a deadline in the middle of a call.
+// isTransport reports whether an error means that the connection was lost, or that the context ended in the middle of a call.
 func isTransport(err error) bool {
 	for _, lost := range []error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, pgconn.ErrConnClosed,

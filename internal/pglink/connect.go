@@ -14,9 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/tracelog"
 )
 
-// Parse reads a URL or keyword=value string by libpq's rules. PG* variables, ~/.pgpass and service files fill in missing
-// settings, and all settings if the string is empty. Its errors never show the string's secrets. It ignores a password file
-// that other users may read: see OpenPassfile.
+// Parse reads a URL or a keyword=value string by libpq's rules, and adds the timeouts and parameters of o. PG* variables, ~/.pgpass
+// and service files fill in settings that the string lacks, or all settings if it is empty. Parse connects to nothing. It ignores a
+// password file that other users may read or write: see OpenPassfile. It refuses the simple protocol. Its errors never show secrets
+// of the string.
 func Parse(url string, o Options) (*pgx.ConnConfig, error) {
 	pool, err := parse(url, o)
 	if err != nil {
@@ -38,9 +39,8 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// parse returns the settings for a pool; its ConnConfig is for single connections. It refuses the simple protocol. It uses the
-// pool's parser for single connections too, because only that parser removes pool_max_conns and similar settings from a URL
-// that serves both.
+// parse is Parse for a pool; ConnConfig of the result is for single connections. Both use the parser for pools, because only that
+// parser removes pool_max_conns and similar settings from a URL that serves both. It refuses the simple protocol.
 func parse(url string, o Options) (*pgxpool.Config, error) {
 	o = o.withDefaults()
 	if OpenPassfile(url) != "" {
@@ -93,8 +93,8 @@ func applyPool(c *pgxpool.Config, url string, o Options) {
 	c.MinConns = min(c.MinConns, c.MaxConns)
 }
 
-// dialer returns a dialer with connections that detect a dead peer: idle connections by probes, busy connections by
-// unacknowledged data.
+// dialer returns a dialer that gives up after timeout. Its connections detect a dead peer: idle connections by probes, busy
+// connections by data that stays unacknowledged.
 func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{
 		Timeout:         timeout,

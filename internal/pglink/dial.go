@@ -11,19 +11,19 @@ import (
 // password that expires, for example.
 type Prepare = func(context.Context, *pgx.ConnConfig) error
 
-// Dial opens one connection with settings from Parse. prepare may be nil.
+// Dial opens one connection with settings from Parse. prepare may be nil; it gets a copy of config. The caller closes the
+// connection.
 //
-// Dial sends this package's own parameters when the connection starts. A pooler may refuse or ignore them at that point.
-// Behind a pooler in session mode, Dial sets them after it has connected. Behind a pooler in transaction mode, Dial leaves
-// them out, because they would stay in a server connection that other clients use: such a connection has the search_path of
-// its role.
+// Dial sends this package's own parameters when the connection starts. A pooler may refuse or ignore them at that point. Behind a
+// pooler in session mode, Dial sets them after it has connected. Behind a pooler in transaction mode, Dial leaves them out, because
+// they would stay in a server connection that other clients use: such a connection has the search_path of its role.
 func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
 	conn, _, err := dial(ctx, config, prepare, false)
 	return conn, err
 }
 
-// DialSession is Dial for a connection that must keep its session. It returns ErrPooled if a pooler is in transaction mode,
-// and a *WaitingError if it could not detect the pooler's mode.
+// DialSession is Dial for a connection that must keep its session, and also returns the mode of the pooler. It returns ErrPooled if
+// the pooler is in transaction mode, and a *WaitingError if the pooler has no free server connection in time.
 func DialSession(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, Pooler, error) {
 	conn, found, err := dial(ctx, config, prepare, true)
 	if err == nil && found == TransactionPooler {
@@ -53,8 +53,8 @@ func dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare, session 
 	return conn, found, nil
 }
 
-// connect opens a connection. It leaves out this package's parameters if a pooler is known to refuse them, or refuses them
-// now.
+// connect opens a connection. If the pooler refuses this package's parameters, or has refused them before, connect removes them
+// from config and connects without them.
 func (w *way) connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	if w.refuses.Load() {
 		withoutOurs(config)

@@ -60,8 +60,9 @@ type write struct {
 	unsure  bool // an earlier try may have been applied
 }
 
-// try runs op once. If the outcome of an earlier try is unknown, w.unsure, it first reads that outcome back, and runs op only
-// if that try did nothing. It returns an error that allows another try as it is, and any other error as permanent.
+// try runs op once. If an earlier try may have been applied (w.unsure), it first reads the write back, and runs op only if the
+// write is not there. If the reply of op itself is lost, it reads the write back at once. It returns nil once the write is done. It
+// returns an error as it is if another try may help, and as a backoff.Permanent error if none can.
 func (w *write) try(ctx context.Context) error {
 	if w.unsure {
 		if done, err := w.settle(ctx); done || err != nil {
@@ -88,7 +89,8 @@ func (w *write) try(ctx context.Context) error {
 	}
 }
 
-// settle reads back the outcome of the last try. unsure stays set if that fails.
+// settle calls verify, and returns whether the last try was applied. It then clears w.unsure. If verify fails, w.unsure stays set,
+// and the error is ErrUnknown with both errors: permanent if verify cannot succeed later, else for another try.
 func (w *write) settle(ctx context.Context) (done bool, err error) {
 	bounded, cancel := outlasting(ctx)
 	defer cancel()
@@ -104,8 +106,9 @@ func (w *write) settle(ctx context.Context) (done bool, err error) {
 	return false, w.last
 }
 
-// outlasting returns a context for reading back. It ends with the deadline of ctx, but not before verifyTimeout. If ctx is
-// canceled, it goes on for verifyTimeout.
+// outlasting returns a context for reading back. It lasts as long as the deadline of ctx allows, but at least verifyTimeout and at
+// most longestVerify. If ctx has no deadline or has ended, it lasts verifyTimeout. If ctx is canceled early, it goes on for
+// verifyTimeout from then.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	within := verifyTimeout
 	if deadline, has := ctx.Deadline(); has && ctx.Err() == nil {
@@ -114,15 +117,17 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outliving(ctx, within, verifyTimeout)
 }
 
-// outliving returns a context that goes on for rest after the end of ctx, but no longer than most in all.
+// outliving returns a context that ends after most, counted from now. If ctx ends before, the new context ends once rest has passed
+// since then. The caller must call the returned function.
 func outliving(ctx context.Context, most, rest time.Duration) (context.Context, context.CancelFunc) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	listening := context.AfterFunc(ctx, func() { time.AfterFunc(rest, cancel) })
 	return bounded, func() { listening(); cancel() }
 }
 
-// replan allows one more try after 0A000. The server then makes a new plan in place of an outdated one; a feature that is
-// missing stays missing.
+// replan decides about a try that the server rolled back. It returns err, which allows another try. At the second 0A000 of a call
+// of Do it returns a permanent error: at the first, the server replaces an outdated plan, but a feature that is missing stays
+// missing.
 func (w *write) replan(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "0A000" {

@@ -52,37 +52,39 @@ func merged(all ...map[string]string) map[string]string {
 	return sum
 }
 
-// AsOurs applies ownParams and durableParams to a connection that was configured elsewhere: see Options.AnyPath.
+// AsOurs changes c, which Parse did not make, into the settings of a connection for Oarlock's own statements. It sets ownParams
+// (see Options.AnyPath) and durableParams. Connections close themselves after an error about an outdated type.
 func AsOurs(c *pgx.ConnConfig) {
 	closeOutdated(&c.Config)
 	maps.Copy(c.RuntimeParams, ownParams)
 	maps.Copy(c.RuntimeParams, durableParams)
 }
 
-// AsWriter names the connections that c makes, and makes their server give up soon on a client that vanished: see
-// Options.Writer.
+// AsWriter changes c: it sets the application_name of its connections, and makes the server give up soon on a client that vanished,
+// as Options.Writer does.
 func AsWriter(c *pgx.ConnConfig, appName string) {
 	c.RuntimeParams["application_name"] = appName
 	maps.Copy(c.RuntimeParams, writerParams)
 }
 
-// AsPlain configures a connection that sends the same few statements again and again.
+// AsPlain changes c for a connection that sends the same few statements again and again: it sets plainParams, with which the server
+// plans each statement only once.
 func AsPlain(c *pgx.ConnConfig) { maps.Copy(c.RuntimeParams, plainParams) }
 
-// AsSteady is AsPlain for statements with plans that must not depend on statistics.
+// AsSteady is AsPlain with steadyParams, for statements whose plans must not depend on statistics.
 func AsSteady(c *pgx.ConnConfig) {
 	AsPlain(c)
 	maps.Copy(c.RuntimeParams, steadyParams)
 }
 
-// AsFlush is AsPlain for statements that must not wait long for locks.
+// AsFlush is AsPlain with flushParams: a statement fails if it waits for a lock for 250 ms.
 func AsFlush(c *pgx.ConnConfig) {
 	AsPlain(c)
 	maps.Copy(c.RuntimeParams, flushParams)
 }
 
-// asked returns the parameters of this package that a connection asks for. It leaves out a parameter with another value,
-// which comes from the URL.
+// asked returns the parameters that c sends and that this package has set. A parameter with one of our names and another value
+// comes from the URL, so asked leaves it out.
 func asked(c *pgx.ConnConfig) map[string]string {
 	params := map[string]string{}
 	for name, value := range c.RuntimeParams {
@@ -93,7 +95,7 @@ func asked(c *pgx.ConnConfig) map[string]string {
 	return params
 }
 
-// withoutOurs removes this package's parameters from a connection's settings. Parameters from the URL stay.
+// withoutOurs removes this package's parameters from c. Parameters from the URL stay.
 func withoutOurs(c *pgx.ConnConfig) {
 	c.RuntimeParams = maps.Clone(c.RuntimeParams) // database/sql shares it between connections
 	for name := range asked(c) {
@@ -103,8 +105,9 @@ func withoutOurs(c *pgx.ConnConfig) {
 
 var refitParams = sql.Named("pglink/refit")
 
-// Refit changes the parameters of a connection from one job to another job. It sets the parameters of this package that
-// differ. A parameter that only the former job set gets the server's default.
+// Refit changes the parameters of a connection that was opened with the settings from, so that it has those of to. It compares only
+// parameters of this package, and sends nothing if all are equal. A parameter that only from has gets the default that is built
+// into the server.
 func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error {
 	values := map[string]*string{}
 	for name := range merged(asked(from), asked(to)) {

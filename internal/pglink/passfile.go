@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// OpenPassfile returns the password file of a URL if other users may read or write it, and "" otherwise. Parse ignores such
-// a file, as psql does: a user that can read the file has the password, and a user that can write it can direct the password
-// to another server.
+// OpenPassfile returns the path of the password file for a database URL if users other than its owner have any right to it. It
+// returns "" if they have none, and if there is no such file. Parse ignores an open file, as psql does: a user that can read it has
+// the password, and a user that can write it can direct the password to another server.
 func OpenPassfile(database string) string {
 	path := passfileOf(database)
 	if info, err := os.Stat(path); path == "" || err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0 {
@@ -23,7 +23,8 @@ func OpenPassfile(database string) string {
 
 var passfileWord = regexp.MustCompile(`(?:^|\s)passfile\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-// passfileOf returns the password file that the URL names, or PGPASSFILE, or the one in the home folder.
+// passfileOf returns the path of the password file, which need not exist: the one that the URL names, or else PGPASSFILE, or else
+// .pgpass in the home folder. It returns "" if there is no home folder.
 func passfileOf(database string) (path string) {
 	if isURL(database) {
 		if u, err := url.Parse(database); err == nil {
@@ -39,8 +40,8 @@ func passfileOf(database string) (path string) {
 	return path
 }
 
-// withoutPassfile returns the same database with an empty password file. In a keyword=value string the last value of a
-// keyword counts. A URL must have the key only once.
+// withoutPassfile returns the URL or keyword=value string with /dev/null as its password file. It appends the setting to a string,
+// where the last value of a keyword counts. In a URL it replaces the setting, because a URL must have each key only once.
 func withoutPassfile(database string) string {
 	const none = "passfile=" + os.DevNull
 	if !isURL(database) {

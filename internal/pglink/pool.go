@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// NewPool makes a pool, and opens one connection to check that it can. The caller closes the pool. The pool treats parameters
-// like Dial. Behind a pooler in session mode it has at most Options.PooledConns connections; behind one in transaction mode it
-// keeps no prepared statements.
+// NewPool makes a pool for a URL, which it reads as Parse does. It opens one connection to check that it can, and fails if it
+// cannot. The caller closes the pool. The pool treats parameters like Dial. Behind a pooler in session mode it has at most
+// Options.PooledConns connections, if that is set; behind one in transaction mode it keeps no prepared statements.
 func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	o = o.withDefaults()
 	config, err := parse(url, o)

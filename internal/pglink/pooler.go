@@ -43,10 +43,11 @@ func Backend(ctx context.Context, q querier) (pid uint32, err error) {
 // change.
 const lookRounds = 3
 
-// changesBackend asks two connections in turn for their backend, and reports whether a connection changed its backend. In
-// session mode each client keeps its own backend. In transaction mode the next statement gets the backend that was used
-// last, or the one that was unused longest. Sooner or later that is the other connection's former backend, or one that was
-// not seen before.
+// changesBackend reports whether a pooler changes the server backend of a connection between statements, as in transaction mode. It
+// sends statements on conn and other in turn. before is the backend that served conn last.
+//
+// In session mode each client keeps its own backend. In transaction mode the next statement gets the backend that was used last, or
+// the one that was unused longest. Sooner or later one connection gets the backend that served the other before, or a new one.
 func changesBackend(ctx context.Context, conn, other *pgx.Conn, before uint32) (bool, error) {
 	for range lookRounds {
 		served, err := Backend(ctx, other)
@@ -62,10 +63,11 @@ func changesBackend(ctx context.Context, conn, other *pgx.Conn, before uint32) (
 	return false, nil
 }
 
-// Get opens a connection on which the server has answered, and returns a function that gives it back.
+// Get opens a connection on which the server has answered. giveBack gives it back. It may be set although err is not nil, and the
+// caller must call it then too.
 type Get = func(context.Context) (giveBack func(), err error)
 
-// GetNew returns a Get that opens a new connection.
+// GetNew returns a Get that opens a new connection by DialSession each time. Its giveBack closes the connection.
 func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
 	return func(ctx context.Context) (func(), error) {
 		conn, _, err := DialSession(ctx, config, prepare)
@@ -79,9 +81,9 @@ func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
 	}
 }
 
-// Lends opens all connections at once, and holds them until the last one has come or patience is over. It returns how many
-// came. refused is the reason of a refused connection, in the server's words if there are any. It is nil if the pool was too
-// small, or if a connection was only late.
+// Lends calls all gets at once, and holds each connection until all gets have returned or patience is over. It then gives all
+// connections back, and returns how many it got. refused is the reason why a connection was refused, in the server's words if there
+// are any. It is nil if none was refused: a connection that was late, or that the pool was too small for, is not refused.
 func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -126,9 +128,9 @@ const (
 	hangUpRest    = 250 * time.Millisecond // after the end of ctx: a live server needs far less
 )
 
-// HangUp closes a connection and waits a short time until nothing of it is under way. The driver cancels a running statement
-// over a second connection, and PgBouncer 1.18 crashes if the process ends in the middle of that. After the end of ctx
-// HangUp waits only hangUpRest.
+// HangUp closes a connection, and waits up to hangUpTimeout until nothing of it is under way. After the end of ctx it waits only
+// hangUpRest. The driver cancels a running statement over a second connection, and PgBouncer 1.18 crashes if the process ends in
+// the middle of that.
 func HangUp(ctx context.Context, conn *pgx.Conn) {
 	bounded, cancel := outliving(ctx, hangUpTimeout, hangUpRest)
 	defer cancel()
@@ -139,8 +141,8 @@ func HangUp(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// ClosePool closes a pool and waits a short time for it: a connection that was cut off in a lost network takes 15 s to
-// close.
+// ClosePool closes a pool, and waits for that up to a second. After that the pool goes on closing in the background: a connection
+// that was cut off in a lost network takes 15 s to close.
 func ClosePool(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {

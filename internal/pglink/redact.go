@@ -47,8 +47,9 @@ func redactURL(s string) string {
 	return scheme + "://" + path + "?" + redactQuery(query)
 }
 
-// credentialsEnd returns the index of the @ that ends user:password, or -1. A password may hold @ / ? # unescaped, so the
-// last @ before the query counts. If there is none, the last @ of all counts, unless the text after the colon is a port.
+// credentialsEnd returns the index of the @ that ends user:password in a URL without its scheme, or -1 if there is no password. A
+// password may hold @ / ? # unescaped, so the last @ before the query counts. If there is none, the last @ of all counts, unless
+// the text after the colon is a port.
 func credentialsEnd(rest string) int {
 	path, _, _ := strings.Cut(rest, "?")
 	if at := strings.LastIndexByte(path, '@'); at >= 0 {
@@ -62,7 +63,8 @@ func credentialsEnd(rest string) int {
 	return strings.LastIndexByte(rest, '@')
 }
 
-// redactQuery hides the values of keys that contain "password", percent-encoded keys included.
+// redactQuery hides the values of keys that contain "password", also if they are percent-encoded, and of keys that cannot be
+// decoded.
 func redactQuery(query string) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
@@ -74,8 +76,8 @@ func redactQuery(query string) string {
 	return strings.Join(pairs, "&")
 }
 
-// parseError keeps the driver's reason and drops the text that the reason quotes: a malformed string may hold its password
-// anywhere. It does not wrap the driver's error, which carries the whole string.
+// parseError returns an error with the driver's reason why a URL cannot be read. It leaves out all text that the reason quotes,
+// because a malformed string may hold its password anywhere. It does not wrap the driver's error, which carries the whole string.
 func parseError(err error) error {
 	var parse *pgconn.ParseConfigError
 	if !errors.As(err, &parse) {

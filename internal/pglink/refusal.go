@@ -74,7 +74,8 @@ var refusals = []struct {
 	{"client_login_timeout (server down)", Refusal{Hint: serverHint}},
 }
 
-// RefusalOf returns the refusal that err reports, or nil if err does not come from a pooler.
+// RefusalOf returns the refusal that err reports. It returns nil if err does not come from a pooler, and if it does not know the
+// pooler's message.
 func RefusalOf(err error) *Refusal {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != protocolViolation {
@@ -100,8 +101,9 @@ func RefusalOf(err error) *Refusal {
 	return nil
 }
 
-// CrowdedHint returns a hint for a server that accepts no more connections. All limits share one SQLSTATE, and messages are
-// translated. So the hint depends on the server function that reported the error.
+// CrowdedHint returns a hint for err, with which a server reported that it accepts no more connections: of the role, of the
+// database, or at all. All these limits share one SQLSTATE, and messages are translated. So the hint depends on the server function
+// that reported the error.
 func CrowdedHint(err error) string {
 	pg, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
@@ -113,8 +115,8 @@ func CrowdedHint(err error) string {
 	return "close connections, raise max_connections, or put a pooler in front"
 }
 
-// RefusedParameter returns the parameter that a pooler rejected at the start of a connection. It reports whether err is such
-// a rejection.
+// RefusedParameter returns the name of the parameter that a pooler rejected at the start of a connection. It returns false if err
+// is no such rejection.
 func RefusedParameter(err error) (name string, refused bool) {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != protocolViolation {
@@ -129,7 +131,7 @@ func RefusedParameter(err error) (name string, refused bool) {
 	return name, true
 }
 
-// iniName formats a name for a file of PgBouncer. It quotes any name that is no plain word.
+// iniName returns a name as it is written in a file of PgBouncer: quoted, unless it is a plain word.
 func iniName(name string) string {
 	special := func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

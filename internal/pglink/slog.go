@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/tracelog"
 )
 
-// TraceLogger passes the trace of pgx to log, at debug level. An error level would report errors twice, because the caller
-// of a statement reports its error. TraceLogger leaves out arguments, and the values that messages about bad data quote.
+// TraceLogger returns a logger for pgx that passes its trace to log. Statements and errors get the debug level: at the error level
+// each error would be logged twice, because the caller of a statement reports its error. Messages about pgx's own internals get
+// levelTrace. The trace has no arguments, and none of the values that messages about bad data quote.
 func TraceLogger(log *slog.Logger) tracelog.Logger {
 	return tracelog.LoggerFunc(func(ctx context.Context, level tracelog.LogLevel, msg string, data map[string]any) {
 		log.LogAttrs(ctx, traceLevel(level), "postgres: "+strings.ToLower(msg), traceAttrs(data)...)
@@ -47,7 +48,8 @@ func traceAttrs(data map[string]any) []slog.Attr {
 	return attrs
 }
 
-// errorText returns the part of an error that may be logged. Errors of class 22 quote the bad data.
+// errorText returns the text of an error for the log. It cuts out the values that errors of class 22 (bad data) quote, and redacts
+// any other error.
 func errorText(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
@@ -75,9 +77,9 @@ func traceKey(key string) string {
 	return key
 }
 
-// Component adapts log for a library. Its records name the component, go through Redact, and have their level moved by
-// shift: a library's info is our debug with slog.LevelDebug - slog.LevelInfo. goose takes the result by WithSlog, River in
-// its Config.
+// Component returns a logger for a library that writes to log. Its records begin with the name, go through Redact, and have shift
+// added to their level: slog.LevelDebug - slog.LevelInfo makes debug of a library's info. goose takes the logger by WithSlog, River
+// in its Config.
 func Component(log *slog.Logger, name string, shift slog.Level) *slog.Logger {
 	return slog.New(component{Handler: log.Handler(), shift: shift, prefix: name + ": "})
 }

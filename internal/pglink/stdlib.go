@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OpenDB is Dial for libraries that need database/sql. It opens one connection to check that it can.
+// OpenDB is Dial for libraries that need database/sql: each connection that the library opens is set up as by Dial. OpenDB opens
+// one connection to check that it can, and fails if it cannot. The caller closes the DB.
 func OpenDB(ctx context.Context, config *pgx.ConnConfig) (*sql.DB, error) {
 	params, w := asked(config), wayOf(config)
 	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {

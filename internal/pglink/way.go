@@ -64,19 +64,21 @@ func wayOf(c *pgx.ConnConfig) *way {
 // changed.
 func LookAgain(config *pgx.ConnConfig) { wayOf(config).stale.Store(true) }
 
-// IsPooled reports whether this process has found a pooler in transaction mode at config's destination.
+// IsPooled reports whether this process has found a pooler in transaction mode at config's destination. It connects to nothing. It
+// returns false if no connection was made yet, after LookAgain, and if the mode is only a guess.
 func IsPooled(config *pgx.ConnConfig) bool {
 	w := wayOf(config)
 	found, _ := w.known()
 	return found == TransactionPooler && !w.stale.Load()
 }
 
+// known returns the mode of the pooler, and false if it was not detected yet. The mode may be stale.
 func (w *way) known() (Pooler, bool) {
 	n := w.found.Load()
 	return Pooler(max(n-1, 0)), n > 0
 }
 
-// knownFor is known, except that a stale result is not valid for a session.
+// knownFor is known, except that it also returns false for a stale mode if the connection must keep its session.
 func (w *way) knownFor(session bool) (Pooler, bool) {
 	found, known := w.known()
 	return found, known && !(session && w.stale.Load())
@@ -92,8 +94,8 @@ func (w *way) learns(err error) bool {
 	return true
 }
 
-// settle detects the pooler's mode for conn. Behind a pooler in session mode it sets params, which the server may not have
-// got at the start.
+// settle detects the pooler's mode for conn, which was just opened, and returns it. Behind a pooler in session mode it sets params,
+// which the server perhaps did not get at the start. session: conn must keep its session, so a guess of the mode does not do.
 func (w *way) settle(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig, params map[string]string, session bool) (Pooler, error) {
 	bounded, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
@@ -104,7 +106,7 @@ func (w *way) settle(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig
 	return found, err
 }
 
-// set sets params of the connection in one round trip. It returns a WaitingError if the pooler does not answer in time.
+// set sets the parameters params of conn in one round trip. It returns a *WaitingError if the pooler does not answer in time.
 func (w *way) set(ctx context.Context, conn *pgx.Conn, params map[string]string) error {
 	names := slices.Sorted(maps.Keys(params))
 	values := make([]string, len(names))
@@ -129,8 +131,10 @@ func late(ctx context.Context, err error) bool {
 	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// look detects once whether there is a pooler, and its mode. If the pooler has no second connection for the detection, look
-// assumes transaction mode, in which nothing is set. For a session it returns the error instead of a guess.
+// look returns the pooler's mode. It detects the mode at the first call, which may take a second connection, and remembers it. If
+// the detection fails while conn is still open, look guesses transaction mode, in which nothing is set, and marks the guess as
+// stale. With session it returns the error instead, and does not trust a stale mode. It returns a *WaitingError if another
+// goroutine detects the mode until ctx ends.
 func (w *way) look(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig, session bool) (Pooler, error) {
 	if found, known := w.knownFor(session); known {
 		return found, nil
@@ -160,8 +164,9 @@ func (w *way) learn(found Pooler, stale bool) {
 	w.stale.Store(stale)
 }
 
-// find asks for the backend that serves conn. A server announces the backend's process ID at connect; a pooler announces a
-// made-up one.
+// find detects whether there is a pooler, and its mode. It asks for the backend that serves conn: a server announces the backend's
+// process ID at connect, and a pooler announces a made-up one. If there is a pooler, find opens a second connection, compares both
+// by changesBackend, and closes it. It returns a *WaitingError if the pooler does not answer in time.
 func (w *way) find(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) (Pooler, error) {
 	served, err := Backend(ctx, conn)
 	switch {

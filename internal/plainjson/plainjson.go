@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Compact returns a value as JSON without spaces between tokens. It leaves <, > and & unescaped, as json.Marshal does not.
+// Compact returns a value as JSON on one line, without spaces between tokens. Unlike json.Marshal, it does not escape <, > and &.
 func Compact(value any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -3,8 +3,8 @@ package spelling
 // farBytes bounds the work for long words. Distance compares no letters of two words if their lengths differ by more.
 const farBytes = 20
 
-// Distance returns the number of insertions, deletions, replacements and swaps of neighbouring bytes that turn a into b. If the
-// lengths differ by more than farBytes, it returns the difference of the lengths: the distance is at least that large.
+// Distance returns the least number of insertions, deletions, replacements and swaps of neighbouring bytes that turn a into b. If
+// the lengths differ by more than farBytes, it returns the difference of the lengths: the distance is at least that large.
 func Distance(a, b string) int {
 	if apart := max(len(a)-len(b), len(b)-len(a)); apart > farBytes {
 		return apart
