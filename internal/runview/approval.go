@@ -9,7 +9,8 @@ import (
 
 const promptLinesMax = 12 // of one prompt; a last line gives the number of the others
 
-// QuestionLines returns the question of an approval: the lines of its prompt, then its inputs.
+// QuestionLines returns the question of an approval as lines for a terminal: the lines of PromptLines, and a last line with the
+// names of all inputs, if there are inputs.
 func QuestionLines(q *queue.Question) []string {
 	lines := PromptLines(q)
 	if text := inputsText(q.Inputs); text != "" {
@@ -18,7 +19,9 @@ func QuestionLines(q *queue.Question) []string {
 	return lines
 }
 
-// PromptLines returns the question of an approval without its inputs, for a form that has fields for them.
+// PromptLines returns the prompt of an approval as lines, without its inputs, for a form that has fields for them. Of a prompt with
+// more than promptLinesMax lines it returns the first ones, and a last line with the number of the others. Without a prompt it
+// returns nil.
 func PromptLines(q *queue.Question) []string {
 	var lines []string
 	if prompt := strings.TrimSpace(q.Prompt); prompt != "" {
@@ -35,7 +38,7 @@ func PromptLines(q *queue.Question) []string {
 	return lines
 }
 
-// inputsText lists inputs, such as "ticket (required), note".
+// inputsText returns the names of inputs on one line, such as "ticket (required), note". Without inputs it returns "".
 func inputsText(inputs []queue.Input) string {
 	names := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -47,8 +50,8 @@ func inputsText(inputs []queue.Input) string {
 	return strings.Join(names, ", ")
 }
 
-// Deciders names the people that may decide an approval: its approvers, or else the users that may control the run.
-// submitter may be "".
+// Deciders returns in words the people that may decide an approval: "a, b or c" for its approvers. Without approvers they are the
+// submitter of the run, who may be "", and administrators.
 func Deciders(approvers []string, submitter string) string {
 	if len(approvers) > 0 {
 		return anyOf(approvers)
@@ -71,7 +74,7 @@ func anyOf(names []string) string {
 	return strings.Join(all, "")
 }
 
-// approvalOf returns the approval of a step or handler of a spec, and nil for any other step. It returns nil for a
+// approvalOf returns the approval of a step or handler of a spec, and nil if the step is no approval. It returns nil for a
 // replacement too, because the name of a replacement does not lead to its question.
 func approvalOf(spec *dagspec.Spec, step string) *dagspec.Approval {
 	if named := spec.Named(step); named != nil {

@@ -12,7 +12,7 @@ import (
 // UnfinishedStates are the states of runs that have not ended.
 var UnfinishedStates = []string{"scheduled", "queued", "running", "waiting", "paused"}
 
-// AskCommand returns the command that makes the same request of a run.
+// AskCommand returns the oarlock command with which a person makes the request a, such as "oarlock cancel 41 --now".
 func AskCommand(a *queue.Ask) string {
 	command := fmt.Sprintf("oarlock %s %d", a.Verb, a.Run)
 	task := TaskName(a.Step, a.Item)
@@ -45,8 +45,8 @@ func AskCommand(a *queue.Ask) string {
 	return command
 }
 
-// pairFlags writes each value of an object as a flag: NAME=VALUE for a text. Any other value is JSON, with -json after the
-// name of the flag.
+// pairFlags writes each value of an object as a flag: flag NAME=VALUE for a text, and flag-json NAME=JSON for any other value. Each
+// flag has a blank before it. If values is no object, pairFlags returns "".
 func pairFlags(flag string, values any) string {
 	raw, err := json.Marshal(values)
 	if err != nil {
@@ -68,9 +68,9 @@ func pairFlags(flag string, values any) string {
 	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
 }
 
-// CancelWaits returns the full answer to an accepted cancel that waits for a worker: cancel accepted, ends when a worker
-// takes it (none is live): @exit is to run first. It returns "" for any other request. The caller has read the run after the
-// answer.
+// CancelWaits returns the full answer to an accepted cancel that waits for a worker: cancel accepted, ends when a worker takes it
+// (none is live): @exit is to run first. It returns "" if the cancel does not wait, and for any other request. run is the run as it
+// is after the answer.
 func CancelWaits(c *queue.Control, run *queue.Run) string {
 	if c.Verb != dagrun.VerbCancel || c.Outcome != dagrun.Accepted || c.Message == "" || run.State != "queued" {
 		return ""
@@ -79,7 +79,8 @@ func CancelWaits(c *queue.Control, run *queue.Run) string {
 	return Printable(run.Reason + ": " + needs)
 }
 
-// Outcome describes the outcome of a request: one word, and the text after that word.
+// Outcome returns the outcome of a request as one word, and the text that follows the word: "refused" and ", " with the reason,
+// "applied" and " (canceled)" with the state of the run. A request that is not decided yet is "asked for".
 func Outcome(c *queue.Control) (word, rest string) {
 	if c.Outcome == dagrun.Refused {
 		return "refused", ", " + Printable(c.Message)

@@ -21,8 +21,9 @@ type Difference struct {
 	Change  string // of a duration: +12s; "": there is no number
 }
 
-// RunDifferences returns the facts in which two runs of a DAG differ, without params, and the names of the facts that are
-// the same. The drivers come from DriverOf.
+// RunDifferences compares the facts of two runs of a DAG, without their params, but with the times that they waited and took. It
+// returns the facts in which they differ, and the names of the facts that are equal and not empty. The drivers come from DriverOf.
+// A run that has not ended has taken the time until now.
 func RunDifferences(was, is *queue.Run, wasDriver, isDriver string, now time.Time) (differ []Difference, same []string) {
 	before, after := comparedFacts(was, wasDriver), comparedFacts(is, isDriver)
 	for i, f := range before {
@@ -49,7 +50,7 @@ func RunDifferences(was, is *queue.Run, wasDriver, isDriver string, now time.Tim
 	return differ, same
 }
 
-// timeDifference compares two durations, of which either may be unknown.
+// timeDifference compares two durations as a Difference with this name. hasWas and hasIs are false for an unknown duration.
 func timeDifference(name string, was, is time.Duration, hasWas, hasIs bool) Difference {
 	d := Difference{Name: name}
 	if hasWas {
@@ -97,8 +98,9 @@ func SpanChange(d time.Duration) string {
 	return "±0ms"
 }
 
-// ValueDifferences appends the differences between two JSON values to all, by path, until there are limit of them. It
-// returns how many more there are. A value is nil if a run has none.
+// ValueDifferences compares two JSON values, and appends their differences to all until all has limit elements. It returns all, and
+// the number of further differences. The name of a difference is its path, which begins with path. was or is is empty if a run has
+// no such value. An error means that one of them is not JSON.
 func ValueDifferences(all []Difference, path string, was, is json.RawMessage, limit int) ([]Difference, int, error) {
 	c := valueComparison{found: all, limit: limit}
 	a, err := readValue(was)
@@ -193,7 +195,8 @@ const (
 	alikeRunesMax    = 40  // of the common beginning of two long values
 )
 
-// cutAlike shortens two texts. It keeps the place where they begin to differ.
+// cutAlike shortens two texts if one is longer than comparedRunesMax. It cuts both at the same place, so that both still show where
+// they begin to differ.
 func cutAlike(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	if len(x) <= comparedRunesMax && len(y) <= comparedRunesMax {

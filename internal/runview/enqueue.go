@@ -14,7 +14,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// ReadUpcoming is ReadTime for times in the future: it also reads a span from now, as in +10m.
+// ReadUpcoming is ReadTime for times in the future: it also reads a span from now, such as +10m. It returns ok false if the text is
+// neither.
 func ReadUpcoming(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
 		return at, ok, err
@@ -27,8 +28,9 @@ func ReadUpcoming(text string, now time.Time, zone *time.Location) (at time.Time
 	return time.Time{}, false, nil
 }
 
-// LooseParams converts texts to params for a DAG with a definition that the login may not read. The database reads texts as
-// numbers and booleans where needed. LooseParams recognises lists and objects by their brackets.
+// LooseParams converts texts to params without the types of the DAG, for a login that may not read the definition. A text that is a
+// JSON list or object becomes that value. Any other text stays a text, which the database reads as a number or a boolean where
+// needed.
 func LooseParams(given map[string]string) map[string]any {
 	params := make(map[string]any, len(given))
 	for name, text := range given {
@@ -42,8 +44,9 @@ func LooseParams(given map[string]string) map[string]any {
 	return params
 }
 
-// TypedParams converts texts by the types that the DAG declares. The result holds only the given params. With again the
-// params are for a rerun: the run has the others already, so none of them is required.
+// TypedParams converts texts to params by the types that the DAG declares. The result holds only the given params. It fails for a
+// text that does not fit, and for a required param that is missing. With again the params are for a rerun: the run has the others
+// already, so none of them is required.
 func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[string]any, error) {
 	asked := *spec
 	asked.ParamDefs = slices.Clone(spec.ParamDefs)
@@ -64,7 +67,8 @@ func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[s
 	return typed, nil
 }
 
-// EnqueueCommand returns the command for a request with these params.
+// EnqueueCommand returns the command "oarlock enqueue …" that a person types for a request. The params come from the argument
+// params, as texts by name, and not from r.
 func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params, exactWord)
 	if r.Key != "" {
@@ -82,8 +86,8 @@ func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	return command + textFlags("-l", r.Labels, exactWord)
 }
 
-// RerunCommand returns the command that makes a new run from one that has ended. It returns "" if neither version nor params
-// change, because such a retry is of the same run.
+// RerunCommand returns the command "oarlock retry …" that makes a new run from a run that has ended, with changed params or, if
+// latest, of the newest version. It returns "" if neither changes, because such a retry makes no new run.
 func RerunCommand(run queue.RunID, params map[string]string, latest bool) string {
 	if !latest && len(params) == 0 {
 		return ""
@@ -95,7 +99,8 @@ func RerunCommand(run queue.RunID, params map[string]string, latest bool) string
 	return command + textFlags("-p", params, exactWord)
 }
 
-// textFlags writes each text as a flag with NAME=VALUE, quoted.
+// textFlags returns a flag with NAME=VALUE for each text, in the order of the names, each with a blank before it. quote quotes
+// NAME=VALUE for the shell.
 func textFlags(flag string, texts map[string]string, quote func(string) string) (flags string) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		flags += " " + flag + " " + quote(name+"="+texts[name])
@@ -103,8 +108,8 @@ func textFlags(flag string, texts map[string]string, quote func(string) string) 
 	return flags
 }
 
-// exactWord is ShellWord for texts that must not change: it writes characters that cannot be printed as escapes for bash and
-// zsh.
+// exactWord is ShellWord for texts that must not change. If a text has characters that cannot be printed, it returns $'…' with
+// escapes for bash and zsh.
 func exactWord(word string) string {
 	if word != "" && Printable(word) == word {
 		return ShellWord(word)
@@ -129,7 +134,7 @@ func exactWord(word string) string {
 	return "$'" + b.String() + "'"
 }
 
-// EnqueueStatement returns the SQL statement for a request.
+// EnqueueStatement returns the SQL statement "SELECT oarlock.enqueue(…);" that makes the run of a request.
 func EnqueueStatement(r *queue.Request) string {
 	args := []string{sqlText(r.DAG)}
 	if params := sqlJSON(r.Params); params != "'{}'" {
@@ -153,7 +158,8 @@ func EnqueueStatement(r *queue.Request) string {
 	return "SELECT oarlock.enqueue(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
 }
 
-// RerunStatement returns the SQL statement that makes a new run from one that has ended.
+// RerunStatement returns the SQL statement "SELECT oarlock.rerun(…);" that makes a new run from a run that has ended. With latest
+// the new run is of the newest version.
 func RerunStatement(run queue.RunID, params map[string]any, latest bool) string {
 	args := []string{strconv.FormatInt(int64(run), 10)}
 	if len(params) > 0 {
@@ -165,7 +171,7 @@ func RerunStatement(run queue.RunID, params map[string]any, latest bool) string 
 	return "SELECT oarlock.rerun(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
 }
 
-// sqlText returns an SQL literal of any text.
+// sqlText returns a text as an SQL literal. A text that cannot be printed as it is becomes U&'…' with escapes.
 func sqlText(text string) string {
 	quoted := strings.ReplaceAll(text, "'", "''")
 	if Printable(text) == text {
@@ -174,7 +180,7 @@ func sqlText(text string) string {
 	return "U&'" + escapeUnprintable(strings.ReplaceAll(quoted, `\`, `\\`), `\%04x`) + "'"
 }
 
-// sqlJSON returns an SQL literal of a value as JSON.
+// sqlJSON returns the JSON of a value as an SQL literal. nil becomes '{}'.
 func sqlJSON(v any) string {
 	if v == nil {
 		return "'{}'"
@@ -183,8 +189,8 @@ func sqlJSON(v any) string {
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// escapeUnprintable replaces characters that a terminal would obey by an escape with their number. All of them have at most
-// four digits.
+// escapeUnprintable replaces line ends, tabs and characters that a terminal would obey by an escape. form is the format of the
+// escape, with a verb for the number of the character, which has at most four digits.
 func escapeUnprintable(text, form string) string {
 	var b strings.Builder
 	for _, r := range text {

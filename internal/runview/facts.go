@@ -26,7 +26,7 @@ type LostDriver struct {
 	At     time.Time
 }
 
-// LostDrivers returns the workers that the run's own log reports as lost.
+// LostDrivers returns the workers that were lost while they drove the run, by the events of the run's own log, in their order.
 func LostDrivers(events []queue.Event) []LostDriver {
 	var lost []LostDriver
 	for i := range events {
@@ -106,7 +106,8 @@ func Facts(d RunDetail) (facts []Fact) {
 	return facts
 }
 
-// Params lists the params that a run was given, and the defaults of the other params. spec may be nil.
+// Params returns two texts of the form a=1 b=2: the params that a run was given, and the defaults of the others. Without a spec the
+// second is "".
 func Params(r *queue.Run, spec *dagspec.Spec) (given, byDefault string) {
 	given = ParamText(r.Params)
 	var values map[string]json.RawMessage
@@ -123,7 +124,7 @@ func Params(r *queue.Run, spec *dagspec.Spec) (given, byDefault string) {
 	return given, ParamText(json.RawMessage(CompactJSON(defaults)))
 }
 
-// queueText returns the queue of a run, and "" if both queue and priority are the usual ones.
+// queueText returns the queue of a run, with a priority other than 0. It returns "" for the queue default with priority 0.
 func queueText(r *queue.Run) string {
 	switch {
 	case r.Priority != 0:
@@ -134,9 +135,9 @@ func queueText(r *queue.Run) string {
 	return ""
 }
 
-// scheduleText returns the schedule that made a run, and the time that the run is for: nightly, for 2026-11-20 03:30
-// Europe/Paris, late by 2.0s. It gives the time in the schedule's zone, which is the zone that its owner thinks in. Only if
-// the zone is unknown, the time is a piece of its own.
+// scheduleText returns the schedule that made a run, and the time that the run is for: nightly, for 2026-11-20 03:30 Europe/Paris,
+// late by 2.0s. It returns nil if no schedule made the run. It gives the time in the schedule's zone, which is the zone that its
+// owner thinks in. If s is nil, the zone is unknown, and the time is a piece of its own.
 func scheduleText(r *queue.Run, s *queue.Schedule) Text {
 	if r.Schedule == "" {
 		return nil
@@ -167,8 +168,8 @@ func startedText(r *queue.Run) Text {
 	return text
 }
 
-// runWait returns how long a run waited for a worker, from the time when it could begin. The wait is not known for a run
-// that has not begun or was retried.
+// runWait returns how long a run waited for a worker, from the time when it could begin. known is false for a run that has not
+// begun, and for one that was retried.
 func runWait(r *queue.Run) (waited time.Duration, known bool) {
 	ready := r.CreatedAt
 	if r.RunAt.After(ready) {
@@ -177,7 +178,8 @@ func runWait(r *queue.Run) (waited time.Duration, known bool) {
 	return max(r.StartedAt.Sub(ready), 0), !r.StartedAt.IsZero() && r.Generation <= 1
 }
 
-// drivenText names the worker that drives a run, or drove it, and the workers that were lost with it.
+// drivenText returns the worker that drives a run or drove it last, the number of drives if there were several, and the workers
+// that were lost while they drove it.
 func drivenText(d *RunDetail) Text {
 	var text Text
 	add := func(pieces ...Piece) {
@@ -215,7 +217,8 @@ func IsHere(r *queue.Run) bool { return r.Labels[HereLabel] == HereValue }
 // Took returns how long a run took, or has taken so far. It returns "" for a run that has not begun.
 func Took(r *queue.Run, now time.Time) string { return elapsed(r.StartedAt, r.FinishedAt, now) }
 
-// RunNote returns one line about a run in a list: its reason, or else the failures that it tolerated.
+// RunNote returns one line about a run in a list: its reason, or else how many failures it tolerated. It returns "" if there is
+// neither.
 func RunNote(r *queue.Run) string {
 	note := InlineText(RunReason(r, nil))
 	if note == "" && r.Tolerated > 0 {
@@ -224,8 +227,8 @@ func RunNote(r *queue.Run) string {
 	return note
 }
 
-// RunReason returns the reason of a run as a sentence for people. A nil spec means that the DAG is not known; then the
-// sentence names no durations.
+// RunReason returns the reason of a run. It replaces only the reason queue_timeout, by a sentence with the duration from spec. A
+// nil spec means that the DAG is not known; then the sentence names no duration.
 func RunReason(r *queue.Run, spec *dagspec.Spec) string {
 	switch {
 	case r.Reason != "queue_timeout":
@@ -236,7 +239,8 @@ func RunReason(r *queue.Run, spec *dagspec.Spec) string {
 	return fmt.Sprintf("no worker started it within %s (queue_timeout)", spec.QueueTimeout)
 }
 
-// DriverOf returns the worker that drives a run or drove it last, or "" if none is known.
+// DriverOf returns the name of the worker that drives a run. If none does, it returns the worker of the task that ended last, and
+// "" if tasks name none.
 func DriverOf(r *queue.Run, tasks []queue.Task) string {
 	if r.Worker != "" {
 		return r.Worker

@@ -128,12 +128,11 @@ func NewStatusJSON(r *queue.Run, tasks []queue.Task, counted []queue.StepSummary
 	return j
 }
 
-// NewLargeStatusJSON returns the JSON of a run without its tasks, because they are too many for one answer.
+// NewLargeStatusJSON returns the JSON of a run with null for its tasks, because they are too many for one answer.
 func NewLargeStatusJSON(r *queue.Run, counted []queue.StepSummary) StatusJSON {
 	return StatusJSON{RunJSON: NewRunJSON(r), ItemCounts: newItemCounts(counted)}
 }
 
-// newItemCounts returns the JSON of the counts.
 func newItemCounts(counted []queue.StepSummary) []ItemCountJSON {
 	items := make([]ItemCountJSON, len(counted))
 	for i := range counted {
@@ -154,7 +153,7 @@ func NewQuestionJSON(q *queue.Question) QuestionJSON {
 	}
 }
 
-// orEmpty returns a JSON object. It returns {} for an empty text and for null.
+// orEmpty returns text, and {} for an empty text and for null.
 func orEmpty(text json.RawMessage) json.RawMessage {
 	if len(text) == 0 || string(text) == "null" {
 		return json.RawMessage("{}")
@@ -162,7 +161,7 @@ func orEmpty(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// TextOrNull returns nil for "".
+// TextOrNull returns a pointer to a text, and nil for "".
 func TextOrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -170,7 +169,7 @@ func TextOrNull(s string) *string {
 	return &s
 }
 
-// TimeOrNull returns a time in UTC, nil for the zero time.
+// TimeOrNull returns a pointer to a time in UTC, and nil for the zero time.
 func TimeOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -179,7 +178,7 @@ func TimeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-// RunOrNull returns nil for 0.
+// RunOrNull returns a pointer to the id of a run, and nil for 0.
 func RunOrNull(id queue.RunID) *int64 {
 	if id == 0 {
 		return nil
@@ -188,8 +187,9 @@ func RunOrNull(id queue.RunID) *int64 {
 	return &n
 }
 
-// CompactJSON returns the JSON of a value on one line. It escapes characters like InertJSON. It leaves <, > and & unescaped,
-// so that a hint in the JSON can be typed. It panics for a value without a JSON form. Rows of the database go through EncodeJSON.
+// CompactJSON returns the JSON of a value on one line. Characters that would control a terminal become escapes, as by InertJSON. <,
+// > and & stay as they are, so that a person can type a hint from the JSON. CompactJSON panics for a value without a JSON form.
+// Rows of the database go through EncodeJSON.
 func CompactJSON(v any) string {
 	text, err := EncodeJSON(v)
 	if err != nil {
@@ -198,7 +198,7 @@ func CompactJSON(v any) string {
 	return text
 }
 
-// EncodeJSON is CompactJSON for values that may have no JSON form, such as a time beyond the year 9999.
+// EncodeJSON is CompactJSON, but returns an error for a value without a JSON form, such as a time beyond the year 9999.
 func EncodeJSON(v any) (string, error) {
 	text, err := plainjson.Compact(v)
 	if err != nil {
@@ -207,7 +207,7 @@ func EncodeJSON(v any) (string, error) {
 	return InertJSON(string(text)), nil
 }
 
-// InertJSON returns the same JSON without characters that would control a terminal or change the order of its text. A
+// InertJSON returns the same JSON with escapes for the characters that would control a terminal or change the order of its text. A
 // submitter's texts may hold such characters. JSON has none outside of texts.
 func InertJSON(text string) string {
 	if !strings.ContainsFunc(text, commandsTerminal) {

@@ -43,7 +43,8 @@ func NewControlJSON(c *queue.Control, retryOf queue.RunID) ControlJSON {
 	}
 }
 
-// MadeControl returns the answer to a retry that made a new run: it needs no decision of a driver.
+// MadeControl returns the answer to a retry that made a new run, as an applied control: no driver has to decide it. made is the new
+// run.
 func MadeControl(made *queue.Run) queue.Control {
 	return queue.Control{
 		Run: made.ID, Verb: dagrun.VerbRetry, By: made.SubmittedBy, At: made.CreatedAt, DecidedAt: made.CreatedAt,
@@ -51,7 +52,7 @@ func MadeControl(made *queue.Run) queue.Control {
 	}
 }
 
-// AskedOf names the run of a request, with its step: run 41, or run 41 load.
+// AskedOf returns the run of a request, with the task if the request is for one: "run 41", or "run 41 load".
 func AskedOf(c *queue.Control) string {
 	if c.Step == "" {
 		return fmt.Sprintf("run %d", c.Run)
@@ -59,7 +60,7 @@ func AskedOf(c *queue.Control) string {
 	return fmt.Sprintf("run %d %s", c.Run, Printable(TaskName(c.Step, c.Item)))
 }
 
-// RefusalText returns the reason why a run refused a request.
+// RefusalText returns the reason why a run refused a request. It begins with the run of the request.
 func RefusalText(c *queue.Control) string {
 	message := Printable(c.Message)
 	if strings.HasPrefix(message, "run ") {
@@ -68,7 +69,7 @@ func RefusalText(c *queue.Control) string {
 	return AskedOf(c) + ": " + message
 }
 
-// RefusalHint returns what to do after a refused request.
+// RefusalHint returns the hint for a refused request: the command that shows the state of the run.
 func RefusalHint(c *queue.Control) string {
 	return fmt.Sprintf("`oarlock status %d` shows the state of the run", c.Run)
 }

@@ -63,7 +63,8 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	return next
 }
 
-// clearCommands returns the commands that let a queued run start. A pause only holds back a run that has not begun.
+// clearCommands returns the commands that remove the obstacles of a queued run, and commands that show them. It offers to end a
+// pause only to an administrator, and only for a run that has not begun, because a pause holds back no other run.
 func clearCommands(r *queue.Run, around Around) (next []Command) {
 	add := func(isSo bool, why, format string, args ...any) {
 		if isSo {
@@ -88,6 +89,8 @@ func clearCommands(r *queue.Run, around Around) (next []Command) {
 	return next
 }
 
+// taskCommands returns commands about single tasks: to approve one, to read the log of a failed one, to resume a paused one. With
+// part it returns only the commands that approve.
 func taskCommands(r *queue.Run, tasks []queue.Task, part bool) (next []Command) {
 	approvals := 0
 	for i := range tasks {
@@ -107,7 +110,8 @@ func taskCommands(r *queue.Run, tasks []queue.Task, part bool) (next []Command) 
 	return next
 }
 
-// ApproveCommand returns the command that approves a task, with each required input. task is named as by TaskName.
+// ApproveCommand returns the command that approves a task, with "-i NAME=" for each required input, which the person completes.
+// task is a name from TaskName.
 func ApproveCommand(run queue.RunID, task string, q *queue.Question) string {
 	command := fmt.Sprintf("oarlock approve %d %s", run, ShellWord(task))
 	for _, in := range q.Inputs {

@@ -10,8 +10,8 @@ import (
 // IdleQueuesMax is the largest number of idle queues that a list shows one by one.
 const IdleQueuesMax = 10
 
-// SplitQueues separates busy queues from idle ones. A busy queue has waiting or running runs, or is paused. Each part keeps
-// its order. SplitQueues reports whether one line should stand for all idle queues.
+// SplitQueues separates busy queues from idle ones. A busy queue has waiting or running runs, or is paused. Each part keeps its
+// order. folds is true if there are more than IdleQueuesMax idle queues, so that one line should stand for all of them.
 func SplitQueues(queues []queue.Queue) (busy, idle []queue.Queue, folds bool) {
 	for i := range queues {
 		if q := &queues[i]; q.Queued > 0 || q.Running > 0 || q.PausedBy != "" {
@@ -23,8 +23,8 @@ func SplitQueues(queues []queue.Queue) (busy, idle []queue.Queue, folds bool) {
 	return busy, idle, len(idle) > IdleQueuesMax
 }
 
-// QueueNote returns the reason why the waiting runs of a queue do not start. It returns "" if a run may start, or if none
-// waits. The queue must not be paused.
+// QueueNote returns the reason why the waiting runs of a queue do not start: no worker serves the queue, or as many runs as allowed
+// are running. It returns "" if neither is so, and if no run waits. The queue must not be paused.
 func QueueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	serves := func(w queue.WorkerInfo) bool {
 		return GivesSigns(&w) && w.State == queue.WorkerLive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))

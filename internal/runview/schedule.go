@@ -19,7 +19,7 @@ const (
 // ReprocessWords are the values that select which times of a backfill fire.
 var ReprocessWords = []string{"missing", "failed", "all"}
 
-// TimingText returns the timing of a schedule in the words of its file.
+// TimingText returns the timing of a schedule in the words of its file: "cron 30 3 * * *", "at …" or "every 10m".
 func TimingText(s *dagspec.Schedule) string {
 	switch {
 	case s.Cron != "":
@@ -30,8 +30,8 @@ func TimingText(s *dagspec.Schedule) string {
 	return "every " + s.Every.String()
 }
 
-// ScheduleState returns the reason why a schedule does not fire: removed, paused, failed, over or refused. It returns active
-// for a schedule that fires.
+// ScheduleState returns the state of a schedule as one word, the first one that holds: removed, paused, failed (the last tries to
+// decide a fire time failed), over (it never fires again), refused (its last fire time was refused), or else active.
 func ScheduleState(s *queue.Schedule) string {
 	switch {
 	case s.Removed:
@@ -48,12 +48,12 @@ func ScheduleState(s *queue.Schedule) string {
 	return "active"
 }
 
-// WaitsSince returns since when a schedule is held back, as in "waits since" and the time of its zone.
+// WaitsSince returns "waits since" and the time from which a schedule is held back, in its zone but without the name of the zone.
 func WaitsSince(s *queue.Schedule) string {
 	return "waits since " + WallTime(s.HeldFrom, s.Timezone)
 }
 
-// FromNow returns the time until a moment, as in 14h07m. A moment that has passed is due, until a worker attends to it.
+// FromNow returns the time until a moment, such as "in 14h07m". It returns "due" for a moment that has passed.
 func FromNow(t, now time.Time) string {
 	if t.After(now) {
 		return "in " + Span(t.Sub(now))
@@ -61,7 +61,8 @@ func FromNow(t, now time.Time) string {
 	return "due"
 }
 
-// FiresNext returns when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
+// FiresNext returns when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m. If it does not fire, or has to
+// wait, FiresNext returns the reason. For a backfill it returns GoesOnFrom.
 func FiresNext(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
@@ -80,7 +81,8 @@ func FiresNext(s *queue.Schedule, now time.Time) string {
 	return fmt.Sprintf("fires next %s %s, %s", WallTime(s.NextAt, s.Timezone), s.Timezone, FromNow(s.NextAt, now))
 }
 
-// GoesOnFrom returns where a backfill continues.
+// GoesOnFrom returns where a backfill continues, such as "goes on after" or "goes back before" and a time with its zone. s.Backfill
+// must not be nil.
 func GoesOnFrom(s *queue.Schedule) string {
 	b := s.Backfill
 	verb, at := "goes on after", b.DecidedAt
@@ -95,7 +97,7 @@ func GoesOnFrom(s *queue.Schedule) string {
 	return fmt.Sprintf("%s %s %s", verb, WallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
 }
 
-// DecidedShare returns the share of a backfill's span that is decided, from 0 to 1.
+// DecidedShare returns the share of a backfill's span in which the fire times are decided, from 0 to 1.
 func DecidedShare(b *queue.BackfillState) float64 {
 	decided := b.DecidedAt.Sub(b.From)
 	if b.NewestFirst {
@@ -104,7 +106,8 @@ func DecidedShare(b *queue.BackfillState) float64 {
 	return min(1, max(0, decided.Seconds()/b.Until.Sub(b.From).Seconds()))
 }
 
-// OverlapText describes what the schedule does at a fire time while runs of it are unfinished.
+// OverlapText returns what a schedule does at a fire time while runs of it are unfinished: "allow", or its policy and the number of
+// runs from which the policy counts, such as "skip while 2 runs are unfinished".
 func OverlapText(s *queue.Schedule) string {
 	if s.OverlapPolicy == "allow" {
 		return "allow"
@@ -112,7 +115,7 @@ func OverlapText(s *queue.Schedule) string {
 	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
 }
 
-// CatchupText describes what happens to times that no worker attended to.
+// CatchupText returns which of the fire times that no worker attended to still fire.
 func CatchupText(s *queue.Schedule) string {
 	if !s.Catchup {
 		return "no: a time up to a minute late fires, and the newest up to 10 minutes; other missed times are dropped"
@@ -124,7 +127,7 @@ func CatchupText(s *queue.Schedule) string {
 	return text
 }
 
-// OwnerWord names the owner of the schedule.
+// OwnerWord returns "user NAME" for the owner of a schedule, or "the DAG's file".
 func OwnerWord(s *queue.Schedule) string {
 	if s.Owner == "" {
 		return "the DAG's file"

@@ -122,7 +122,8 @@ func (s *storyBuilder) addEnd() {
 	s.add(r.FinishedAt, StoryEvent{Kind: "run_ended", Message: message})
 }
 
-// approval returns the approval of a task. It returns nil for any other task, and for the node of a foreach step.
+// approval returns the approval of a task. It returns nil for a task that is no approval, for the node of a foreach step, for a
+// rejected approval, and without a spec.
 func (s *storyBuilder) approval(t *queue.Task) *dagspec.Approval {
 	if s.spec == nil || !HasLog(t) {
 		return nil
@@ -150,7 +151,7 @@ func (s *storyBuilder) addTaskEnd(t *queue.Task) {
 	s.add(t.FinishedAt, event)
 }
 
-// Approved returns the names of the tasks that the controls approved: see TaskName.
+// Approved returns the tasks that a person approved, by the applied requests of a run. Their names are those of TaskName.
 func Approved(controls []queue.Control) map[string]bool {
 	approved := map[string]bool{}
 	for i := range controls {
@@ -166,7 +167,8 @@ type attemptKey struct {
 	attempt    int
 }
 
-// lostAttempts returns the attempts that the run's own log reports as lost, so that the story has each loss only once.
+// lostAttempts returns the attempts that the run's own log reports as lost. The story leaves out their rows, so that it has each
+// loss only once.
 func lostAttempts(events []queue.Event) map[attemptKey]bool {
 	lost := map[attemptKey]bool{}
 	for i := range events {

@@ -18,7 +18,8 @@ type attemptStart struct {
 	ended   bool        // the attempt ended at the same time, so the start must come first
 }
 
-// startsOf returns the start of each task, and of each further attempt of it. The row of a task holds its last attempt.
+// startsOf returns the start of each task, and of each further attempt of a task, in no particular order. The row of a task shows
+// its first start and its last attempt, which may have no row in attempts.
 func startsOf(tasks []queue.Task, attempts []queue.Attempt) (starts []attemptStart) {
 	began := map[taskKey]*attemptStart{}
 	for i := range tasks {
@@ -78,8 +79,8 @@ func (s *storyBuilder) addStart(a *attemptStart) {
 	s.add(a.at, StoryEvent{Kind: kind, Worker: TextOrNull(a.worker), Step: &a.key.step, Item: TextOrNull(a.key.item), Message: message})
 }
 
-// addTakeover adds, after the loss of a worker in events[0], which worker drove the run next. No record holds a claim alone,
-// so that is the first worker that the rest of the run's log, or an attempt, names.
+// addTakeover adds an event for the worker that drove the run after events[0], if that is the loss of a driver. No record holds a
+// claim alone, so the event names the first worker that the later events, or an attempt, name. If there is none, it adds nothing.
 func (s *storyBuilder) addTakeover(events []queue.Event, starts []attemptStart) {
 	lost := &events[0]
 	if lost.Kind != "lost" || lost.Step != "" {

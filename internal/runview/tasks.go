@@ -32,8 +32,8 @@ func HasLog(t *queue.Task) bool {
 	return (t.Kind != "foreach" || t.Item != "") && t.FailureKind != string(dagrun.KindRejected)
 }
 
-// SortByGraph sorts tasks in place, parents first. Otherwise it keeps the order of the DAG's file. name returns the name of
-// a task or of its step.
+// SortByGraph sorts tasks in place so that parents come first, and @init before all. Otherwise it keeps the order of the DAG's
+// file, and among tasks of one step their order. name returns the name of a task or of its step.
 func SortByGraph[T any](tasks []T, g *dagrun.Graph, name func(*T) string) {
 	rank := make(map[string]int, g.Len())
 	var visit func(i int)
@@ -66,7 +66,7 @@ func SplitUrgent(tasks []queue.Task, limit int) (urgent []int, others []queue.Ta
 	return urgent, others
 }
 
-// ByUrgency returns the indexes of all tasks, more urgent ones first.
+// ByUrgency returns the indexes of all tasks, the more urgent ones first, as of graphview.Urgency.
 func ByUrgency(tasks []queue.Task) []int {
 	at := make([]int, len(tasks))
 	for i := range at {
@@ -78,8 +78,8 @@ func ByUrgency(tasks []queue.Task) []int {
 	return at
 }
 
-// CountStates returns how many tasks are in each state: 1 failed, 2 succeeded. unlisted is the number of tasks without a
-// row, which are pending.
+// CountStates returns how many tasks are in each state: "1 failed, 2 succeeded", in the order of the names of the states. unlisted
+// is the number of tasks without a row, which are pending.
 func CountStates(tasks []queue.Task, unlisted int) string {
 	number := map[string]int{}
 	for i := range tasks {
@@ -168,7 +168,7 @@ func TaskNote(run *queue.Run, t *queue.Task) string {
 	return note + "; " + where
 }
 
-// notFound reports whether a task failed with an exit code by which a shell reports that a program is missing or cannot be
+// notFound reports whether a task failed with exit code 126 or 127, by which a shell reports that a program is missing or cannot be
 // started.
 func notFound(t *queue.Task) bool {
 	return t.FailureKind == string(dagrun.KindExit) && t.ExitCode != nil && (*t.ExitCode == 126 || *t.ExitCode == 127)

@@ -13,8 +13,8 @@ var ErrUnknownZone = errors.New("unknown zone")
 // localLayouts are layouts of times without a zone.
 var localLayouts = []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"}
 
-// ReadTime reads a time, and reports whether the text is one. A time without an offset is in zone, which is nil if this
-// machine does not know the zone.
+// ReadTime reads a time: "now", RFC 3339, or a date with or without a time of day. ok is false if the text is none of these. A time
+// without an offset is in zone. zone is nil if this machine does not know the zone, and then such a time is an ErrUnknownZone.
 func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if text == "now" {
 		return now, true, nil
@@ -39,7 +39,7 @@ func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok
 	return at, false, nil
 }
 
-// ReadPast is ReadTime for times in the past: it also reads an age, as in 7d.
+// ReadPast is ReadTime for times in the past: it also reads an age, such as 7d. It returns ok false if the text is neither.
 func ReadPast(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
 		return at, ok, err

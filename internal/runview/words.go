@@ -24,8 +24,8 @@ func LocalTime(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05Z07:00")
 }
 
-// WallTime formats a time as a clock in the zone shows it, without seconds if they are zero. It uses UTC if this machine
-// does not know the zone.
+// WallTime formats a time as a clock in the zone shows it, without seconds if they are zero. If this machine does not know the
+// zone, it uses UTC, and marks the time with Z.
 func WallTime(t time.Time, zone string) string {
 	layout := "2006-01-02 15:04"
 	if t.Truncate(time.Minute) != t {
@@ -57,7 +57,8 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// Span formats a duration with the precision that people need: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
+// Span formats a duration with the precision that people need: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h. It rounds down, and a negative
+// duration is 0ms.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -77,7 +78,8 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// Printable returns text from a database, a file or a person on one line, without characters that control a terminal.
+// Printable returns text from a database, a file or a person on one line. It replaces characters that control a terminal, and bad
+// UTF-8, by U+FFFD.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -90,7 +92,8 @@ func Printable(text string) string {
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 }
 
-// commandsTerminal reports whether a terminal would obey a character instead of showing it. Line ends and tabs do not count.
+// commandsTerminal reports whether a terminal would obey a character instead of showing it, or reorder text because of it. \n and
+// \t do not count.
 func commandsTerminal(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
@@ -98,7 +101,8 @@ func commandsTerminal(r rune) bool {
 // InlineText returns printable text that does not reorder the text beside it, even if it reads from right to left.
 func InlineText(text string) string { return graphview.Isolate(Printable(text)) }
 
-// ShellWord quotes a word that a shell would split or change.
+// ShellWord returns a word for the command line of a shell: in quotes if the shell would split or change it. Characters that cannot
+// be printed are lost: see exactWord.
 func ShellWord(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~@:+,=%") == "" && !strings.HasPrefix(word, "~") {
 		return word
@@ -109,7 +113,7 @@ func ShellWord(word string) string {
 // LastLinesMax is the largest number of lines that LastLines returns.
 const LastLinesMax = 5
 
-// LastLines returns the last lines of a log that are not blank, safe to show.
+// LastLines returns at most LastLinesMax lines, the last ones of a log that are not blank, safe to show on a terminal.
 func LastLines(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\r\n\t "), "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -142,7 +146,7 @@ func ParamText(params json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// paramValue returns a value without the quotes of a text, if the text is clear without them.
+// paramValue returns the JSON of a value, cut to paramRunesMax. A text loses its quotes if it is clear without them.
 func paramValue(raw json.RawMessage) string {
 	value := string(raw)
 	var text string
@@ -152,7 +156,7 @@ func paramValue(raw json.RawMessage) string {
 	return firstRunes(value, paramRunesMax)
 }
 
-// firstRunes returns the first runes of a text, with a mark if something is missing.
+// firstRunes returns a text, or its first most runes and "…" if it is longer.
 func firstRunes(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"

@@ -6,7 +6,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// WorkerWord describes a worker: its state, or that it was asked to drain, and what is wrong with it.
+// WorkerWord returns the state of a worker in a few words: "live", "asked to drain" for a live one that was asked to, and after a
+// comma that it is silent, quiet or unfit.
 func WorkerWord(w *queue.WorkerInfo) string {
 	state := string(w.State)
 	if w.State == queue.WorkerLive && w.Desired != queue.WorkerLive {
@@ -30,7 +31,7 @@ type Slots struct {
 	Quiet              int // other live workers; their slots are not counted, because they may be gone
 }
 
-// SlotsOf adds up the slots of the live workers that give signs of life, and counts the quiet ones.
+// SlotsOf returns the sums of the slots of the live workers that give signs of life, and the number of live workers that are quiet.
 func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
 	for i := range workers {
 		switch w := &workers[i]; {
@@ -44,11 +45,11 @@ func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
 	return n
 }
 
-// GivesSigns reports whether a worker is at work and gives signs of life.
+// GivesSigns reports whether a worker has not ended, and gives signs of life.
 func GivesSigns(w *queue.WorkerInfo) bool { return w.EndedAt.IsZero() && w.Quiet == nil }
 
-// QuietNote returns for how long a worker has given no sign of life, and what happens to its runs. It returns "" for a
-// worker that gives signs.
+// QuietNote returns for how long a worker has given no sign of life, and what happens to its runs. It returns "" for a worker that
+// is not quiet.
 func QuietNote(w *queue.WorkerInfo) string {
 	if w.Quiet == nil {
 		return ""
