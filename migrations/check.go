@@ -29,7 +29,7 @@ type Schema struct {
 	ProgramsFrom int64
 }
 
-// PendingFrom returns the ProgramsFrom that Up would give to a schema of this version; 0 if no migration is pending.
+// PendingFrom returns the ProgramsFrom that Up would give to a schema of this version. It returns 0 if no migration is pending.
 func PendingFrom(version int64) (from int64) {
 	for pending, oldest := range programsFrom {
 		if pending > version {
@@ -42,7 +42,7 @@ func PendingFrom(version int64) (from int64) {
 // Newer reports whether the schema is newer than MaxVersion.
 func (s Schema) Newer() bool { return s.Version > MaxVersion }
 
-// Check returns a *VersionError if the schema is too old or too new for this binary.
+// Check returns a *VersionError if the schema is too old or too new for this binary, and nil if this binary works with it.
 func (s Schema) Check() error {
 	switch {
 	case s.Version < MinVersion:
@@ -84,7 +84,8 @@ type RowQuerier interface {
 
 var versionSQL = statement.Named("migrate/version")
 
-// Check returns a *VersionError if the schema of the database is too old or too new for this binary; see Look.
+// Check reads the schema of the database by Look. It returns a *VersionError if the schema is too old or too new for this binary,
+// and if there is none.
 func Check(ctx context.Context, db RowQuerier) error {
 	schema, err := Look(ctx, db)
 	if err != nil {
@@ -103,7 +104,8 @@ func Look(ctx context.Context, db RowQuerier) (schema Schema, err error) {
 	return schema, nil
 }
 
-// isUndefined reports whether an error comes from a database without a history, never migrated or taken down.
+// isUndefined reports whether an error means that a table does not exist: the database was never migrated, or Oarlock was removed
+// from it.
 func isUndefined(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "42P01"

@@ -84,7 +84,8 @@ type Entry struct {
 // Pending reports whether Up would apply the version.
 func (e Entry) Pending() bool { return e.AppliedAt.IsZero() }
 
-// Status lists the schema history, the oldest version first. It changes nothing.
+// Status returns the schema history, the oldest version first: the versions that are applied, and those that are pending. It
+// changes nothing.
 func Status(ctx context.Context, url string, opts ...Option) ([]Entry, error) {
 	d, err := open(ctx, url, opts)
 	if err != nil {

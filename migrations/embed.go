@@ -20,7 +20,8 @@ var versionFiles embed.FS
 //go:embed setup/*.sql
 var setupFiles embed.FS
 
-// setupSQL returns a file of setup/. A name that does not exist is a bug, and shows when the package is loaded.
+// setupSQL returns the text of a file of setup/, named without ".sql". It panics if there is none, which shows when the package is
+// loaded.
 func setupSQL(name string) string {
 	text, err := setupFiles.ReadFile("setup/" + name + ".sql")
 	if err != nil {
@@ -68,7 +69,8 @@ func nameOf(version int64) string {
 	return "unknown"
 }
 
-// Hash returns a hash of all migrations. It changes whenever the result of Up may change, and names test templates.
+// Hash returns a hash of all migrations, which changes whenever the result of Up may change. Templates of test databases have it in
+// their names.
 func Hash() string {
 	sum := sha256.New()
 	for _, fsys := range []fs.FS{versionFiles, setupFiles} {

@@ -21,8 +21,8 @@ type EncodingError struct{ Encoding string }
 
 func (e *EncodingError) Error() string { return "the database is encoded in " + e.Encoding }
 
-// checkEncoding returns an *EncodingError if the database has another encoding and no schema yet. With a schema it only logs a
-// warning: the schema may hold runs, and they go on.
+// checkEncoding returns an *EncodingError if the database is not encoded in UTF-8 and has no schema yet: version is 0. With a
+// schema it only logs a warning: the schema may hold runs, and they go on.
 func (d *database) checkEncoding(ctx context.Context, version int64) error {
 	var found string
 	if err := d.db.QueryRowContext(ctx, encodingSQL).Scan(&found); err != nil {

@@ -41,7 +41,8 @@ type Installation struct {
 	Adopting   bool   // AdoptCopy has begun, and has not finished
 }
 
-// ReadInstallation returns the installation in the database of a connection. It takes one round trip.
+// ReadInstallation returns the installation in the database of a connection. It takes one round trip, and fails if there is no
+// schema.
 func ReadInstallation(ctx context.Context, db RowQuerier) (*Installation, error) {
 	return scanInstallation(db.QueryRow(ctx, identitySQL, pgx.QueryExecModeExec))
 }
@@ -71,8 +72,9 @@ func InstallationOf(ctx context.Context, url string, opts ...Option) (*Installat
 	return i, err
 }
 
-// Judge returns a *CopyError if this database may be a copy: no worker may claim before a person has adopted it. known means
-// that the caller knows this address as that of the installation, and then takes a new timeline for a promotion.
+// Judge returns a *CopyError if this database may be a copy: no worker must claim before a person has adopted it. Otherwise it
+// returns nil. known means that the caller knows this address as that of the installation; Judge then takes a new timeline for a
+// promotion.
 func (i *Installation) Judge(known bool) error {
 	switch {
 	case i.Adopting:
@@ -85,7 +87,7 @@ func (i *Installation) Judge(known bool) error {
 	return nil
 }
 
-// InPlace reports whether the database is in the place where workers served it last.
+// InPlace reports whether workers have served the database, and it is still in the place where they served it last.
 func (i *Installation) InPlace() bool {
 	return i.IsServed && !i.Adopting && !i.elsewhere() && !i.promoted()
 }
@@ -167,8 +169,8 @@ func Adopt(ctx context.Context, url string, i *Installation, opts ...Option) err
 	return err
 }
 
-// AdoptCopy makes a copy an installation of its own, beside its original. It ends the open runs of the original, and returns how
-// many. The caller repeats a call that was cut off.
+// AdoptCopy makes a copy an installation with an ID of its own, beside its original. It ends the open runs of the original in the
+// copy, and returns how many. i is the installation as the caller read it. The caller repeats a call that was cut off.
 func AdoptCopy(ctx context.Context, url string, i *Installation, opts ...Option) (canceled int64, err error) {
 	return adopt(ctx, url, i, false, opts)
 }
@@ -192,7 +194,8 @@ func adopt(ctx context.Context, url string, i *Installation, moved bool, opts []
 	return canceled, nil
 }
 
-// adoptAll adopts as the owner, batch by batch. After a lost reply, the runs of that batch are missing in the count.
+// adoptAll adopts the installation with the ID was as the owner of the schema, batch by batch, and returns how many runs it has
+// ended. moved means Adopt, otherwise AdoptCopy. The count may lack the runs of a batch whose reply was lost.
 func adoptAll(ctx context.Context, conn *sql.Conn, was string, moved bool) (canceled int64, err error) {
 	if _, err := conn.ExecContext(ctx, sessionSQL); err != nil {
 		return 0, err

@@ -29,7 +29,7 @@ var (
 	lockWorkersSQL = statement.Named("migrate/lock_workers")
 )
 
-// InUse returns the workers and the open runs of the schema; none if there are no tables. It changes nothing.
+// InUse returns the workers and the open runs of the schema, and none if there are no tables. It changes nothing.
 func InUse(ctx context.Context, url string, opts ...Option) (use Use, err error) {
 	config := newConfig(opts)
 	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock migrate", Log: config.log})
@@ -76,7 +76,8 @@ func Excludes(ctx context.Context, url string, opts ...Option) ([]string, error)
 	return nil, err
 }
 
-// refuseExcluding returns an *ExcludedError if workers are at work with programs that are older than a schema version.
+// refuseExcluding returns an *ExcludedError if workers are at work whose programs know no schema version as new as from. It returns
+// nil if there are none, and if there is no table of workers.
 func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 	rows, err := conn.QueryContext(ctx, excludedSQL, from)
 	if isUndefined(err) {
@@ -103,9 +104,10 @@ func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 // workersMigration is the version of the migration that brings the table of workers.
 const workersMigration = 3
 
-// shutOut checks for excluded workers again, before a migration that excludes programs is recorded: a worker may have
-// registered since the check of SessionLock. A worker that registers from now on waits until the migration is committed, and is
-// refused then.
+// shutOut looks for excluded workers again, before the migration version is recorded: a worker may have registered since the check
+// of SessionLock. It returns an *ExcludedError if there are any. It keeps workers from registering until the transaction of db
+// ends; they are refused then. shutOut does nothing if the session goes down, if Up is forced, and if the migration excludes no
+// further programs.
 func (s *session) shutOut(ctx context.Context, db store.DBTxConn, version int64) error {
 	if !s.rises || s.force || version <= workersMigration || programsFrom[version] == programsFrom[version-1] {
 		return nil

@@ -54,7 +54,9 @@ var (
 	sessionSQL = setupSQL("session")
 )
 
-// SessionLock takes the lock of migrations on conn and prepares the session. It waits for another migration to end.
+// SessionLock implements goose's session locker. It waits for the lock of migrations and takes it on conn. It then makes the
+// schemas and the history if they do not exist, and lets the session work as the owner of the schema. If workers are at work that
+// Up would stop, it returns an *ExcludedError. After an error the lock is released.
 func (s *session) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err := s.lock(ctx, conn); err != nil {
 		return err
@@ -67,13 +69,14 @@ func (s *session) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SessionUnlock releases the lock.
+// SessionUnlock implements goose's session locker. It always returns nil.
 func (s *session) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	s.unlock(ctx, conn)
 	return nil
 }
 
-// unlock releases the lock. It returns no error: a connection too broken to answer loses the lock, and is closed next.
+// unlock releases the lock of migrations, and waits up to unlockTimeout. It returns no error: a connection too broken to answer
+// loses the lock, and is closed next.
 func (s *session) unlock(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()
@@ -114,7 +117,8 @@ func (s *session) lock(ctx context.Context, conn *sql.Conn) error {
 	return s.acquire(ctx, conn)
 }
 
-// underLock runs do while it holds the lock of migrations.
+// underLock waits for the lock of migrations, and calls do with the connection that holds it. It releases the lock when do has
+// returned.
 func (s *session) underLock(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -142,8 +146,9 @@ func execTx(ctx context.Context, conn *sql.Conn, texts ...string) error {
 	return tx.Commit()
 }
 
-// acquire takes the lock. It tries again and again rather than queueing in the server: a waiter that is killed is then gone at
-// once, and a waiter can log the session that it waits for.
+// acquire waits for the lock of migrations, and takes it on conn. It returns an ErrLocked after s.lockWait, or when ctx ends. It
+// tries again and again rather than queueing in the server: a waiter that is killed is then gone at once, and a waiter can log the
+// session that it waits for.
 func (s *session) acquire(ctx context.Context, conn *sql.Conn) error {
 	deadline := time.NewTimer(s.lockWait)
 	defer deadline.Stop()

@@ -60,8 +60,9 @@ func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
 	return migrate(ctx, url, opts, MaxVersion, (*session).up)
 }
 
-// Down takes back every migration above version to, the newest first, with all rows of its tables. Down to 0 leaves
-// nothing but the roles, which may serve other databases.
+// Down takes back every migration above version to, the newest first, with all rows of its tables, and returns the steps that it
+// took. Down to 0 leaves nothing but the roles, which may serve other databases. It waits while another session migrates. It
+// returns a *VersionError, and changes nothing, if a newer binary has migrated.
 func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied, error) {
 	if to < 0 || to > MaxVersion {
 		return nil, fmt.Errorf("migrate down: there is no version %d: name one from 0 to %d", to, MaxVersion)
@@ -69,7 +70,8 @@ func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied,
 	return migrate(ctx, url, opts, to, (*session).down)
 }
 
-// migrate moves a database to a version, and goes on after lost connections.
+// migrate opens a database and calls move, which brings it to version to. If the connection is lost or a table is locked for too
+// long, pglink.Do calls move again, on a new session. migrate returns the steps of all calls, also with an error.
 func migrate(ctx context.Context, url string, opts []Option, to int64, move func(*session, context.Context, int64) ([]Applied, error)) ([]Applied, error) {
 	db, err := open(ctx, url, opts)
 	if err != nil {
@@ -88,6 +90,6 @@ func migrate(ctx context.Context, url string, opts []Option, to int64, move func
 	return applied, nil
 }
 
-// repeat makes pglink.Do start over after a lost reply. Each step records itself in its own transaction, so the next try reads
-// from the database which steps are left.
+// repeat is a verify function for pglink.Do that always says that nothing is done, so that Do starts over after a lost reply. Each
+// step records itself in its own transaction, so the next try reads from the database which steps are left.
 func repeat(context.Context) (done bool, err error) { return false, nil }

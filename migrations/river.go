@@ -23,9 +23,9 @@ const (
 	riverVersion   = 8 // the version of River's schema that it brings; a newer one is a new migration
 )
 
-// river returns the migration that makes River's tables, in one transaction per version of River's schema: later versions use
-// enum values that earlier ones add, which one transaction may not do (55P04). After a killed call, River's own history shows
-// where to go on.
+// river returns the migration that makes River's tables, or drops them. It uses one transaction per version of River's schema:
+// later versions use enum values that earlier ones add, which is not allowed in one transaction (55P04). After a killed call,
+// River's own history shows where to go on.
 func (s *session) river() *goose.Migration {
 	up := &rivermigrate.MigrateOpts{MaxSteps: 1, TargetVersion: riverVersion}
 	down := &rivermigrate.MigrateOpts{MaxSteps: 1, TargetVersion: -1}
@@ -57,7 +57,7 @@ func (s *session) moveRiver(ctx context.Context, direction rivermigrate.Directio
 	})
 }
 
-// stepRiver moves River's schema by one version, in a transaction, and reports whether there was one to move.
+// stepRiver moves River's schema by one version in a transaction of its own. It returns false if there was no version left to move.
 func stepRiver(ctx context.Context, conn *pgx.Conn, migrator *rivermigrate.Migrator[pgx.Tx], direction rivermigrate.Direction, opts *rivermigrate.MigrateOpts) (moved bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// River advises against this method because it runs many versions in one transaction; here it runs one.
@@ -77,7 +77,7 @@ func newRiverMigrator(log *slog.Logger) (*rivermigrate.Migrator[pgx.Tx], error) 
 	return rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: RiverSchema, Logger: log})
 }
 
-// riverBundle returns River's own migrations, as far as this package applies them.
+// riverBundle returns River's own migrations up to riverVersion, the oldest first.
 func riverBundle() []rivermigrate.Migration {
 	migrator, err := newRiverMigrator(slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -59,7 +59,8 @@ func (s *session) down(ctx context.Context, to int64) ([]Applied, error) {
 	return applied(provider.DownTo(ctx, to))
 }
 
-// dropEmpty drops the schemas and the history that an Up left which was killed before its first migration.
+// dropEmpty drops the schemas and the history if no migration is applied: an Up that was killed before its first migration left
+// them. It does nothing if another session has migrated meanwhile.
 func dropEmpty(ctx context.Context, conn *sql.Conn) error {
 	applied, err := history(ctx, conn)
 	if err != nil || len(applied) > 0 { // another session has migrated meanwhile
@@ -83,7 +84,8 @@ func (s *session) provider() (*goose.Provider, error) {
 	)
 }
 
-// applied converts results of goose, and unwraps its errors.
+// applied converts the results of goose. If goose reports a migration that failed, applied returns the steps before it, and an
+// error with the migration's name. It unwraps the error of SessionLock.
 func applied(results []*goose.MigrationResult, err error) ([]Applied, error) {
 	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		results = partial.Applied
@@ -121,7 +123,8 @@ func (s *session) CreateVersionTable(context.Context, store.DBTxConn) error {
 	return errors.New("the history is made under the lock")
 }
 
-// Insert records a migration in its transaction, and grants the privileges on the objects that the migration made.
+// Insert implements goose's store. It records a migration in its transaction, and grants the privileges on the objects that the
+// migration made. It returns an *ExcludedError if the migration would stop workers at work.
 func (s *session) Insert(ctx context.Context, db store.DBTxConn, req store.InsertRequest) error {
 	db = s.locked(db)
 	for _, text := range s.grants() {
@@ -145,7 +148,8 @@ func (s *session) grants() []string {
 	return []string{sealSQL}
 }
 
-// Delete removes the record of a migration in the transaction that takes it back. With the first migration it drops the history.
+// Delete implements goose's store. It removes the record of a migration in the transaction that takes it back. With the first
+// migration it also drops the schemas and the history.
 func (s *session) Delete(ctx context.Context, db store.DBTxConn, version int64) error {
 	db = s.locked(db)
 	if _, err := db.ExecContext(ctx, forgetSQL, version); err != nil {
@@ -160,7 +164,8 @@ func (s *session) Delete(ctx context.Context, db store.DBTxConn, version int64) 
 	return nil
 }
 
-// locked returns the connection with the lock if db is a pool, which goose passes for migrations in Go; otherwise db.
+// locked returns db if that is a transaction or a connection. For a pool, which goose passes for migrations in Go, it returns the
+// connection that holds the lock.
 func (s *session) locked(db store.DBTxConn) store.DBTxConn {
 	if _, pool := db.(*sql.DB); pool {
 		return s.conn
@@ -168,7 +173,7 @@ func (s *session) locked(db store.DBTxConn) store.DBTxConn {
 	return db
 }
 
-// GetMigration returns one version of the history, or ErrVersionNotFound.
+// GetMigration implements goose's store. It returns one version of the history, or ErrVersionNotFound if that is not applied.
 func (s *session) GetMigration(ctx context.Context, db store.DBTxConn, version int64) (*store.GetMigrationResult, error) {
 	rows, err := history(ctx, db)
 	for _, row := range rows {
@@ -179,7 +184,7 @@ func (s *session) GetMigration(ctx context.Context, db store.DBTxConn, version i
 	return nil, errors.Join(err, store.ErrVersionNotFound)
 }
 
-// GetLatestVersion returns the newest version of the history; 0: none.
+// GetLatestVersion implements goose's store. It returns the newest version of the history, and 0 if there is none.
 func (s *session) GetLatestVersion(ctx context.Context, db store.DBTxConn) (int64, error) {
 	rows, err := s.ListMigrations(ctx, db)
 	if err != nil {
@@ -188,7 +193,8 @@ func (s *session) GetLatestVersion(ctx context.Context, db store.DBTxConn) (int6
 	return rows[0].Version, nil
 }
 
-// ListMigrations returns the history, the newest version first, and at the end the version 0 that goose requires.
+// ListMigrations implements goose's store. It returns the history, the newest version first, and at the end the version 0 that
+// goose requires.
 func (s *session) ListMigrations(ctx context.Context, db store.DBTxConn) ([]*store.ListMigrationsResult, error) {
 	rows, err := history(ctx, db)
 	if err != nil {

@@ -16,8 +16,8 @@ var files embed.FS
 
 var statements = must(load(files))
 
-// Named returns the statement with this name, the path of its file without ".sql". It panics on an unknown name:
-// names are written by programmers, never taken from input.
+// Named returns the text of the statement with this name: the path of its file without ".sql". It panics on an unknown name: names
+// are written by programmers, never taken from input.
 func Named(name string) string {
 	text, ok := statements[name]
 	if !ok {
@@ -26,7 +26,7 @@ func Named(name string) string {
 	return text
 }
 
-// Names lists all statements in alphabetical order.
+// Names returns the names of all statements in alphabetical order.
 func Names() []string {
 	return slices.Sorted(maps.Keys(statements))
 }
@@ -58,8 +58,9 @@ var headers = []string{"-- Purpose:", "-- Index:", "-- Locks:"}
 // opaque matches comments and quotes, in which a semicolon separates nothing.
 var opaque = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|'[^']*'|"[^"]*"|\$\$.*?\$\$`)
 
-// parse takes the header off a file and returns its one statement. It runs at every start of the program, so the costly
-// search is left to the few statements that have a semicolon at all.
+// parse returns the one statement of a file, without header and final semicolon. It fails if a line of the header is missing, and
+// if the file has no statement or several. It runs at every start of the program, so the costly search for a second statement is
+// left to the few files that have a semicolon inside.
 func parse(source string) (string, error) {
 	header, text := split(source)
 	for _, h := range headers {
@@ -92,7 +93,7 @@ func hasAnswer(header []string, question string) bool {
 	})
 }
 
-// must stops the program at start: an embedded file is part of the program.
+// must returns loaded, or panics: an embedded file that cannot be read is a fault of the program.
 func must(loaded map[string]string, err error) map[string]string {
 	if err != nil {
 		panic(err)
