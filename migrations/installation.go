@@ -195,7 +195,7 @@ func adopt(ctx context.Context, url string, i *Installation, moved bool, opts []
 }
 
 // adoptAll adopts the installation with the ID was as the owner of the schema, batch by batch, and returns how many runs it has
-// ended. moved means Adopt, otherwise AdoptCopy. The count may lack the runs of a batch whose reply was lost.
+// ended. moved means Adopt, otherwise AdoptCopy. If the reply to a batch is lost, the count lacks the runs of that batch.
 func adoptAll(ctx context.Context, conn *sql.Conn, was string, moved bool) (canceled int64, err error) {
 	if _, err := conn.ExecContext(ctx, sessionSQL); err != nil {
 		return 0, err

@@ -58,7 +58,8 @@ func (e *ExcludedError) Error() string {
 	return "the new schema stops workers at work, of an older program: " + strings.Join(e.Workers, ", ")
 }
 
-// Excludes returns the workers at work that Up would stop, by name. It changes nothing.
+// Excludes returns the names of the workers at work that Up would stop, because their programs do not work with the new schema. It
+// changes nothing.
 func Excludes(ctx context.Context, url string, opts ...Option) ([]string, error) {
 	d, err := open(ctx, url, opts)
 	if err != nil {
@@ -76,8 +77,8 @@ func Excludes(ctx context.Context, url string, opts ...Option) ([]string, error)
 	return nil, err
 }
 
-// refuseExcluding returns an *ExcludedError if workers are at work whose programs know no schema version as new as from. It returns
-// nil if there are none, and if there is no table of workers.
+// refuseExcluding returns an *ExcludedError if there are workers at work with programs that are too old for ProgramsFrom = from. It
+// returns nil if there are none, and if there is no table of workers.
 func refuseExcluding(ctx context.Context, conn querier, from int64) error {
 	rows, err := conn.QueryContext(ctx, excludedSQL, from)
 	if isUndefined(err) {

@@ -133,7 +133,7 @@ func topological(v View, out, in [][]int) (order []int, forward []bool) {
 }
 
 // bend makes s.links, and in s.routes the route of each forward edge. It adds a cell to s, a bend, in every layer that a long edge
-// passes, up to maxBends in all.
+// passes. Once there are maxBends of these, a long edge goes straight through the layers.
 func (s *sketch) bend(v View, forward []bool) {
 	type pass struct {
 		from, layer int
@@ -175,8 +175,8 @@ func (s *sketch) bend(v View, forward []bool) {
 	}
 }
 
-// connect adds a link to s and to its two cells. Links inside a long edge have the largest weight, because they should be
-// straight.
+// connect adds a link from the upper cell from to the lower cell to: to s.links, and to both cells. A link between two bends has
+// the largest weight, because long edges should be straight.
 func (s *sketch) connect(from, to int, m manner) {
 	w := 4.0
 	if a, b := s.cells[from].bend(), s.cells[to].bend(); a && b {
@@ -189,7 +189,8 @@ func (s *sketch) connect(from, to int, m manner) {
 	s.links = append(s.links, link{from, to, m, w})
 }
 
-// components returns the connected parts of a view, each in file order, ordered by their first nodes.
+// components returns the connected parts of a view, each as a view of its own. Nodes keep their order, and the parts are ordered by
+// their first nodes. Edges to nowhere are left out.
 func components(v View) []View {
 	out, in := v.neighbours()
 	part, place := make([]int, len(v.Nodes)), make([]int, len(v.Nodes))

@@ -6,7 +6,7 @@ import (
 )
 
 // order sorts the cells in every layer of s so that few links cross. It sweeps down and up, moves each cell to the mean place of
-// its neighbours in the layer before, and keeps the best result. Ties keep the order of the file.
+// its neighbours in the layers that it comes from, and keeps the best result. Ties keep the order of the file.
 func (s *sketch) order() {
 	best, crossings := s.copyLayers(), s.crossings()
 	for sweep := 0; sweep < s.sweeps() && crossings > 0; sweep++ {

@@ -126,8 +126,8 @@ func (s *sketch) bounds(row []int, offset []float64, limit float64) (lo, hi floa
 	return s.cells[row[0]].size / 2, limit - s.cells[row[last]].size/2 - offset[last]
 }
 
-// align moves everything to the left edge and onto whole units. With whole sizes and gaps the distances within a layer are
-// whole already, so rounding keeps them.
+// align moves the sketch so that its leftmost cell begins at 0, and every cell onto whole units. With whole sizes and gaps the
+// distances within a layer are whole already, so rounding keeps them.
 func (s *sketch) align(gap float64) {
 	left := math.Inf(1)
 	for _, c := range s.cells {

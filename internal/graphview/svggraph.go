@@ -52,7 +52,7 @@ func cardText(n Node) (name string, more []string) {
 	return clip(clean(n.title()), svgLabel, "…"), more
 }
 
-// cardSize returns the size of a card. The width is even, so that the middle is a whole pixel.
+// cardSize returns the size of a node's card in pixels. The width is even, so that the middle is a whole pixel.
 func cardSize(n Node) size {
 	name, more := cardText(n)
 	w := textPixels(name, 13)
@@ -62,7 +62,8 @@ func cardSize(n Node) size {
 	return size{(max(w+2*svgPadding, svgMinCard) + 1) &^ 1, svgCard + svgLine*len(more)}
 }
 
-// textPixels estimates the width of text in a proportional font. The estimate is rather too large than too small.
+// textPixels estimates the width of text in a proportional font of this size, in pixels. The estimate is rather too large than too
+// small.
 func textPixels(s string, size float64) int {
 	em := 0.0
 	for _, g := range glyphs(s) {

@@ -105,7 +105,8 @@ func (t texter) shelve(page *canvas, blocks []*canvas) {
 	}
 }
 
-// lane draws the handlers below the steps, because they are no part of the graph.
+// lane draws the handlers below the steps, under a heading, because they are no part of the graph. Without handlers it draws
+// nothing.
 func (t texter) lane(page *canvas, handlers []Node) {
 	if len(handlers) == 0 {
 		return

@@ -66,8 +66,8 @@ func (g *textGraph) measure() {
 	}
 }
 
-// rows sets the first row of each layer, g.top, and the row below it, g.under, with room for the buses between. It returns
-// false if the buses of a gap cannot be ordered.
+// rows sets the first row of each layer, g.top, and the row below the layer, g.under, with room for the buses between layers. It
+// also sets the ports and tracks of the buses. It returns false if the buses of a gap cannot be ordered.
 func (g *textGraph) rows() bool {
 	y := 0
 	for i, row := range g.layers {
@@ -101,7 +101,7 @@ func (g *textGraph) drawCell(c *canvas, i int) {
 	g.boxes[at.node].draw(c, at.edge(), g.top[at.layer])
 }
 
-// drawBus draws the lines of a bus, and its ports on the boxes that it joins.
+// drawBus draws the lines of a bus in the gap below a layer, and its ports on the boxes that it joins.
 func (g *textGraph) drawBus(c *canvas, b *bus, layer int) {
 	g.lines++
 	pen := g.t.set.pen(b.manner)

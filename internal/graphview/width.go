@@ -97,7 +97,7 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// clip shortens clean text to a width, with an ellipsis at the cut.
+// clip shortens clean text to at most limit columns. At the cut it puts the ellipsis, which counts too.
 func clip(s string, limit int, ellipsis string) string {
 	if textWidth(s) <= limit {
 		return s

@@ -39,7 +39,7 @@ func (l *Listener) connect(ctx context.Context) (*connection, error) {
 
 // turn does one step of the loop of the connection. If the subscribers have changed since the last turn, it calls follow. Otherwise
 // it waits until a notification comes, until the subscribers change, or until CheckEvery has passed. In the last case it checks the
-// connection by a query. Subscribers get a notification during the wait, from the driver. An error means that the connection is
+// connection by a query. The driver passes notifications to the subscribers during the wait. An error means that the connection is
 // lost or that ctx has ended.
 func (c *connection) turn(ctx context.Context) error {
 	waiting, stop := context.WithTimeout(ctx, c.listener.options.CheckEvery)

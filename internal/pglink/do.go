@@ -125,9 +125,9 @@ func outliving(ctx context.Context, most, rest time.Duration) (context.Context, 
 	return bounded, func() { listening(); cancel() }
 }
 
-// replan decides about a try that the server rolled back. It returns err, which allows another try. At the second 0A000 of a call
-// of Do it returns a permanent error: at the first, the server replaces an outdated plan, but a feature that is missing stays
-// missing.
+// replan returns the error of a try that the server rolled back. It is err, which allows another try, but from the second 0A000 of
+// a call of Do on it is permanent. After the first 0A000 the server makes a new plan in place of an outdated one; a feature that is
+// missing stays missing.
 func (w *write) replan(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "0A000" {

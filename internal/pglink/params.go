@@ -71,7 +71,7 @@ func AsWriter(c *pgx.ConnConfig, appName string) {
 // plans each statement only once.
 func AsPlain(c *pgx.ConnConfig) { maps.Copy(c.RuntimeParams, plainParams) }
 
-// AsSteady is AsPlain with steadyParams, for statements whose plans must not depend on statistics.
+// AsSteady is AsPlain with steadyParams, for statements that must keep their plan whatever the statistics of the tables say.
 func AsSteady(c *pgx.ConnConfig) {
 	AsPlain(c)
 	maps.Copy(c.RuntimeParams, steadyParams)

@@ -23,7 +23,7 @@ const protocolViolation = "08P01"
 // amplePool is twice PgBouncer's default pool size.
 const amplePool = 40
 
-// PoolHint returns the settings with which the pooler lends the given number of connections.
+// PoolHint returns a hint with the settings of the pooler by which it lends size connections.
 func PoolHint(size int) string {
 	return fmt.Sprintf("set default_pool_size = %d in the pooler's file, and pool_size of the database's line, max_db_connections and "+
 		"max_user_connections to no less where they are set", size)

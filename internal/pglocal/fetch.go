@@ -56,8 +56,8 @@ func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, 
 	return inspect(ctx, filepath.Join(dir, "bin"))
 }
 
-// fetchInto calls fetch and puts the result at dir, which must not exist yet. dir is complete afterwards, or does not exist. After
-// the end of ctx fetchInto returns at once, although fetch may go on in the background.
+// fetchInto calls fetch and puts the result at dir, which must not exist yet. It fails if the programs do not run. dir is complete
+// afterwards, or does not exist. After the end of ctx fetchInto returns at once, although fetch may go on in the background.
 func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return explain("make a cache folder", dir, err)

@@ -25,9 +25,9 @@ type Binaries struct {
 }
 
 // Find looks for PostgreSQL in $OARLOCK_PG_BIN, and only there if it is set. Otherwise it looks on PATH, where pg_config points, in
-// the versioned folders of Debian, Red Hat, Alpine and Homebrew, newest first, and last where [Start] keeps its download. It
-// returns a *MissingError if there is none of version 14 or newer, and an *Error of kind ErrBinaries if OARLOCK_PG_BIN points to
-// none.
+// the versioned folders of packagers such as Debian and Homebrew, newest first, and last, except for root, where [Start] keeps its
+// download. It returns a *MissingError if there is none of version 14 or newer, and an *Error of kind ErrBinaries if OARLOCK_PG_BIN
+// points to none.
 func Find(ctx context.Context) (Binaries, error) {
 	return find(ctx, func(Binaries) bool { return true })
 }

@@ -61,7 +61,7 @@ var (
 	errVanished = errors.New("the throw-away folder was removed meanwhile")
 )
 
-// poll calls done at once and then each pollEvery, until it returns true or an error, or until ctx ends. It returns the error of
+// poll calls done at once and then every pollEvery, until it returns true or an error, or until ctx ends. It returns the error of
 // done, or the cause of the end of ctx.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(pollEvery)

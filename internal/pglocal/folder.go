@@ -68,8 +68,9 @@ func TempDir() string {
 	return dir
 }
 
-// openFolder creates the folder or checks an existing one, prepares it and takes its lock. It waits while another process holds the
-// lock. The caller closes f.lock. openFolder returns errVanished if another process removed a throw-away folder meanwhile.
+// openFolder creates the folder of c or checks an existing one, takes its lock, and prepares its contents. It waits while another
+// process holds the lock. The caller closes f.lock. openFolder returns errVanished if another process removed a throw-away folder
+// meanwhile.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
 	o, err := serverOwner()
 	if err != nil {
@@ -255,8 +256,8 @@ func writeAtomic(path string, b []byte) error {
 	return nil
 }
 
-// freePort picks a free port below the range that systems use for outgoing connections, so that the port is likely to be
-// free again at the next start.
+// freePort returns a random port of 127.0.0.1 that is free now. It is below the range that systems use for outgoing connections, so
+// that it is likely to be free again at the next start.
 func freePort() (int, error) {
 	for range 100 {
 		if port := 15000 + rand.N(15000); portFree(port) {

@@ -34,8 +34,8 @@ func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 }
 
 // matching returns binaries for the existing data folder. version is the text of its PG_VERSION. It returns an ErrOtherVersion if
-// no binaries of that major version are installed, because PostgreSQL never opens a data folder of another one. If OARLOCK_PG_BIN
-// points to no binaries, it returns an ErrBinaries.
+// it finds none of that major version, because PostgreSQL never opens a data folder of another one. OARLOCK_PG_BIN hides all other
+// binaries. If it points to none, matching returns an ErrBinaries.
 func (f *folder) matching(ctx context.Context, version string) (Binaries, error) {
 	major, err := strconv.Atoi(version)
 	if err != nil {
@@ -75,7 +75,8 @@ func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 }
 
 // runInitdb runs the program initdb for the folder dir, a path in f.dir, and waits for its end. initdb runs under the supervisor,
-// like the server, so that it ends with its users: this process and the process c.KeepFor. A failure is an *Error from diagnose.
+// like the server, so that it ends with its users: this process and the process c.KeepFor. If initdb fails, the error is from
+// diagnose.
 func (f *folder) runInitdb(ctx context.Context, c Config, bin Binaries, dir, locale string) error {
 	if err := f.makeOwned(filepath.Base(dir)); err != nil {
 		return err

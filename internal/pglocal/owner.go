@@ -17,7 +17,8 @@ type owner struct {
 	drop     bool // we are root and change to the owner
 }
 
-// serverOwner returns the user of this process, or for root the user postgres, or else nobody. It fails for root if neither exists.
+// serverOwner returns the user under which the server runs: the user of this process, or if that is root, the user `postgres`, or
+// else the user `nobody`. It fails for root if neither exists.
 func serverOwner() (owner, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return owner{uid: uid, gid: os.Getegid()}, nil

@@ -221,8 +221,9 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 	return s, nil
 }
 
-// unseen decides about a server whose pid file says that it is ready, but whose process this process cannot find. For the first
-// minute it returns nil, which means to wait longer. After that it returns an error: the server probably runs in another container.
+// unseen returns the error for a server that is ready by its pid file, but that this process cannot see among the processes,
+// probably because the server is in another container. since is the time that the caller has waited. For the first minute unseen
+// returns nil, because that may pass: the caller waits longer.
 func (f *folder) unseen(pm postmaster, since time.Duration) error {
 	if since < stopPatience {
 		return nil

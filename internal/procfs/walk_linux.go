@@ -30,7 +30,7 @@ func Walk(visit func(pid int, inode uint64)) error {
 	}
 }
 
-// walkEntries calls visit for each entry of buf whose name is a pid. The entries are the kernel's linux_dirent64: inode, offset,
+// walkEntries calls visit for each entry of buf that is named by a pid. The entries are the kernel's linux_dirent64: inode, offset,
 // length of the entry, type, name.
 func walkEntries(buf []byte, visit func(pid int, inode uint64)) {
 	const lengthAt, nameAt = 16, 19

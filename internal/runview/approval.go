@@ -51,7 +51,7 @@ func inputsText(inputs []queue.Input) string {
 }
 
 // Deciders returns in words the people that may decide an approval: "a, b or c" for its approvers. Without approvers they are the
-// submitter of the run, who may be "", and administrators.
+// submitter of the run and administrators. submitter "" means that the name is not known.
 func Deciders(approvers []string, submitter string) string {
 	if len(approvers) > 0 {
 		return anyOf(approvers)

@@ -68,9 +68,9 @@ func pairFlags(flag string, values any) string {
 	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
 }
 
-// CancelWaits returns the full answer to an accepted cancel that waits for a worker: cancel accepted, ends when a worker takes it
-// (none is live): @exit is to run first. It returns "" if the cancel does not wait, and for any other request. run is the run as it
-// is after the answer.
+// CancelWaits returns the full answer to an accepted cancel that waits for a worker: "cancel accepted, ends when a worker takes it
+// (none is live): @exit is to run first". It returns "" if the cancel does not wait, and for any other request. run is the run as
+// it is after the answer.
 func CancelWaits(c *queue.Control, run *queue.Run) string {
 	if c.Verb != dagrun.VerbCancel || c.Outcome != dagrun.Accepted || c.Message == "" || run.State != "queued" {
 		return ""

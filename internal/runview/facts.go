@@ -66,7 +66,7 @@ func words(text string) Piece { return Piece{Words: text} }
 
 func moment(t time.Time) Piece { return Piece{Words: LocalTime(t), Time: t} }
 
-// Facts returns the facts about a run. It leaves out facts that are unknown or as usual.
+// Facts returns the facts about a run, always in the same order. It leaves out facts that are unknown or have their usual value.
 func Facts(d RunDetail) (facts []Fact) {
 	r := d.Run
 	add := func(name string, value ...Piece) {

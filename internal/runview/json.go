@@ -87,7 +87,7 @@ type QuestionJSON struct {
 	Deadline  *time.Time    `json:"deadline"`
 }
 
-// NewRunJSON returns the JSON of a run.
+// NewRunJSON returns the JSON of a run. Empty texts, zero times and missing runs become null; missing params and labels become {}.
 func NewRunJSON(r *queue.Run) RunJSON {
 	j := RunJSON{
 		ID: int64(r.ID), UID: r.UID.String(), DAG: r.DAG, Version: r.Version, Generation: r.Generation, State: r.State, Reason: TextOrNull(r.Reason),
@@ -103,7 +103,7 @@ func NewRunJSON(r *queue.Run) RunJSON {
 	return j
 }
 
-// NewTaskJSON returns the JSON of a task.
+// NewTaskJSON returns the JSON of a task. Empty texts and zero times become null; missing outputs become {}.
 func NewTaskJSON(t *queue.Task) TaskJSON {
 	j := TaskJSON{
 		Step: t.Step, Item: TextOrNull(t.Item), Kind: t.Kind, State: t.State, Reason: TextOrNull(t.Reason), FailureKind: TextOrNull(t.FailureKind),
@@ -117,8 +117,8 @@ func NewTaskJSON(t *queue.Task) TaskJSON {
 	return j
 }
 
-// NewStatusJSON returns the JSON of a run with its tasks and the result of Store.CountItems. If no worker drives the run,
-// its worker is the one that drove it last.
+// NewStatusJSON returns the JSON of a run with its tasks. counted is the result of Store.CountItems. If no worker drives the run,
+// its worker is the one that drove it last: see DriverOf.
 func NewStatusJSON(r *queue.Run, tasks []queue.Task, counted []queue.StepSummary) StatusJSON {
 	j := StatusJSON{RunJSON: NewRunJSON(r), Tasks: make([]TaskJSON, len(tasks)), ItemCounts: newItemCounts(counted)}
 	j.Worker = TextOrNull(DriverOf(r, tasks))

@@ -18,7 +18,7 @@ type QueueJSON struct {
 	MaxQueued  int     `json:"max_queued"`
 }
 
-// NewQueueJSON returns the JSON of a queue.
+// NewQueueJSON returns the JSON of a queue. oldest_ms is null if no run waits.
 func NewQueueJSON(q *queue.Queue) QueueJSON {
 	j := QueueJSON{
 		Name: q.Name, Paused: q.PausedBy != "", PausedBy: TextOrNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
@@ -127,7 +127,7 @@ type DAGStatsJSON struct {
 	Capped    bool   `json:"capped"` // there are older runs that were not counted
 }
 
-// NewStatsJSON returns the JSON of the numbers of runs.
+// NewStatsJSON returns the JSON of the numbers of runs by DAG. since is the time from which the caller has counted.
 func NewStatsJSON(stats []queue.DAGStats, since time.Time) StatsJSON {
 	j := StatsJSON{Since: TimeOrNull(since), DAGs: []DAGStatsJSON{}}
 	for i := range stats {

@@ -115,7 +115,7 @@ func OverlapText(s *queue.Schedule) string {
 	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
 }
 
-// CatchupText returns which of the fire times that no worker attended to still fire.
+// CatchupText returns in words which missed fire times of a schedule still fire. A time is missed if no worker attended to it.
 func CatchupText(s *queue.Schedule) string {
 	if !s.Catchup {
 		return "no: a time up to a minute late fires, and the newest up to 10 minutes; other missed times are dropped"

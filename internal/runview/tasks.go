@@ -102,8 +102,8 @@ type ItemProgress struct {
 	Unlisted int // items without a row: they have not begun
 }
 
-// CountItems counts the items of a foreach step. node is its own row, and tasks are the rows of its items, one item after
-// the other.
+// CountItems counts the items of a foreach step. node is the row of the step itself. tasks are the rows of its items, with all rows
+// of an item together: the original, and replacements.
 func CountItems(node *queue.Task, tasks []queue.Task) ItemProgress {
 	listed, ended := 0, 0
 	for i := 0; i < len(tasks); {
@@ -144,8 +144,9 @@ func Elapsed(started, ended, now time.Time) (took time.Duration, begun bool) {
 	return max(ended.Sub(started), 0), true
 }
 
-// TaskNote returns the unusual facts about a task: an attempt after the first, its reason unless the run gives the same one,
-// the time of its next attempt, and where to read on.
+// TaskNote returns the unusual facts about a task on one line: an attempt after the first, its reason unless the run gives the same
+// one, and the time of its next attempt. If a shell did not find a program, a hint to docs/environment.md follows. TaskNote returns
+// "" if nothing is unusual.
 func TaskNote(run *queue.Run, t *queue.Task) string {
 	var parts []string
 	if t.Attempt > 1 {

@@ -133,7 +133,7 @@ func LabelText(labels map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-// ParamText lists params by name: day=2026-11-20 limit=10. A JSON text that is no object is returned as it is.
+// ParamText lists params by name: day=2026-11-20 limit=10. Long values are cut. It returns a text that is no JSON object as it is.
 func ParamText(params json.RawMessage) string {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(params, &values); err != nil {
