@@ -72,9 +72,9 @@ func InstallationOf(ctx context.Context, url string, opts ...Option) (*Installat
 	return i, err
 }
 
-// Judge returns a *CopyError if this database may be a copy: no worker must claim before a person has adopted it. Otherwise it
-// returns nil. known means that the caller knows this address as that of the installation; Judge then takes a new timeline for a
-// promotion.
+// Judge returns a *CopyError if this database may be a copy, and nil otherwise. After a *CopyError no worker is allowed to claim
+// before a person has adopted the database. known means that the caller knows this address as that of the installation; Judge then
+// takes a new timeline for a promotion, and not for a copy.
 func (i *Installation) Judge(known bool) error {
 	switch {
 	case i.Adopting:

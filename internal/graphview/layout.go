@@ -64,8 +64,9 @@ func (s *sketch) renumber() {
 	}
 }
 
-// layering returns the layer of each node, 0 at the top, and whether each edge goes down. Every node is below its parents, and a
-// node without parents right above its highest child. An edge that closes a cycle is not forward, and layering ignores it.
+// layering returns the layer of each node, 0 at the top, and whether each edge leads down (forward). Every node is below its
+// parents, and a node without parents is right above its highest child. An edge that closes a cycle is not forward, and layering
+// ignores it.
 func layering(v View) (layer []int, forward []bool) {
 	out, in := v.neighbours()
 	order, forward := topological(v, out, in)

@@ -12,8 +12,8 @@ const (
 	listParents = 12 // most parents named in a line
 )
 
-// list writes a view to the page as lines with one node each. A shallow graph becomes a tree, with each node below its last parent.
-// A deeper graph becomes a flat list, parents first. A node with several parents names its parents.
+// list writes a view to the page as lines with one node each. A shallow graph becomes a tree, with each node below its lowest
+// parent. A deeper graph becomes a flat list, parents first. A node with several parents names its parents.
 func (t texter) list(page *canvas, v View) {
 	out, in := v.neighbours()
 	layer, forward := layering(v)

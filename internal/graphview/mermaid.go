@@ -86,8 +86,8 @@ func mermaidClasses(b *strings.Builder, classes map[string][]string) {
 	}
 }
 
-// mermaidText escapes text for a quoted label. It writes every character that could be syntax, markup or Markdown as an
-// entity code.
+// mermaidText cleans a text, and escapes it for a quoted label of Mermaid. It writes every character that could be syntax, markup
+// or Markdown as an entity code.
 func mermaidText(s string) string {
 	var b strings.Builder
 	for i, r := range clean(s) {

@@ -170,8 +170,8 @@ func (s *sketch) move(c int, ports []port, p *int, column int) bool {
 	return true
 }
 
-// separate moves a port on top of a cell to another column if a different bus comes down from above in the port's column. It leaves
-// the port where it is if there is no better column.
+// separate looks for ports on top of cells in a column where a different bus comes down from above, and moves each to the nearest
+// column without such a bus. It leaves a port where it is if there is no such column. ins are the ports on top of each cell.
 func (s *sketch) separate(gap []*bus, ins map[int][]port) {
 	above := map[int]*bus{}
 	for _, b := range gap {

@@ -84,8 +84,9 @@ func isOutdated(pg *pgconn.PgError) bool {
 	return pg.Code == "XX000" && strings.HasPrefix(pg.Message, "cache lookup failed for ") || pg.Routine == "lookup_type_cache"
 }
 
-// closeOutdated changes config so that each of its connections closes itself after an error that isOutdated. A pool, or another
-// owner of the connection, then replaces it like a broken connection. An OnPgError that config has already is still called.
+// closeOutdated changes config so that each of its connections closes itself after an error for which isOutdated is true. A pool,
+// or another owner of the connection, then replaces it like a broken connection. An OnPgError that config has already is still
+// called.
 func closeOutdated(config *pgconn.Config) {
 	before := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {

@@ -52,8 +52,8 @@ func merged(all ...map[string]string) map[string]string {
 	return sum
 }
 
-// AsOurs changes c, which Parse did not make, into the settings of a connection for Oarlock's own statements. It sets ownParams
-// (see Options.AnyPath) and durableParams. Connections close themselves after an error about an outdated type.
+// AsOurs changes c into the settings of a connection for Oarlock's own statements, for settings that do not come from Parse. It
+// sets ownParams (see Options.AnyPath) and durableParams. Connections close themselves after an error about an outdated type.
 func AsOurs(c *pgx.ConnConfig) {
 	closeOutdated(&c.Config)
 	maps.Copy(c.RuntimeParams, ownParams)

@@ -101,9 +101,9 @@ func RefusalOf(err error) *Refusal {
 	return nil
 }
 
-// CrowdedHint returns a hint for err, with which a server reported that it accepts no more connections: of the role, of the
-// database, or at all. All these limits share one SQLSTATE, and messages are translated. So the hint depends on the server function
-// that reported the error.
+// CrowdedHint returns a hint for the error of a server that accepts no more connections: of the role, to the database, or at all.
+// All these limits share one SQLSTATE, and messages are translated. So the hint depends on the server function that reported the
+// error.
 func CrowdedHint(err error) string {
 	pg, _ := errors.AsType[*pgconn.PgError](err)
 	switch {

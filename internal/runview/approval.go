@@ -9,8 +9,9 @@ import (
 
 const promptLinesMax = 12 // of one prompt; a last line gives the number of the others
 
-// QuestionLines returns the question of an approval as lines for a terminal: the lines of PromptLines, and a last line with the
-// names of all inputs, if there are inputs.
+// QuestionLines returns the question of an approval as lines for a terminal: the lines of its prompt, and one last line with all
+// inputs, such as "inputs: ticket (required), note". A prompt of more than promptLinesMax lines is cut there, and a line with the
+// number of the other lines follows.
 func QuestionLines(q *queue.Question) []string {
 	lines := PromptLines(q)
 	if text := inputsText(q.Inputs); text != "" {
@@ -19,9 +20,8 @@ func QuestionLines(q *queue.Question) []string {
 	return lines
 }
 
-// PromptLines returns the prompt of an approval as lines, without its inputs, for a form that has fields for them. Of a prompt with
-// more than promptLinesMax lines it returns the first ones, and a last line with the number of the others. Without a prompt it
-// returns nil.
+// PromptLines returns the prompt of an approval as lines, without its inputs, for a form that has fields for them. A prompt of more
+// than promptLinesMax lines is cut there, and a line with the number of the other lines follows. Without a prompt it returns nil.
 func PromptLines(q *queue.Question) []string {
 	var lines []string
 	if prompt := strings.TrimSpace(q.Prompt); prompt != "" {

@@ -195,8 +195,8 @@ const (
 	alikeRunesMax    = 40  // of the common beginning of two long values
 )
 
-// cutAlike shortens two texts if one is longer than comparedRunesMax. It cuts both at the same place, so that both still show where
-// they begin to differ.
+// cutAlike shortens two texts if one of them is longer than comparedRunesMax. Of their common beginning it keeps the last
+// alikeRunesMax runes, so that both still show where they begin to differ. "…" marks the places where something is missing.
 func cutAlike(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	if len(x) <= comparedRunesMax && len(y) <= comparedRunesMax {

@@ -135,9 +135,9 @@ func queueText(r *queue.Run) string {
 	return ""
 }
 
-// scheduleText returns the schedule that made a run, and the time that the run is for: nightly, for 2026-11-20 03:30 Europe/Paris,
-// late by 2.0s. It returns nil if no schedule made the run. It gives the time in the schedule's zone, which is the zone that its
-// owner thinks in. If s is nil, the zone is unknown, and the time is a piece of its own.
+// scheduleText returns the schedule that made a run, and the time that the run is for, such as "nightly, for 2026-11-20 03:30
+// Europe/Paris, late by 2.0s". It returns nil if no schedule made the run. It gives the time in the schedule's zone, which is the
+// zone that its owner thinks in. If s is nil, the zone is unknown, and the time is a piece of its own.
 func scheduleText(r *queue.Run, s *queue.Schedule) Text {
 	if r.Schedule == "" {
 		return nil

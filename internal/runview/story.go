@@ -38,10 +38,10 @@ func (e *StoryEvent) About() string {
 	return InlineText(TaskName(*e.Step, item))
 }
 
-// Story returns the events of a run, oldest first. They come from several places: the run, its tasks and their attempts,
-// requests, and the run's own log. spec is of the run's version. Without it, waiting approvals look like other tasks.
+// Story returns the events of a run, oldest first. They come from several places: the run, its tasks and their attempts, requests
+// (controls), and the run's own log (events). spec is of the run's version. Without it, waiting approvals look like other tasks.
 //
-// Events of the same time keep the order in which Story adds them, because one commit ends a task and starts its children.
+// One commit ends a task and starts its children, so both have the same time. The end then comes first.
 func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
 	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls), children: map[taskKey]string{}}
 	starts := startsOf(tasks, attempts)
