@@ -61,7 +61,7 @@ type Value struct {
 	Origin Origin
 }
 
-// Pairs returns the values of a Map setting by name.
+// Pairs returns the values of a Map setting by name. It returns an empty map if there are none.
 func (v Value) Pairs() map[string]string {
 	pairs := make(map[string]string, len(v.Items))
 	for _, item := range v.Items {
@@ -71,7 +71,8 @@ func (v Value) Pairs() map[string]string {
 	return pairs
 }
 
-// Shown returns the value as it may be printed, with secrets removed.
+// Shown returns the value as it may be printed, with the values of a list or map joined by commas. The Show of the key removes
+// secrets. For a default it shows the Implied values of the key, if there are any.
 func (v Value) Shown() string {
 	show := v.Key.Show
 	if show == nil {
@@ -105,8 +106,8 @@ type Config struct {
 	gone   []Value
 }
 
-// Load decides the value of every key. It returns an *InvalidError for a bad flag (Kind FromFlag) or a bad variable (Kind
-// FromEnv), and FileErrors for the problems of the file.
+// Load decides the value of every key. It returns FileErrors with all problems of the file, or else an *InvalidError for the first
+// bad flag (Kind FromFlag) or variable (Kind FromEnv). It does not check defaults.
 func Load(keys []Key, from Sources) (*Config, error) {
 	inFile, err := from.File.entries(keys)
 	if err != nil {
@@ -150,7 +151,8 @@ func decide(k Key, from Sources, inFile map[string]entry) Value {
 	return Value{Key: k, Text: k.Default, Origin: Origin{Kind: FromDefault}}
 }
 
-// split splits the text of a variable into the values of the setting.
+// split returns the values in the text of a variable: the text itself for a Plain setting, no values for noItems, otherwise the
+// parts between commas.
 func (k Key) split(text string) []string {
 	switch {
 	case k.Shape == Plain:
@@ -168,7 +170,8 @@ func (k Key) value(given []string, origin Origin) Value {
 	return Value{Key: k, Items: given, Origin: origin}
 }
 
-// check returns the first value that the key does not allow, with the reason; otherwise it returns v and nil.
+// check returns v and nil if the key allows all its values. Otherwise it returns the first value that is not allowed, as a Plain
+// value of its own, and the reason.
 func (k Key) check(v Value) (bad Value, err error) {
 	items := v.Items
 	if k.Shape == Plain {
@@ -215,5 +218,5 @@ func (c *Config) Value(name string) Value {
 	return c.values[i]
 }
 
-// Text returns the value of one Plain setting.
+// Text returns the value of a Plain setting, and "" for a List or a Map. It panics for a name that the program did not declare.
 func (c *Config) Text(name string) string { return c.Value(name).Text }

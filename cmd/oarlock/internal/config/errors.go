@@ -14,7 +14,8 @@ func (e *InvalidError) Error() string {
 
 func (e *InvalidError) Unwrap() error { return e.Reason }
 
-// Hint suggests the nearest allowed value; it is empty when none is near.
+// Hint suggests the allowed value that is most like the bad one. It returns "" if none is near, or if the key has no list of
+// allowed values.
 func (e *InvalidError) Hint() string {
 	return DidYouMean(e.Value.Text, e.Value.Key.Allowed)
 }

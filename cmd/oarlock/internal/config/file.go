@@ -32,7 +32,7 @@ type entry struct {
 	line  int
 }
 
-// Read reads the settings file at path.
+// Read returns the settings file at path, without parsing it. It returns FileErrors for a file that is larger than maxFileBytes.
 func Read(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,8 +50,9 @@ func Read(path string) (*File, error) {
 	return file, nil
 }
 
-// Find reads the first settings file that exists among places. It returns nil without an error when none exists. A place
-// that cannot be read counts as empty, since HOME may be another user's folder, or /dev/null.
+// Find reads the first settings file that exists among places. It returns nil without an error if none exists. A place that cannot
+// be looked into counts as empty, since HOME may be another user's folder, or /dev/null; but a file that exists and cannot be read
+// is an error.
 func Find(places []string) (*File, error) {
 	for _, path := range places {
 		if _, err := os.Stat(path); err != nil {
@@ -65,8 +66,8 @@ func Find(places []string) (*File, error) {
 	return nil, nil
 }
 
-// Places lists where a settings file may be, strongest first. The working folder is not among them: a file from a
-// repository that the user cloned must not decide which database a worker takes its commands from.
+// Places lists where a settings file may be, strongest first; lookup reads an environment variable. The working folder is not among
+// them: a file from a repository that the user cloned must not decide which database a worker takes its commands from.
 func Places(lookup func(string) (string, bool)) []string {
 	var places []string
 	if dir, ok := lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
@@ -77,7 +78,8 @@ func Places(lookup func(string) (string, bool)) []string {
 	return append(places, "/etc/oarlock/config.yaml")
 }
 
-// entries checks the file against the keys and returns the settings of the file by name.
+// entries parses the file, checks it against the keys, and returns the settings of the file by name. It returns FileErrors with all
+// problems. A nil file has no settings.
 func (f *File) entries(keys []Key) (map[string]entry, error) {
 	if f == nil {
 		return nil, nil
@@ -105,7 +107,9 @@ func (f *File) problemAt(at *token.Token, msg, hint string) *FileError {
 	return f.problem(at.Position.Line, at.Position.Column, msg, hint)
 }
 
-// problem quotes the source line up to its first colon only, because the text behind the colon may be a password.
+// problem returns an error about a place in the file; lines and columns count from 1. It quotes the source line up to its first
+// colon only, because the text behind the colon may be a password. It quotes nothing if the line has no colon, or if the column is
+// too far behind it.
 func (f *File) problem(line, column int, msg, hint string) *FileError {
 	e := &FileError{Path: f.Path, Line: line, Column: column, Msg: msg, Hint: hint}
 	lines := strings.Split(string(f.text), "\n")
@@ -183,8 +187,8 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 	}
 }
 
-// items reads a value by the shape of its key. It refuses anchors and aliases: settings do not need them, and they can make
-// a small file expand to a huge one.
+// items reads a value by the shape of its key. After it has recorded a problem, it returns false. It refuses anchors and aliases:
+// settings do not need them, and they can make a small file expand to a huge one.
 func (r *reader) items(key Key, node ast.Node) ([]string, bool) {
 	switch {
 	case key.Shape == List:

@@ -11,7 +11,8 @@ import (
 // wrong letter.
 const minPrefix = 3
 
-// Near returns the name that is most like word, or "" when no name is near enough to be the intended one.
+// Near returns the name that is most like word, or "" if none is near. At most a third of the letters of word may be wrong, or one;
+// case makes no difference. A word of minPrefix letters or more is also near to each name that begins with it.
 func Near(word string, names []string) string {
 	best, least := "", min(max(1, len(word)/3), len(word)-1)+1
 	for _, name := range names {

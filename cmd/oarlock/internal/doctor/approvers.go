@@ -21,7 +21,8 @@ type MissingApprovers struct {
 	Alone bool // an approval of the step names only roles that do not exist
 }
 
-// String names the missing roles and the consequence.
+// String returns a sentence for the user: which roles are missing, which step of which DAG names them as approvers, and which users
+// can still decide that step.
 func (m MissingApprovers) String() string {
 	follows := "only the other approvers of the step can decide it"
 	if m.Alone {
@@ -30,8 +31,8 @@ func (m MissingApprovers) String() string {
 	return fmt.Sprintf("this database has no role %s, which step %s of %s names as an approver: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
 }
 
-// approvers warns when the current version of a DAG names an approver that is not a role: a typing error, or a dropped
-// role.
+// approvers warns if the current version of a DAG names an approver that is no role of the server, because of a typing error or a
+// dropped role. It describes one step, preferably a step that no approver can decide, and counts all such steps.
 func (x *examination) approvers(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found []MissingApprovers

@@ -101,8 +101,8 @@ func WithWorker(connections, own int) Option {
 	return func(x *examination) { x.needs, x.own = connections, own }
 }
 
-// Run examines the database behind url. It returns an error if it cannot connect; the report then has the failed connection
-// as its first check, and skips the others.
+// Run examines the database behind url. It returns an error if url is not valid, if it cannot connect, or if the server does not
+// answer its first question. The report then has a failed connection as its first check, and skips the others.
 func Run(ctx context.Context, url string, log *slog.Logger, options ...Option) (Report, error) {
 	x, err := open(ctx, url, log)
 	if err != nil {
@@ -127,7 +127,7 @@ func unreachable(err error) Report {
 	return report
 }
 
-// open connects, and reads the facts that many checks share.
+// open connects, and reads the facts that many checks share. The caller must close the examination.
 func open(ctx context.Context, url string, log *slog.Logger) (*examination, error) {
 	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock doctor", Log: log})
 	if err != nil {
@@ -154,7 +154,8 @@ func (x *examination) connected() Check {
 	return c
 }
 
-// check makes one check. A timeout breaks the connection, so the next check may have to connect again.
+// check makes the check c within checkTimeout, and returns its result under its name. It connects again before that if an earlier
+// check lost the connection, as a timeout does.
 func (x *examination) check(ctx context.Context, c namedCheck) Check {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -178,10 +179,11 @@ func (x *examination) close(ctx context.Context) {
 	end(ctx, x.conn)
 }
 
-// end closes a connection, and waits only briefly for a statement under way: checks roll back, so nothing can be lost.
+// end closes a connection, and waits only briefly for a statement under way. Checks roll back, so nothing can be lost.
 func end(ctx context.Context, conn *pgx.Conn) { pglink.HangUp(ctx, conn) }
 
-// one reads the only row of a statement into a struct.
+// one sends a statement and returns its only row as a T, with columns assigned to fields by name. No row is an error, and so is a
+// second row.
 func one[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) (T, error) {
 	rows, err := conn.Query(ctx, statement, args...)
 	if err != nil {
@@ -191,7 +193,7 @@ func one[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
 }
 
-// all reads every row of a statement into structs.
+// all sends a statement and returns each of its rows as a T, with columns assigned to fields by name.
 func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) ([]T, error) {
 	rows, err := conn.Query(ctx, statement, args...)
 	if err != nil {
@@ -200,7 +202,8 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// broken returns the failed check for an error that kept the check from being made.
+// broken returns a failed check for an error that kept the check from being made. doing says for the user what the check tried,
+// such as "count connections".
 func broken(doing string, err error) Check {
 	return fail("could not %s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }

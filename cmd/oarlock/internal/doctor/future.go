@@ -18,8 +18,8 @@ type futureRuns struct {
 	First, Last time.Time
 }
 
-// futureRuns looks for runs that were accepted while the server's clock was ahead. They start only when the clock reaches
-// that time again.
+// futureRuns warns of runs that the server accepted while its clock was ahead. These runs start only when the clock reaches that
+// time again.
 func (x *examination) futureRuns(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found futureRuns

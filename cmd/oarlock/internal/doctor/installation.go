@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// installation reports whether workers would refuse this database because it may be a copy.
+// installation fails if this database may be a copy of a database that workers served: workers then refuse to claim runs here.
 func (x *examination) installation(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	if c := unseen(err); c != nil {

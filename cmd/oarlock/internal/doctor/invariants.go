@@ -34,7 +34,9 @@ func invariantNames() []string {
 	return slices.DeleteFunc(sql.Names(), func(name string) bool { return !strings.HasPrefix(name, invariantsFolder) })
 }
 
-// invariants checks what must always hold of runs. A row counts as a violation only if a second look finds it too.
+// invariants checks the rules that must always hold of runs, each by a statement that returns the rows that break the rule. A row
+// counts only if a second look finds it too. If the time is up, invariants reports the broken rules found so far; if there are none
+// yet, the check is skipped.
 func (x *examination) invariants(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	if c := unseen(err); c != nil {
@@ -66,7 +68,8 @@ func (x *examination) invariants(ctx context.Context) Check {
 	return x.judge(ctx, broken)
 }
 
-// judge reads the timeline with a timeout of its own, so that violations are reported even when the checks used up theirs.
+// judge returns the result of judgeBreaches for broken invariants. It lets the timeline be read with a timeout of its own, so that
+// violations are reported even when the checks used up theirs.
 func (x *examination) judge(ctx context.Context, broken []breach) Check {
 	return judgeBreaches(broken, func() (timeline int, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
@@ -87,8 +90,10 @@ func (b breach) String() string {
 	return fmt.Sprintf("%s (%d, the first: %s)", strings.TrimPrefix(b.name, invariantsFolder), b.rows, b.first)
 }
 
-// judgeBreaches separates faults from runs that wait, and from pieces of logs that a failover lost. A server on its first
-// timeline never failed over and was never recovered to a point in time, so nothing explains a gap in its logs.
+// judgeBreaches returns the result for broken invariants; broken must not be empty. It only warns of runs that are passed over. It
+// also only warns of gaps in logs, since a failover may lose pieces of a log, except on a server on its first timeline: that server
+// never failed over and was never recovered to a point in time. Any other breach fails. judgeBreaches calls timeline, which reads
+// the number of the server's timeline, only if gaps are the only faults.
 func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	i := slices.IndexFunc(broken, func(b breach) bool { return b.name == passedOver })
 	if i < 0 {
@@ -101,7 +106,7 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	return c
 }
 
-// waits returns a warning about runs that are passed over.
+// waits returns the warning for a breach of the invariant passedOver: runs are due although workers have room.
 func (b breach) waits() Check {
 	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
 		withHint("expect this warning for a moment after workers were cut off from the database. If the warning lasts for minutes, report it with the output of `oarlock status RUN` and `oarlock workers`")
@@ -129,7 +134,8 @@ func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 		withHint("expect missing pieces after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once they are past their retention", line)
 }
 
-// brokenTwice returns the rows that both looks find, each as text.
+// brokenTwice looks for rows that break an invariant, waits for secondLook, and looks again. It returns the rows that both looks
+// found, each as text. It does not wait if the first look finds none.
 func (x *examination) brokenTwice(ctx context.Context, name string) ([]string, error) {
 	first, err := x.brokenBy(ctx, name)
 	if err != nil || len(first) == 0 {

@@ -83,8 +83,9 @@ func (x *examination) connections(ctx context.Context) Check {
 	return judgeConnections(limits, int64(x.needs), int64(x.own))
 }
 
-// judgeConnections takes at least the limit of the server. needs is how many connections a worker keeps, own how many of
-// these carry its name.
+// judgeConnections fails if the workers at work cannot get the connections that they need, and warns if a limit leaves too few
+// connections for one more worker. needs is how many connections a worker keeps, and own is how many of these carry its name.
+// limits must have an element, since a server always has a limit; judgeConnections sorts it.
 func judgeConnections(limits []connections, needs, own int64) Check {
 	slices.SortStableFunc(limits, func(a, b connections) int { return cmp.Compare(a.free(), b.free()) })
 	var texts []string

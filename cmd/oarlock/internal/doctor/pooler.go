@@ -12,7 +12,8 @@ import (
 
 const poolPatience = 2 * time.Second // well within checkTimeout
 
-// pooler connects as a worker does, and reports what a worker would meet.
+// pooler connects as a worker does. It warns of a pooler in transaction mode, of a pooler in an unknown mode, and of a pooler that
+// lends fewer connections than a worker needs. It sets x.sharesBackends for later checks.
 func (x *examination) pooler(ctx context.Context) Check {
 	link := x.link.Copy()
 	pglink.AsWriter(link, link.RuntimeParams["application_name"])
@@ -41,8 +42,8 @@ func (x *examination) pooler(ctx context.Context) Check {
 	return x.poolSize(ctx, link)
 }
 
-// poolSize checks whether the pooler lends as many connections as a worker needs. The examination holds two of them
-// already.
+// poolSize warns if the pooler lends fewer connections than a worker needs. It opens as many, and closes them again. The
+// examination holds two of them already.
 func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check {
 	var gets []pglink.Get
 	for len(gets)+2 < x.needs {

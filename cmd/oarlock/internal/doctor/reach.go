@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Target describes the destination of a connection: user@host:port/database, with every host.
+// Target describes the destination of a connection as user@host:port/database. It names every host, and a Unix socket by its path.
 func Target(c *pgconn.Config) string {
 	hosts := []string{address(c.Host, c.Port)}
 	for _, f := range c.Fallbacks {
@@ -36,8 +36,9 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(host, fmt.Sprint(port))
 }
 
-// Explain describes in one line which server could not be connected to, and why. The driver's own text has a line per
-// attempt. For any other error it returns the error's text.
+// Explain returns the text of an error for users, without passwords. For a failed connection it names the server and each reason
+// once, on one line, since the driver's own text has a line per attempt. For an error that the server reported it keeps only the
+// server's message.
 func Explain(err error) string {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -54,13 +55,13 @@ func Explain(err error) string {
 	return fmt.Sprintf("cannot connect to %s: %s", Target(connect.Config), pglink.Redact(strings.Join(all, "; ")))
 }
 
-// mayGoUnencrypted reports whether some attempt uses no TLS. With sslmode=prefer, the default, the driver tries every host
-// with TLS and then without.
+// mayGoUnencrypted reports whether an attempt after the first uses no TLS. With sslmode=prefer, the default, the driver tries every
+// host with TLS and then without.
 func mayGoUnencrypted(c *pgconn.Config) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
 }
 
-// reasons returns the innermost causes of an error, each once: with sslmode=prefer the driver tries every host twice.
+// reasons returns a text for each error that err joins, and each text once: with sslmode=prefer the driver tries every host twice.
 func reasons(err error) []string {
 	var all []string
 	for _, leaf := range leaves(err) {
@@ -71,7 +72,8 @@ func reasons(err error) []string {
 	return all
 }
 
-// leaves returns the innermost errors of an error that joins several.
+// leaves returns the errors that err joins, and in place of an error that joins others again the errors within it. If err joins no
+// errors, leaves returns err alone.
 func leaves(err error) []error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if joined, ok := e.(interface{ Unwrap() []error }); ok {

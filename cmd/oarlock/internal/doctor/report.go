@@ -59,8 +59,8 @@ func (c Check) withHint(format string, args ...any) Check {
 	return c
 }
 
-// countRuns writes a number of runs with its verb, for one run or for several. It adds that there may be more where
-// counting stopped at most.
+// countRuns returns a number of runs with a verb, such as "1 run is due": one is the verb for one run, several the verb for any
+// other number. Counting stopped at most, so a number that reaches most gets a "+".
 func countRuns(n, most int, one, several string) string {
 	switch {
 	case n == 1:

@@ -19,7 +19,7 @@ type late struct {
 	Late float64 // seconds
 }
 
-// retention warns when no prune has removed runs that are past their retention.
+// retention warns if a run is more than pruneGrace days past its retention: then no prune has run for that long.
 func (x *examination) retention(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found []late

@@ -63,7 +63,8 @@ func (x *examination) tryToWrite(ctx context.Context) error {
 	return err
 }
 
-// judgeWrite explains why the server refused the write.
+// judgeWrite returns the result for an error of tryToWrite. The check is skipped if the user is not allowed to make temporary
+// tables, and fails for any other reason.
 func judgeWrite(err error) Check {
 	refused, isServer := errors.AsType[*pgconn.PgError](err)
 	switch {

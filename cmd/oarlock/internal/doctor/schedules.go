@@ -40,7 +40,8 @@ type change struct {
 	Ahead int // seconds
 }
 
-// schedules checks that schedules fire, and that this machine and the server compute the same times.
+// schedules fails if a schedule is overdue. It warns if a schedule cannot be decided or was refused, and if this machine and the
+// server disagree on a time zone of a schedule within the next year.
 func (x *examination) schedules(ctx context.Context) Check {
 	from := time.Now().UTC().Truncate(time.Hour)
 	err := migrations.Check(ctx, x.conn)
@@ -68,7 +69,8 @@ func (x *examination) schedules(ctx context.Context) Check {
 	return ok("no schedule failed, was refused or is overdue, and time zones agree for a year")
 }
 
-// ailingCheck describes the first ailing schedule in full and names the others that were read.
+// ailingCheck fails if the first ailing schedule is overdue, and otherwise warns. It describes that schedule in full and names the
+// others that were read. found must not be empty.
 func ailingCheck(found []ailing) Check {
 	a, more := found[0], ""
 	if a.Schedules > 1 {
@@ -94,7 +96,8 @@ func ailingCheck(found []ailing) Check {
 		withHint("search the logs of all live workers for `what is due`: each worker looks for due schedules once a second")
 }
 
-// shellWord quotes a word that a shell would split or expand.
+// shellWord returns a word in single quotes if it has any other character than letters, digits, "_", "-" and ".", and otherwise
+// unchanged.
 func shellWord(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" {
 		return word
@@ -102,8 +105,9 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// firstDifference returns the first hour at which this machine and the server have different offsets for a zone. changes
-// are the server's. A zone that this machine does not know differs from the beginning.
+// firstDifference returns the first zone, and its first hour, for which this machine and the server have different offsets. changes
+// are the server's, ordered by zone and time, in the span that begins at from. A zone that this machine does not know differs from
+// the beginning. If all agree, differs is false.
 func firstDifference(changes []change, from time.Time) (zone string, at time.Time, differs bool) {
 	for i, c := range changes {
 		location, err := time.LoadLocation(c.Zone)

@@ -26,7 +26,8 @@ func (x *examination) encoding(context.Context) Check {
 	return ok(migrations.Encoding)
 }
 
-// transport examines this end of the connection. Behind a pooler the server would describe the pooler's connection instead.
+// transport warns if the connection is neither encrypted nor local, or if the client does not verify the server's certificate. It
+// examines this end of the connection, since behind a pooler the server would describe the pooler's connection instead.
 func (x *examination) transport(context.Context) Check {
 	peer := x.conn.PgConn().Conn()
 	addr := peer.RemoteAddr()
@@ -46,8 +47,8 @@ func (x *examination) transport(context.Context) Check {
 	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: without it passwords and data cross the network in clear text")
 }
 
-// describeTLS warns when the client does not verify the server's certificate. On the same host it does not warn, since no
-// attacker can sit in between.
+// describeTLS warns if the client does not verify the server's certificate. If here is set, the server is on this host, and it does
+// not warn, since no attacker can sit in between.
 func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check {
 	name := tls.VersionName(state.Version)
 	checked := config == nil || !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
@@ -92,7 +93,8 @@ func (x *examination) migrations(ctx context.Context) Check {
 	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
 }
 
-// upgrade reports an upgrade in progress: workers run programs that work with the schema and are older than it.
+// upgrade returns the result for a schema that this binary works with. It warns of an upgrade in progress: this binary, or the
+// program of a worker at work, is older than the schema.
 func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
 	if schema.Newer() {
 		return warn("the schema is version %d; this binary is older, and works with it", schema.Version).withHint("upgrade this binary")

@@ -18,7 +18,8 @@ var (
 	clockSQL  = sql.Named("doctor/clock")
 )
 
-// listen sends a notification from one connection to another, and waits for it.
+// listen sends a notification from the examination's connection to another one, and waits for it until ctx ends. It warns if the
+// notification does not arrive. The check is skipped on a standby and behind a pooler that shares its connections.
 func (x *examination) listen(ctx context.Context) Check {
 	switch {
 	case x.facts.Standby:

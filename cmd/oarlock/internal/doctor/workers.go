@@ -60,7 +60,8 @@ type fleet struct {
 	silent  []silent
 }
 
-// workers checks that the workers at work claim runs and give signs of life.
+// workers checks that the workers at work claim runs and give signs of life. If workers are silent and the database may be a copy,
+// the result advises to decide that first.
 func (x *examination) workers(ctx context.Context) Check {
 	f, err := x.fleet(ctx)
 	if c := unseen(err); c != nil {
@@ -92,8 +93,8 @@ func (x *examination) fleet(ctx context.Context) (f fleet, err error) {
 	return f, err
 }
 
-// judge reports every kind of trouble, because one may cause another. If no worker is at work, a user may have stopped them
-// all, so due runs are only a warning. A worker that has not ended is meant to run, so its silence is a trouble.
+// judge joins every kind of trouble into one check, because one may cause another. If no worker is at work, a user may have stopped
+// them all, so due runs are only a warning. A worker that has not ended is meant to run, so its silence is a trouble.
 func (f fleet) judge() Check {
 	due := countRuns(f.due, mostDue, "is due", "are due")
 	if len(f.workers) == 0 {
@@ -135,7 +136,8 @@ func (f fleet) judge() Check {
 const startAgain = "no other worker is there: start the worker again on its host, or start another with `oarlock worker`. " +
 	"If the worker still runs, look into its logs: the database may refuse its login"
 
-// checkLost fails if workers hold runs although their lease is over.
+// checkLost returns the result for silent workers with a lease that is over: a failure if they hold runs, otherwise a warning. lost
+// must not be empty.
 func checkLost(lost []silent) Check {
 	judge, runs := warn, held(lost)
 	if runs > 0 {
@@ -148,7 +150,8 @@ func checkLost(lost []silent) Check {
 	return c.withHint(startAgain)
 }
 
-// checkQuiet warns about silent workers before their lease is over, and says what will happen to their runs.
+// checkQuiet warns about silent workers with a lease that is not over yet, and says what will happen to their runs. quiet must not
+// be empty.
 func checkQuiet(quiet []silent) Check {
 	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
 	if first := quiet[0]; first.Takeover != nil {
@@ -168,7 +171,7 @@ func checkUnfit(all []unfit) Check {
 		withHint("correct the cause, and the workers go on by themselves. The logs of the workers have the error, and `oarlock workers` lists the workers")
 }
 
-// inOne joins several checks into one, with the worst status, and each hint once.
+// inOne joins warnings and failures into one check, which fails if one of them failed. It has all details, and each hint once.
 func inOne(several []Check) Check {
 	one := Check{Status: Warn}
 	var details, hints []string
@@ -192,7 +195,7 @@ func held(by []silent) (runs int) {
 	return runs
 }
 
-// list joins the first mostNames of them.
+// list joins the texts of the first mostNames elements with commas, and adds how many more there are.
 func list[T fmt.Stringer](all []T) string {
 	var texts []string
 	for _, one := range all[:min(len(all), mostNames)] {
@@ -205,8 +208,8 @@ func list[T fmt.Stringer](all []T) string {
 	return text
 }
 
-// inPlace removes hints about workers if the database may be a copy: the workers are the original's, and a new worker would
-// refuse to start.
+// inPlace returns c with another hint if the database may be a copy, and otherwise unchanged. In a copy the silent workers are the
+// original's, and a new worker would refuse to start, so hints about workers would mislead.
 func (x *examination) inPlace(ctx context.Context, c Check) Check {
 	i, err := migrations.ReadInstallation(ctx, x.conn)
 	if err == nil && i.Judge(false) != nil {

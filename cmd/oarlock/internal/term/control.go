@@ -6,8 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// StripControl makes another program's output safe to print: it takes out what controls a terminal. If colours is set, colours
-// stay and end with the line. Of a line that the program overwrote, only the last state stays, as on a screen.
+// StripControl returns a line of another program's output, made safe to print: escape sequences and control characters are left
+// out, except for tabs, and characters that change the direction of text become U+FFFD. If colours is set, colour sequences stay,
+// and the line ends with a reset. If the program overwrote the line after carriage returns, only the text after the last one stays,
+// as on a screen.
 func StripControl(line string, colours bool) string {
 	line = strings.TrimRight(line, "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]
@@ -41,7 +43,8 @@ func StripControl(line string, colours bool) string {
 	return b.String()
 }
 
-// escape returns the control sequence at the beginning of a text.
+// escape returns the control sequence at the beginning of text, which must begin with the escape character. It returns all of text
+// if the sequence has no end.
 func escape(text string) string {
 	if len(text) == 1 {
 		return text

@@ -6,8 +6,9 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// Fold breaks a line that is wider than the terminal, between words if possible. The rest is indented to the column under,
-// or less if that leaves too little room. Colours continue after a break.
+// Fold breaks a line that is wider than columns into several, between words if possible. Further lines are indented by under
+// columns, or less if that leaves too little room. Colours take no columns and continue after a break. If columns is 0 or less,
+// Fold returns the line unchanged.
 func Fold(line string, columns, under int) string {
 	if columns <= 0 || Width(line) <= columns {
 		return line
@@ -31,9 +32,10 @@ func Fold(line string, columns, under int) string {
 	return f.folded.String()
 }
 
-const foldIndent = 6 // columns that are left at least for the rest of a line
+const foldIndent = 6 // indent of further lines if the wanted one leaves them less than a third of the columns
 
-// wordLength returns the length of the blanks or the word at the beginning of text.
+// wordLength returns the number of bytes of the blanks at the beginning of text, or of the word there if text does not begin with a
+// blank. A word ends before a blank or an escape character.
 func wordLength(text string) int {
 	if blanks := len(text) - len(strings.TrimLeft(text, " ")); blanks > 0 {
 		return blanks
@@ -87,7 +89,7 @@ func (f *folder) begin() {
 	f.column = len(f.under)
 }
 
-// write writes a word. It breaks a word that is longer than a line anywhere.
+// write appends a word to f.folded, at the present column. It breaks a word that is longer than a line, at any character.
 func (f *folder) write(word string) {
 	for word != "" {
 		if code := sgrAt(word); code != "" {

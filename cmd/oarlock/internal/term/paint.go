@@ -3,7 +3,8 @@ package term
 // Painter adds colours to text if it is true.
 type Painter bool
 
-// Paint adds the colour of an SGR code, such as "1;31".
+// Paint returns s in the colour of code, the parameters of an SGR sequence such as "1;31". It returns s unchanged if p is false or
+// s is empty.
 func (p Painter) Paint(code, s string) string {
 	if !p || s == "" {
 		return s

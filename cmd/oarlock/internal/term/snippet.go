@@ -13,8 +13,9 @@ const (
 	leastSnippet = 10     // columns of a source line that are shown on any terminal
 )
 
-// Snippet quotes a line of a file, with a caret below the character with index caret, from 0. If the terminal is too
-// narrow, it shows the part of the line around the caret. It returns "" if there is nothing to show.
+// Snippet quotes source, the line of a file with this number, and puts a caret below its character with index caret, from 0. If the
+// quote is wider than columns, it shows only the part around the caret; 0 columns means no limit. It returns "" if number is less
+// than 1 or the line is blank.
 func (p Painter) Snippet(number int, source string, caret, columns int) string {
 	if number < 1 || strings.TrimSpace(source) == "" {
 		return ""
@@ -35,8 +36,8 @@ func sourceText(runes []rune) string {
 	return runview.Printable(strings.ReplaceAll(string(runes), "\t", tabText))
 }
 
-// around cuts the text before and after a place to so many columns: half of them for each, plus the columns that the other
-// side does not need.
+// around shortens before and after, the texts on either side of a caret, until both together fit in columns. Each side gets half of
+// the columns, and the columns that the opposite side leaves free. "…" marks the end that was cut off.
 func around(before, after string, columns int) (string, string) {
 	left, right := graphview.Columns(before), max(1, graphview.Columns(after))
 	if left+right <= columns {

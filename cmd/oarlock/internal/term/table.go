@@ -15,7 +15,8 @@ const ColumnGap = 2
 
 func (t Table) String() string { return AlignRows(append([][]string{t.Head}, t.Rows...)) }
 
-// AlignRows writes one line a row, with cells of a column below each other.
+// AlignRows returns one line for each row, with each column as wide as its widest cell. It cuts blanks at the ends of lines. Rows
+// may have different numbers of cells, and cells may have colours.
 func AlignRows(all [][]string) string {
 	var widths []int
 	for _, row := range all {
@@ -34,7 +35,8 @@ func AlignRows(all [][]string) string {
 	return b.String()
 }
 
-// AlignRow writes a row with columns of these widths, or wider.
+// AlignRow returns the cells of a row side by side: cell i is padded with blanks to widths[i] columns, and ColumnGap blanks follow
+// each cell, the last one too. A cell that is wider than its column is not cut. widths must have an entry for each cell.
 func AlignRow(row []string, widths []int) string {
 	var b strings.Builder
 	for i, cell := range row {

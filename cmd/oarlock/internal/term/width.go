@@ -20,7 +20,8 @@ func Width(cell string) int {
 	return n
 }
 
-// Cut returns the first columns of a line, with a mark if something is missing. Colours do not count, and are ended.
+// Cut returns the line unchanged if it takes at most columns columns. Otherwise it returns the beginning that fits beside "…", and
+// "…". Colours take no columns; if the part that is left has any, they are reset before the "…".
 func Cut(line string, columns int) string {
 	if Width(line) <= columns {
 		return line
@@ -48,7 +49,8 @@ func Cut(line string, columns int) string {
 	return b.String() + "…"
 }
 
-// sgrAt returns the colour code at the beginning of text, or "".
+// sgrAt returns the colour code at the beginning of text, or "" if there is none. It takes the text from ESC [ up to the next m for
+// a colour code.
 func sgrAt(text string) string {
 	if !strings.HasPrefix(text, "\x1b[") {
 		return ""
