@@ -80,7 +80,8 @@ func prepareBacklog(ctx context.Context, s *Stage) (sides []Side, err error) {
 	return sides, err
 }
 
-// claims polls for runs of a queue, measures the polls, and gives the runs back.
+// claims is a round on the queue called dag: a session claims runs in claimPolls polls of claimBatch runs each, and its end gives
+// all of them back. claims returns the median time of a poll, and how many buffers it takes to lock the head of the lane.
 func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error) {
 	head, err := d.headOf(ctx, dag)
 	if err != nil {
@@ -118,7 +119,8 @@ func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error)
 	return Sample{Values: values}, err
 }
 
-// polled returns how often workers polled this database so far, and how many buffers the polls took.
+// polled returns how often workers polled this database so far, and how many buffers these polls took. Both are 0 if the server
+// does not count statements.
 func (d *Database) polled(ctx context.Context) (calls, buffers float64, err error) {
 	if d.counting {
 		err = d.asker.QueryRow(ctx, countedSQL, pollStatement).Scan(&calls, &buffers)
@@ -126,7 +128,7 @@ func (d *Database) polled(ctx context.Context) (calls, buffers float64, err erro
 	return calls, buffers, err
 }
 
-// headOf returns how many buffers it takes to lock the first run of a queue.
+// headOf returns how many buffers it takes to lock the first waiting run of a DAG.
 func (d *Database) headOf(ctx context.Context, dag string) (float64, error) {
 	var lane int
 	if err := d.asker.QueryRow(ctx, laneSQL, dag).Scan(&lane); err != nil {

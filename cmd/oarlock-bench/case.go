@@ -59,7 +59,7 @@ func (g Goal) String() string {
 	return fmt.Sprintf("%s / %s: %s", g.Side, g.Of, what)
 }
 
-// wanted describes the bound.
+// wanted returns the bound as people read it, such as "≤ 1.3", or "" if the goal has no bound.
 func (g Goal) wanted() string {
 	switch {
 	case g.AtLeast > 0:
@@ -73,7 +73,7 @@ func (g Goal) wanted() string {
 // bounded reports whether the goal has a bound.
 func (g Goal) bounded() bool { return g.AtLeast > 0 || g.AtMost > 0 }
 
-// reached compares a figure with the bound.
+// reached reports whether v keeps the bound. It is true for a goal without a bound.
 func (g Goal) reached(v float64) bool {
 	if g.AtLeast > 0 {
 		return v >= g.AtLeast
@@ -81,7 +81,8 @@ func (g Goal) reached(v float64) bool {
 	return !g.bounded() || v <= g.AtMost
 }
 
-// guarded returns the case with only the goals and sides that a quick run compares, and reports whether any are left.
+// guarded returns a copy of the case with only the goals that a quick run compares, and with only the sides that these goals name.
+// It reports whether any goal is left.
 func (c Case) guarded() (Case, bool) {
 	c.Goals = slices.DeleteFunc(slices.Clone(c.Goals), func(g Goal) bool { return !g.Guarded })
 	prepare := c.Prepare
@@ -104,7 +105,8 @@ func cases() []Case {
 	}
 }
 
-// chosen returns the cases with these names; without names, all cases.
+// chosen returns the cases with these names, in the order of cases; without names, all cases. It returns an error for a name that
+// no case has.
 func chosen(names []string) ([]Case, error) {
 	all := cases()
 	for _, name := range names {

@@ -77,7 +77,8 @@ func (c chains) sides(ctx context.Context, s *Stage) ([]Side, error) {
 	return []Side{own, limit, other}, err
 }
 
-// sample returns the figures of a round. The unit of work is a step.
+// sample returns the figures of a round that lasted took: the rate that c.metric names, and the time per step. The unit of work is
+// a step.
 func (c chains) sample(took time.Duration) Sample {
 	values := Values{microsPerStep: float64(took.Microseconds()) / float64(c.runs*c.steps)}
 	if c.metric == runsPerSecond {
@@ -152,7 +153,7 @@ func (s *Stage) claimingLoop(ctx context.Context, d *Database) (*baseline.Loop, 
 	return loop, err
 }
 
-// river makes each step a job, which inserts the next job.
+// river returns the side on which River does the chains: each step is a job, which inserts the next job.
 func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	o := riverTuned
 	o.pollOnly = true // River's NOTIFY in every commit costs more than it brings
@@ -179,7 +180,8 @@ func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// burst inserts chains, and returns the time from the end of the insert until River has completed all of them.
+// burst inserts runs chains with this number of steps, and waits until River has completed all of them. It returns the time from
+// the end of the insert to that moment.
 func (r *riverSide) burst(ctx context.Context, client *river.Client[pgx.Tx], count *tally, runs, steps int) (time.Duration, error) {
 	over := count.expect(runs * steps)
 	if err := r.insert(ctx, client, runs, riverArgs{Steps: steps}); err != nil {
@@ -193,7 +195,7 @@ func (r *riverSide) burst(ctx context.Context, client *river.Client[pgx.Tx], cou
 	return time.Since(begun), err
 }
 
-// chainOf returns the source of a DAG with steps one after the other.
+// chainOf returns the source of a DAG with steps one after the other. Each step has the action nothing, which a worker must handle.
 func chainOf(name string, steps int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nsteps:\n", name)
@@ -241,7 +243,7 @@ func prepareAlone(ctx context.Context, s *Stage) ([]Side, error) {
 // alone are chains that run one at a time.
 type alone struct{ runs, steps int }
 
-// sample returns the figures of a round: the time between the starts of steps.
+// sample returns the figures of a round, which are the times between the starts of steps, and forgets the stamps.
 func (a alone) sample(marks *stamps) Sample {
 	return Sample{Units: float64(a.runs * a.steps), Values: spread(marks.gaps())}
 }
@@ -331,7 +333,8 @@ type tally struct {
 	reached chan struct{}
 }
 
-// expect returns a channel that is closed once n more bodies ran.
+// expect returns a channel that is closed once n more bodies have run. It replaces the channel of an earlier call, so the caller
+// must have awaited that one.
 func (t *tally) expect(n int) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -347,13 +350,13 @@ func (t *tally) add() {
 	}
 }
 
-// body is the body of a step: it counts itself and does nothing else.
+// body is the function of a step: it counts the call and does nothing else.
 func (t *tally) body(context.Context, *worker.Task) (worker.Outputs, error) {
 	t.add()
 	return nil, nil
 }
 
-// await waits until reached is closed.
+// await waits until reached is closed. It returns the cause if ctx ends first.
 func await(ctx context.Context, reached <-chan struct{}) error {
 	select {
 	case <-reached:

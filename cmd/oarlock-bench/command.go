@@ -118,7 +118,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 	}}, nil
 }
 
-// inMemory returns a folder in memory, where files are cheap; "": there is none.
+// inMemory returns a folder in memory, where files are cheap, or "" if there is none.
 func inMemory() string {
 	const shared = "/dev/shm"
 	if info, err := os.Stat(shared); err == nil && info.IsDir() {
@@ -127,7 +127,7 @@ func inMemory() string {
 	return ""
 }
 
-// spawn starts commands, and does nothing else.
+// spawn starts n commands, spawnsAtOnce at a time, and does nothing else. It returns the rate, or an error if any command failed.
 func spawn(n int) (Sample, error) {
 	todo, failed := make(chan struct{}, n), make(chan error, n)
 	for range n {

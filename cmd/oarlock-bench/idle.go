@@ -62,7 +62,8 @@ func prepareIdle(ctx context.Context, s *Stage) ([]Side, error) {
 	}, nil
 }
 
-// watched returns the statements and the processor time of a span.
+// watched waits for a span, and returns which share of a core was used meanwhile, and how many statements a second reached the
+// database if the server counts them. used returns the processor time so far of the process that is measured.
 func (d *Database) watched(ctx context.Context, span time.Duration, used func() (time.Duration, error)) (Sample, error) {
 	before, err := d.counters(ctx)
 	if err != nil {
@@ -91,7 +92,7 @@ func (d *Database) watched(ctx context.Context, span time.Duration, used func() 
 	return Sample{Values: values}, err
 }
 
-// ownProcessor returns the processor time of this process.
+// ownProcessor returns the processor time that this process has used so far.
 func ownProcessor() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -62,7 +62,8 @@ type Lab struct {
 	made     int    // number of databases made so far
 }
 
-// openLab starts a server and migrates its template.
+// openLab starts a server, prepares its template, builds oarlock unless its path is given, and describes the machine. The caller
+// must close the lab, but not after an error.
 func openLab(ctx context.Context, o options, say func(string, ...any)) (l *Lab, err error) {
 	l = &Lab{options: o, say: say, password: rand.Text()}
 	defer func() {
@@ -86,7 +87,7 @@ func openLab(ctx context.Context, o options, say func(string, ...any)) (l *Lab, 
 	return l, err
 }
 
-// start starts the server, with counting of statements if the server can do that.
+// start starts the server and connects to it. It sets l.counting if the server can count statements.
 func (l *Lab) start(ctx context.Context) (err error) {
 	if l.server, err = startServer(ctx, serverSettings, countingSettings, l.options.server); err == nil {
 		l.counting = true
@@ -105,7 +106,7 @@ func startServer(ctx context.Context, settings ...map[string]string) (*pglocal.S
 	return pglocal.Start(ctx, pglocal.Config{Throwaway: true, Settings: all})
 }
 
-// makeTemplate makes the database of which every case's databases are copies.
+// makeTemplate makes the migrated database of which every case's databases are copies, and the login of the workers.
 func (l *Lab) makeTemplate(ctx context.Context) error {
 	if err := l.exec(ctx, createDatabaseSQL, "{name}", templateName, "{template}", "template1"); err != nil {
 		return err
@@ -135,7 +136,8 @@ func (l *Lab) within(ctx context.Context, target, statement string) error {
 	return err
 }
 
-// exec sends a statement without parameters, after replacing words in it.
+// exec sends a statement as administrator, after replacing words in it: words are pairs of an old and a new text. The statements
+// make and drop databases and logins, and cannot have parameters.
 func (l *Lab) exec(ctx context.Context, statement string, words ...string) error {
 	_, err := l.admin.Exec(ctx, strings.NewReplacer(words...).Replace(statement))
 	return err
@@ -151,7 +153,8 @@ func (l *Lab) workerURL(database string) (string, error) {
 	return u.String(), nil
 }
 
-// findProgram builds oarlock if no path is given. It builds without cgo, as oarlock is shipped.
+// findProgram returns the absolute path of the oarlock to measure. If no path is given, it builds oarlock, without cgo, as oarlock
+// is shipped.
 func (l *Lab) findProgram(ctx context.Context) (string, error) {
 	if l.options.program != "" {
 		return filepath.Abs(l.options.program)
@@ -165,10 +168,10 @@ func (l *Lab) findProgram(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// count scales an amount of work, but not below the least that a case needs.
+// count returns an amount of work n times the scale, but at least least, which the case needs.
 func (l *Lab) count(n, least int) int { return max(int(float64(n)*l.options.scale), least) }
 
-// span scales a duration, but not below least.
+// span returns a duration times the scale, but at least least.
 func (l *Lab) span(d, least time.Duration) time.Duration {
 	return max(time.Duration(float64(d)*l.options.scale), least)
 }
@@ -222,7 +225,7 @@ func (l *Lab) describe(ctx context.Context) (Machine, error) {
 	return m, err
 }
 
-// modules returns the versions of the modules that both sides are made of.
+// modules returns the versions of River and pgx in this program, or nil if the program has no build information.
 func modules() (versions []string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -237,7 +240,8 @@ func modules() (versions []string) {
 	return versions
 }
 
-// after returns the text that a file of the kernel has for a key; "": not on Linux.
+// after returns the value behind the first "key:" of a file such as /proc/cpuinfo. It returns "" if the file cannot be read or has
+// no such line.
 func after(path, key string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

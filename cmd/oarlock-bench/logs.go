@@ -46,7 +46,7 @@ func prepareLogs(ctx context.Context, s *Stage) ([]Side, error) {
 	return []Side{own, limit}, err
 }
 
-// pieces returns how many pieces a task writes.
+// pieces returns how many pieces of logPiece bytes each task writes.
 func (s *Stage) pieces() int { return s.count(logBytes/logTasks/logPiece, 4) }
 
 func logSample(pieces int, took time.Duration) Sample {
@@ -98,7 +98,8 @@ func logWorker(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// allThere checks that all logs were stored and none were dropped, so that the measurement counts.
+// allThere returns an error unless the logs of the runs have want bytes in the database and none were dropped: otherwise the
+// measurement does not count.
 func (d *Database) allThere(ctx context.Context, runs []queue.RunID, want int64) error {
 	var stored, dropped int64
 	if err := d.asker.QueryRow(ctx, loggedSQL, runs).Scan(&stored, &dropped); err != nil {

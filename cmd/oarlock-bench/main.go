@@ -73,7 +73,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return measureAll(ctx, o, picked, stdout, say)
 }
 
-// measureAll measures the cases without a result, each on a server of its own, so that no case finds what another left.
+// measureAll measures the picked cases, prints each result, and saves it in the folder --out. It skips a case with a result there,
+// unless --again is given. Each case has a server of its own, so that no case finds rests of another one.
 func measureAll(ctx context.Context, o options, picked []Case, stdout io.Writer, say func(string, ...any)) error {
 	for _, c := range picked {
 		if done, err := o.has(c); err != nil || done {
@@ -116,7 +117,7 @@ func measureOne(ctx context.Context, o options, c Case, say func(string, ...any)
 	return measure(ctx, lab, c, o.rounds)
 }
 
-// took writes a duration for people.
+// took returns a number of seconds as people read it, such as 1m30s.
 func took(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

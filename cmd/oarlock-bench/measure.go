@@ -15,7 +15,8 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// measure lets the sides of a case take turns, and judges the figures.
+// measure prepares a case, lets its sides take turns for this number of rounds, and judges the figures by the goals of the case. A
+// case that runs Once has one round. measure removes afterwards what the case has made.
 func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err error) {
 	if c.Once {
 		rounds = 1
@@ -103,7 +104,7 @@ func (r rounds) figures() map[string]map[string]Figure {
 	return figures
 }
 
-// String lists the values that are not counts of the server.
+// String lists the values by name on one line. It leaves out counts and processor times per unit, which are for the report.
 func (v Values) String() string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -135,7 +136,7 @@ var counts = []string{statementsPer, rowsPer, buffersPer, walPer, serverMicros, 
 
 func isCount(metric string) bool { return slices.Contains(counts, metric) }
 
-// counters reads the counters; nil: the server does not count.
+// counters returns the server's counters so far. It returns nil without an error if d is nil or if the server does not count.
 func (d *Database) counters(ctx context.Context) (*Counters, error) {
 	if d == nil || !d.counting {
 		return nil, nil
@@ -147,7 +148,8 @@ func (d *Database) counters(ctx context.Context) (*Counters, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Counters])
 }
 
-// since returns the difference per unit of work.
+// since returns by how much the counters grew after before, per unit of work. It returns nil if c or before is nil, or if there are
+// no units.
 func (c *Counters) since(before *Counters, units float64) Values {
 	if c == nil || before == nil || units == 0 {
 		return nil
@@ -189,7 +191,8 @@ func (t processorTime) since(before processorTime, units float64) Values {
 	}
 }
 
-// familyTime is the processor time of a process and of its children, including children that have ended.
+// familyTime returns the processor time that a process and its children have used, including children that have ended. It leaves
+// out a child that it cannot read, and returns an error only if it cannot read the process itself.
 func familyTime(pid int) (time.Duration, error) {
 	stat, err := procStatOf(pid)
 	sum := stat.Used + stat.ChildrenUsed

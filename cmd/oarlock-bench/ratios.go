@@ -46,7 +46,8 @@ type quick struct {
 	stdout    io.Writer
 }
 
-// runQuick measures the guarded goals, and compares the ratios or keeps them.
+// runQuick measures the guarded goals of the named cases, or of all cases. It prints the ratios beside the committed ones, and
+// returns errFell if one is worse by more than its slack. With --keep it writes the ratios to the file instead.
 func runQuick(ctx context.Context, o options, stdout io.Writer, say func(string, ...any)) (err error) {
 	picked, err := chosen(o.names)
 	if err != nil {
@@ -83,7 +84,8 @@ func runQuick(ctx context.Context, o options, stdout io.Writer, say func(string,
 	return nil
 }
 
-// measure measures a case. If a ratio fell, it measures once more: only a fall that it sees twice counts.
+// measure measures a case, with the share of the work that is enough for a quick run. If a ratio fell, it measures once more and
+// returns only the second result, so that only a fall that it sees twice counts.
 func (q *quick) measure(ctx context.Context, c Case) (*Result, error) {
 	q.lab.options.scale = q.scale * orElse(c.Quick, 1)
 	r, err := measure(ctx, q.lab, c, q.rounds)
@@ -106,7 +108,7 @@ func readRatios(path string) (*Ratios, error) {
 	return all, nil
 }
 
-// of returns the committed ratio of a line.
+// of returns the committed ratio for a line of the case called name. It reports false if there is none, as for a nil r.
 func (r *Ratios) of(name string, l Line) (Ratio, bool) {
 	if r == nil {
 		return Ratio{}, false
@@ -118,7 +120,7 @@ func (r *Ratios) of(name string, l Line) (Ratio, bool) {
 	return r.Ratios[i], true
 }
 
-// worse returns the lines of a result with a ratio that fell.
+// worse returns the guarded lines of a result with a ratio that is worse than the committed one allows.
 func (r *Ratios) worse(result *Result) (fell []Line) {
 	for _, line := range result.Lines {
 		if kept, ok := r.of(result.Case, line); ok && line.Guarded && kept.fell(line.Figure.Median) {
@@ -128,7 +130,7 @@ func (r *Ratios) worse(result *Result) (fell []Line) {
 	return fell
 }
 
-// limit returns the worst ratio that passes.
+// limit returns the worst ratio that is still good enough: the committed one, less or more by its slack.
 func (r Ratio) limit() float64 {
 	if r.Falls {
 		return r.Ratio * (1 - r.Slack)
@@ -143,7 +145,8 @@ func (r Ratio) fell(now float64) bool {
 	return now > r.limit()
 }
 
-// compare prints the guarded lines of a result beside the committed ratios, and reports whether one fell.
+// compare prints the guarded lines of a result beside the committed ratios, and reports whether a ratio fell. A line without a
+// committed ratio never counts as fallen.
 func (r *Ratios) compare(w io.Writer, result *Result) (fell bool) {
 	for _, line := range result.Lines {
 		if !line.Guarded {
@@ -162,7 +165,8 @@ func (r *Ratios) compare(w io.Writer, result *Result) (fell bool) {
 	return fell
 }
 
-// keepRatios replaces the ratios that were measured now, and keeps the others.
+// keepRatios writes the ratios of the results to the file at path, in place of the earlier ratios of these cases. Ratios of other
+// cases in the file stay. A file that is missing or cannot be read counts as empty.
 func keepRatios(path string, results []*Result) error {
 	kept, err := readRatios(path)
 	if err != nil {

@@ -44,7 +44,8 @@ type Line struct {
 	Slack   float64 `json:"slack,omitempty"`
 }
 
-// judge compares the figures with the goals of the case.
+// judge appends to r.Lines a line with the outcome of each goal. It leaves out a goal with a figure that this machine cannot
+// measure. It returns an error if the two sides of a ratio have different numbers of rounds.
 func (r *Result) judge(goals []Goal) error {
 	for _, g := range goals {
 		own, ok := r.Figures[g.Side][g.Metric]
@@ -76,7 +77,7 @@ func newLine(g Goal, f Figure) Line {
 	return line
 }
 
-// pairs divides two lists round by round.
+// pairs divides own by other, round by round. Both must have the same length.
 func pairs(own, other []float64) []float64 {
 	ratios := make([]float64, len(own))
 	for i := range own {
@@ -87,7 +88,7 @@ func pairs(own, other []float64) []float64 {
 
 func resultPath(dir, name string) string { return filepath.Join(dir, name+".json") }
 
-// save writes the file of a case atomically: half a file would look like a case that is done.
+// save writes the result to a file in the folder dir, atomically: half a file would look like a case that is done.
 func (r *Result) save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -100,7 +101,7 @@ func (r *Result) save(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// load reads the file of a case; nil: there is none.
+// load returns the result of a case from the folder dir. It returns nil without an error if the case has no file there.
 func load(dir, name string) (*Result, error) {
 	text, err := os.ReadFile(resultPath(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +117,7 @@ func load(dir, name string) (*Result, error) {
 	return r, nil
 }
 
-// loadAll reads the results in a folder, in the order of the cases.
+// loadAll returns the results in a folder, in the order of the cases. A folder without results is an error.
 func loadAll(dir string) (all []*Result, err error) {
 	for _, name := range caseNames(cases()) {
 		r, err := load(dir, name)
@@ -156,7 +157,8 @@ func newFigure(rounds []float64) Figure {
 	return Figure{rounds, quantile(rounds, 0.5), slices.Min(rounds), slices.Max(rounds)}
 }
 
-// quantile returns the smallest value that at least the share q of the values does not exceed.
+// quantile returns the smallest value that at least the share q of the values, from 0 to 1, does not exceed. It returns the zero
+// value if there are no values.
 func quantile[T cmp.Ordered](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {
@@ -166,7 +168,7 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// short writes a number with about three significant digits.
+// short writes a number for people with about three significant digits, and with commas between thousands.
 func short(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000:
@@ -192,7 +194,7 @@ func thousands(digits string) string {
 	return b.String()
 }
 
-// rate returns the number of things per second.
+// rate returns how many of n things were done per second.
 func rate(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -233,7 +235,8 @@ func show(w io.Writer, r *Result) {
 	}
 }
 
-// figuresOf lists the figures of a side: with counted the server's counters, otherwise the figures of the case.
+// figuresOf lists the figures of a side on one line. If counted is set, they are the counts and processor times per unit, otherwise
+// the figures of the case itself.
 func figuresOf(figures map[string]Figure, counted bool) string {
 	var all []string
 	for _, metric := range slices.Sorted(maps.Keys(figures)) {
@@ -251,7 +254,8 @@ func figuresOf(figures map[string]Figure, counted bool) string {
 	return strings.Join(all, "   ")
 }
 
-// String writes the median, and how far the figure reaches to either side.
+// String returns the median, and in parentheses the smallest and the largest value. If all values are equal, it returns only the
+// median.
 func (f Figure) String() string {
 	if f.Min == f.Max {
 		return short(f.Median)
@@ -267,7 +271,7 @@ func (l Line) String() string {
 	return text
 }
 
-// answer reports in a word whether the goal of the line is reached; "" if the line has no goal.
+// answer returns "yes" or "no" for a goal that is reached or not, and "" for a goal without a bound.
 func (l Line) answer() string {
 	if l.Reached == nil {
 		return ""
@@ -275,12 +279,12 @@ func (l Line) answer() string {
 	return map[bool]string{true: "yes", false: "no"}[*l.Reached]
 }
 
-// mark returns the answer as one character.
+// mark returns the answer as one character: ✓, ✗, or · for a goal without a bound.
 func (l Line) mark() string {
 	return map[string]string{"": "·", "yes": "✓", "no": "✗"}[l.answer()]
 }
 
-// String describes the machine, without which figures must not be read.
+// String describes the machine and the versions on one line. Figures must not be read without them.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d × %s, %s, Linux %s, load %s; %s; %s; %s; %s", m.Cores, m.CPU, m.Memory, m.Kernel, m.Load, m.Go, m.Oarlock,
 		strings.Join(m.Modules, ", "), strings.Join(m.Postgres, " "))
@@ -295,7 +299,7 @@ func report(dir string, w io.Writer) error {
 	return err
 }
 
-// markdown writes a row for each goal, then a row for each side.
+// markdown writes a table with a row for each goal, a table with a row for each side, and a line about the machine for each case.
 func markdown(w io.Writer, all []*Result) {
 	fmt.Fprint(w, "| case | what | median (min … max) | wanted | reached |\n|---|---|---|---|---|\n")
 	for _, r := range all {

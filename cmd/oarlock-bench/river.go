@@ -54,7 +54,7 @@ type riverArgs struct {
 	Steps int `json:"steps"`
 }
 
-// Kind returns River's name for these jobs.
+// Kind implements river.JobArgs: all jobs have the same kind.
 func (riverArgs) Kind() string { return "bench" }
 
 type riverWorker struct {
@@ -68,7 +68,8 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverArgs]) error
 	return w.side.work(ctx, river.ClientFromContext[pgx.Tx](ctx), job)
 }
 
-// river prepares a side. Each round starts a client of its own, so that River costs the other sides nothing.
+// river returns a River side with a database and a pool of its own; the stage closes both. The caller must set work. Each round
+// starts a client by during, so that River costs the other sides nothing.
 func (s *Stage) river(ctx context.Context, o riverOptions) (*riverSide, error) {
 	d, err := s.database(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *riverSide) newClient() (*river.Client[pgx.Tx], error) {
 	})
 }
 
-// during runs a client while do uses it.
+// during starts a client, calls do with it, and stops the client afterwards, which cancels jobs that still run.
 func (r *riverSide) during(ctx context.Context, do func(*river.Client[pgx.Tx]) error) (err error) {
 	client, err := r.newClient()
 	if err != nil {
@@ -115,7 +116,7 @@ func (r *riverSide) during(ctx context.Context, do func(*river.Client[pgx.Tx]) e
 	return do(client)
 }
 
-// insert inserts jobs in one transaction.
+// insert inserts n jobs with the same args, in one transaction.
 func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n int, args riverArgs) error {
 	jobs := make([]river.InsertManyParams, n)
 	for i := range jobs {
@@ -125,13 +126,13 @@ func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n 
 	return err
 }
 
-// settled waits until River has no unfinished job.
+// settled waits until River has no job that runs or that may run now.
 func (r *riverSide) settled(ctx context.Context) error {
 	return r.until(ctx, riverUnfinishedSQL)
 }
 
-// goOn completes a job and inserts the next job of its chain in one transaction. River completes the last job of a chain in
-// a batch.
+// goOn completes a job and inserts the next job of its chain, in one transaction. It does nothing for the last job of a chain,
+// which River completes by itself in a batch.
 func goOn(ctx context.Context, client *river.Client[pgx.Tx], pool *pgxpool.Pool, job *river.Job[riverArgs]) error {
 	next := job.Args
 	if next.Step++; next.Step >= next.Steps {

@@ -71,8 +71,9 @@ func prepareSchedules(ctx context.Context, s *Stage) ([]Side, error) {
 	}, d.warm(ctx, "tick", scheduleWorkers)
 }
 
-// fireAll makes n schedules that fire within a span, requests other runs meanwhile, and reports how late the fires were. It
-// fails unless each schedule fired exactly once.
+// fireAll makes n schedules with names that begin with name. The first fires after lead, and the others within span; 0 means all at
+// one instant. It requests other runs meanwhile, and returns how late the fires were and how long the other runs waited. It fails
+// unless each schedule fired exactly once.
 func (d *Database) fireAll(ctx context.Context, name string, n int, lead, span time.Duration) (Sample, error) {
 	first := time.Now().Add(lead)
 	if _, err := d.asker.Exec(ctx, putTimesSQL, pgx.StrictNamedArgs{"name": name, "n": n, "first": first, "span": span.Seconds()}); err != nil {

@@ -101,7 +101,8 @@ func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
 	}, d.warm(ctx, "chain", shareSlots)
 }
 
-// fillSlots requests, one by one, as many runs as there are slots. Each run finds a free slot.
+// fillSlots requests, one by one, as many runs as there are slots, and waits until all are over. It repeats that trials times, and
+// returns how long the runs waited. Each run finds a free slot.
 func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
 	var first queue.RunID
 	for range trials {
@@ -119,9 +120,9 @@ func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
 	return d.waits(ctx, first, "held")
 }
 
-// overtake requests urgent runs, one after the other, behind a backlog. With each it requests a new run for every slot, so
-// that the backlog lasts. Only an urgent run that waits as long as several others take would use up the backlog, and its
-// figure shows that.
+// overtake requests urgent runs, one after the other, behind a backlog, and returns how long they waited. With each it requests a
+// new run for every slot, so that the backlog lasts. Only an urgent run that waits as long as several others take would use up the
+// backlog, and its figure shows that.
 func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	backlog, err := d.enqueue(ctx, "load", backlogDepth*shareSlots)
 	if err != nil {
@@ -145,9 +146,9 @@ func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	return d.waits(ctx, backlog[0], "urgent")
 }
 
-// squeezeIn requests small runs, one after the other, while each worker holds a fan-out with tasks that take its slots and
-// wait for more. It requests at fixed intervals and awaits no run. The fan-outs last twice as long as it requests, so every
-// small run meets them.
+// squeezeIn requests small runs while each worker holds a fan-out, with tasks that take all its slots and wait for more. It repeats
+// that trials times, and returns how long the small runs waited. It requests at fixed intervals and awaits no single run. The
+// fan-outs last twice as long as it requests, so every small run meets them.
 func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	tick := time.NewTicker(smallEvery)
 	defer tick.Stop()
@@ -178,7 +179,8 @@ func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	return d.waits(ctx, first, "small")
 }
 
-// waits returns how long the runs of a DAG waited, from the first run on.
+// waits returns the median and the 99th percentile of how long the runs of a DAG waited, from their request to their first task. It
+// counts the run first and later runs.
 func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sample, error) {
 	rows, err := d.asker.Query(ctx, waitsSQL, first, dag)
 	if err != nil {
@@ -188,7 +190,8 @@ func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sa
 	return Sample{Values: Values{msMedian: quantile(waited, 0.5), msP99: quantile(waited, 0.99)}}, err
 }
 
-// shareOut requests runs at once, which idle workers share.
+// shareOut requests all runs at once, while the workers are idle, and waits for their end. It returns the rate, and how far the
+// workers were from even shares.
 func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
 	first, took, err := d.burst(ctx, "chain", runs)
 	if err != nil {
@@ -207,8 +210,8 @@ func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
 	return sample, err
 }
 
-// uneven returns how far the share of a worker is from an even share, at most and as a part of an even share. driven has
-// only workers with runs.
+// uneven returns how far a worker's number of runs is from an even share at most, as a part of that share: 0 is even, 1 means that
+// a worker had no run, or twice its share. driven has the numbers of the workers that had a run.
 func uneven(driven []int, runs, workers int) float64 {
 	even, most := float64(runs)/float64(workers), 0.0
 	for _, n := range driven {

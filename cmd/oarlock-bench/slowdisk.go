@@ -106,7 +106,8 @@ func slowBare(ctx context.Context, s *Stage, runs int, body time.Duration) (Side
 	}}, nil
 }
 
-// slowDatabase makes a database with slow commits in all sessions that begin afterwards.
+// slowDatabase makes a database with slow commits in all sessions that begin afterwards. Its own connections are open already, so
+// they commit fast.
 func (s *Stage) slowDatabase(ctx context.Context) (*Database, error) {
 	d, err := s.database(ctx, chainOf("chain", 1))
 	if err != nil {

@@ -78,7 +78,8 @@ func prepareSoak(ctx context.Context, s *Stage) (sides []Side, err error) {
 	return sides, nil
 }
 
-// capacity returns how many runs a second the worker completes.
+// capacity returns how many runs a second the worker completes. It measures soakProbes bursts of this many runs, and takes the last
+// one: the others warm up.
 func (d *Database) capacity(ctx context.Context, runs int) (perSecond float64, err error) {
 	for range soakProbes {
 		begun := time.Now()
@@ -90,7 +91,7 @@ func (d *Database) capacity(ctx context.Context, runs int) (perSecond float64, e
 	return perSecond, nil
 }
 
-// holdSnapshot opens a transaction that keeps the current snapshot.
+// holdSnapshot opens a transaction that keeps the current snapshot until the stage ends.
 func (s *Stage) holdSnapshot(ctx context.Context, d *Database) error {
 	conn, err := s.connect(ctx, d, nil)
 	if err != nil {
@@ -109,7 +110,8 @@ func (s *Stage) holdSnapshot(ctx context.Context, d *Database) error {
 	return err
 }
 
-// part requests runs at a steady pace, and returns the figures of these runs.
+// part requests runs at a steady pace for l.span, waits until all are over, and returns the figures of these runs. It compares the
+// table sizes with l.size, and sets that to the new size.
 func (l *soak) part(ctx context.Context) (Sample, error) {
 	from, err := l.pour(ctx)
 	if err != nil {
@@ -133,7 +135,7 @@ func (l *soak) part(ctx context.Context) (Sample, error) {
 	return Sample{Values: Values{msMedian: p50, msP99: p99, runsPerSecond: runs / l.span.Seconds(), bytesPerRun: grown / runs, smallTables: small}}, nil
 }
 
-// pour requests runs, and returns the first.
+// pour requests runs every soakEvery, for l.span, and returns the id of the first run. It does not wait for the end of runs.
 func (l *soak) pour(ctx context.Context) (first queue.RunID, err error) {
 	tick := time.NewTicker(soakEvery)
 	defer tick.Stop()

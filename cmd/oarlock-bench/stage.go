@@ -34,7 +34,7 @@ type Stage struct {
 
 func (l *Lab) stage(name string) *Stage { return &Stage{Lab: l, name: name} }
 
-// later calls end when the stage ends, the last function first.
+// later has end called when the stage ends. The function that was added last is called first.
 func (s *Stage) later(end func() error) { s.ends = append(s.ends, end) }
 
 func (s *Stage) close() error {
@@ -46,7 +46,7 @@ func (s *Stage) close() error {
 	return errors.Join(errs...)
 }
 
-// folder makes a folder below dir, or below the lab's folder for "".
+// folder makes a folder below dir, or below the lab's folder if dir is "". The stage removes it at its end.
 func (s *Stage) folder(dir string) (string, error) {
 	made, err := os.MkdirTemp(orElse(dir, s.dir), s.name+"-")
 	if err == nil {
@@ -67,7 +67,7 @@ type Database struct {
 	counting bool
 }
 
-// database makes a database with these DAGs.
+// database makes a database with the DAGs of these sources, and connects to it. The stage drops it at its end.
 func (s *Stage) database(ctx context.Context, sources ...string) (*Database, error) {
 	s.made++
 	d := &Database{name: fmt.Sprintf("bench_%d", s.made), counting: s.counting}
@@ -105,7 +105,7 @@ func (s *Stage) database(ctx context.Context, sources ...string) (*Database, err
 // unnoticed are the settings for queries during a measurement: they keep the queries from scanning tables.
 var unnoticed = map[string]string{"enable_seqscan": "off", "jit": "off"}
 
-// connect makes a connection as the database's owner.
+// connect connects to a database as its owner, with these settings of the session. The stage closes the connection at its end.
 func (s *Stage) connect(ctx context.Context, d *Database, params map[string]string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(d.url)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Database) put(ctx context.Context, source string) error {
 	return err
 }
 
-// enqueue requests runs of a DAG.
+// enqueue requests n runs of a DAG at once, and returns their ids.
 func (d *Database) enqueue(ctx context.Context, dag string, n int) ([]queue.RunID, error) {
 	return d.EnqueueMany(ctx, queue.Bulk{DAG: dag, Params: make([]any, n)})
 }
@@ -148,7 +148,8 @@ const (
 // settled waits until no run is queued or driven.
 func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
 
-// burst requests runs at once. It returns the first of them, and the time until all were over.
+// burst requests runs at once and waits until all are over. It returns the id of the first one, and the time from the end of the
+// request to that moment.
 func (d *Database) burst(ctx context.Context, dag string, runs int) (first queue.RunID, took time.Duration, err error) {
 	ids, err := d.enqueue(ctx, dag, runs)
 	if err != nil {
@@ -159,7 +160,8 @@ func (d *Database) burst(ctx context.Context, dag string, runs int) (first queue
 	return ids[0], time.Since(begun), err
 }
 
-// until repeats a query until its answer is false.
+// until sends a question, a query that returns a boolean, again and again until the answer is false. It returns the cause if ctx
+// ends first.
 func (d *Database) until(ctx context.Context, question string, args ...any) error {
 	for begun := time.Now(); ; {
 		var left bool
@@ -182,7 +184,8 @@ var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this
 // defaultSettings describe the defaults of `oarlock worker`.
 var defaultSettings = []string{"oarlock: defaults, embedded in this process"}
 
-// embed runs a worker in this process until the stage ends.
+// embed starts a worker in this process, with bodies as its functions by name, and returns at once. The worker runs until the stage
+// ends.
 func (s *Stage) embed(ctx context.Context, d *Database, config embed.Config, bodies map[string]worker.Func) error {
 	folder, err := s.folder("")
 	if err != nil {
@@ -208,7 +211,7 @@ func (s *Stage) embed(ctx context.Context, d *Database, config embed.Config, bod
 	return nil
 }
 
-// warm completes some runs before the measurement, so that connections, plans and definitions are ready.
+// warm requests runs of a DAG and waits for their end, so that connections, plans and definitions are ready before a measurement.
 func (d *Database) warm(ctx context.Context, dag string, runs int) error {
 	if _, err := d.enqueue(ctx, dag, runs); err != nil {
 		return err
@@ -229,7 +232,7 @@ type process struct {
 	ended chan struct{}
 }
 
-// startWorker starts a worker with default settings until the stage ends.
+// startWorker starts a worker process with default settings, and returns at once. The process runs until the stage ends.
 func (s *Stage) startWorker(d *Database, name string) (*process, error) {
 	state, err := s.folder("")
 	if err != nil {
@@ -251,7 +254,8 @@ func (s *Stage) startWorker(d *Database, name string) (*process, error) {
 	return p, nil
 }
 
-// stop signals twice, so that the worker hands on its running tasks at once.
+// stop ends the worker and waits for that. It sends SIGTERM twice, so that the worker hands on its running tasks at once. If that
+// takes longer than stopPatience, it kills the worker and returns an error.
 func (p *process) stop() error {
 	for range 2 {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -270,7 +274,7 @@ func (p *process) stop() error {
 	}
 }
 
-// workersLive waits until n workers are registered.
+// workersLive waits until at least n workers are registered. It returns an error if one of the processes ends before that.
 func (d *Database) workersLive(ctx context.Context, n int, processes ...*process) error {
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		workers, err := d.Workers(ctx)

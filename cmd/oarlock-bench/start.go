@@ -75,7 +75,8 @@ func prepareStart(ctx context.Context, s *Stage) (sides []Side, err error) {
 // arrivals are requests that come one by one.
 type arrivals struct{ n int }
 
-// each requests one body after the other, and waits until the body has begun.
+// each requests bodies one after the other: it calls ask, and waits for the time that comes from begun. It returns the median and
+// the 99th percentile of the times from the call to that moment.
 func (a arrivals) each(ctx context.Context, ask func() error, begun <-chan time.Time) (Sample, error) {
 	var took []time.Duration
 	for range a.n {
@@ -98,7 +99,7 @@ func (a arrivals) each(ctx context.Context, ask func() error, begun <-chan time.
 	return Sample{Units: float64(a.n), Values: spread(took)}, nil
 }
 
-// insertion returns a side with plain inserts as requests.
+// insertion returns a side called name. Each request is a plain INSERT, and begun brings the times at which bodies begin.
 func (a arrivals) insertion(d *Database, name string, begun <-chan time.Time) Side {
 	return Side{Name: name, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		sample, err := a.each(ctx, func() error {
@@ -131,7 +132,7 @@ func (a arrivals) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	return a.insertion(d, ours, begun), nil
 }
 
-// command lets a real worker run a shell, which reports its start through a named pipe.
+// command returns the side on which a worker process runs a shell, which reports its start through a named pipe.
 func (a arrivals) command(ctx context.Context, s *Stage) (Side, error) {
 	folder, err := s.folder("")
 	if err != nil {
@@ -156,7 +157,7 @@ func (a arrivals) command(ctx context.Context, s *Stage) (Side, error) {
 	return a.insertion(d, startCommand, begun), err
 }
 
-// readPipe returns a channel with the times at which lines come out of a named pipe.
+// readPipe returns a channel with the times at which lines come out of the named pipe at path. It reads until the stage ends.
 func (s *Stage) readPipe(path string) (<-chan time.Time, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // a pipe that the stage made; opened for writing too, so that it never ends
 	if err != nil {
@@ -199,7 +200,7 @@ func (a arrivals) river(ctx context.Context, s *Stage, name string, o riverOptio
 	}}, nil
 }
 
-// bare uses one connection that listens, claims and records.
+// bare returns the side of the bare loop, a taker: one connection listens, claims and records.
 func (a arrivals) bare(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("start", 1))
 	if err != nil {

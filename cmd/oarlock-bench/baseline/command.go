@@ -11,8 +11,8 @@ import (
 // TruePath is a command that does nothing.
 const TruePath = "/bin/true"
 
-// Command starts a command with what every executor needs, and without any supervision: a work folder below dir, the small
-// files of inputs and outputs below memory, two pipes, a process group.
+// Command runs TruePath with what every executor needs, and without any supervision: a work folder below dir, the small files of
+// inputs and outputs below memory, two pipes, a process group. It waits for the end of the command, and removes the files.
 func Command(dir, memory string) error {
 	work, err := os.MkdirTemp(dir, "work-*")
 	if err != nil {
@@ -36,7 +36,8 @@ func Command(dir, memory string) error {
 	return err
 }
 
-// Spawn starts the command in a process group of its own, with two pipes, and waits for it.
+// Spawn starts TruePath in the folder dir, or in the current folder if dir is "", in a process group of its own and with two pipes.
+// It waits for the end, and returns an error if the command failed.
 func Spawn(dir string) error {
 	cmd := exec.Command(TruePath)
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}

@@ -47,7 +47,7 @@ type Row struct {
 	Over  bool
 }
 
-// New registers a worker in a database that has a DAG, and returns its Loop.
+// New registers a new worker by conn, and returns a Loop that writes through conn. The database must have a DAG.
 func New(ctx context.Context, conn *pgx.Conn) (*Loop, error) {
 	l := &Loop{conn: conn, worker: uuid.New()}
 	if _, err := conn.Exec(ctx, newWorker, l.worker); err != nil {
@@ -56,10 +56,10 @@ func New(ctx context.Context, conn *pgx.Conn) (*Loop, error) {
 	return l, nil
 }
 
-// For returns a Loop for a worker that is registered already.
+// For returns a Loop that writes through conn as a worker that is registered already.
 func For(conn *pgx.Conn, worker uuid.UUID) *Loop { return &Loop{conn: conn, worker: worker} }
 
-// Flush writes rows in one statement.
+// Flush writes rows in one statement, and returns once they are durable.
 func (l *Loop) Flush(ctx context.Context, rows []Row) error {
 	runs, steps, seqs := make([]int64, len(rows)), make([]int32, len(rows)), make([]int64, len(rows))
 	claims, states := make([]uuid.UUID, len(rows)), make([]string, len(rows))
@@ -83,8 +83,9 @@ type commit struct {
 	done chan struct{}
 }
 
-// Chains makes runs and drives each through a chain of steps. It records when a step starts and when it ends; the end of a
-// step and the start of the next share a commit. It returns the time that driving took.
+// Chains makes runs and drives each through a chain of steps. It records when a step starts and when it ends; the end of a step and
+// the start of the next share a commit. It waits for the end of all runs, and returns the time that driving took, and claiming if
+// l.Claims is set.
 func (l *Loop) Chains(ctx context.Context, runs, steps int) (time.Duration, error) {
 	todo := make(chan Row, runs)
 	if l.Claims == nil {
@@ -124,7 +125,7 @@ func (l *Loop) Chains(ctx context.Context, runs, steps int) (time.Duration, erro
 	return time.Since(begun), err
 }
 
-// take passes on the runs that a statement made or claimed, and returns their number.
+// take sends a statement that makes or claims at most n runs, sends these runs to todo, and returns their number.
 func (l *Loop) take(ctx context.Context, conn *pgx.Conn, todo chan<- Row, statement string, n int) (int, error) {
 	rows, err := conn.Query(ctx, statement, l.worker, n)
 	if err != nil {
@@ -138,8 +139,8 @@ func (l *Loop) take(ctx context.Context, conn *pgx.Conn, todo chan<- Row, statem
 	return int(taken.RowsAffected()), err
 }
 
-// drive drives AtOnce runs at the same time, each in a goroutine, and writes their commits in the calling goroutine. There are
-// only channels between them.
+// drive drives the runs from todo, AtOnce at the same time, each in a goroutine, and writes their commits in the calling goroutine.
+// There are only channels between them. It returns once this number of runs has ended.
 func (l *Loop) drive(ctx context.Context, todo <-chan Row, runs, steps int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,7 +156,7 @@ func (l *Loop) drive(ctx context.Context, todo <-chan Row, runs, steps int) erro
 	return l.write(ctx, commits, ended, runs)
 }
 
-// write flushes the waiting commits, again and again, until left runs have ended.
+// write flushes the waiting commits, again and again, until ended has brought left ends of runs.
 func (l *Loop) write(ctx context.Context, commits <-chan commit, ended <-chan struct{}, left int) error {
 	var rows []Row
 	var waiting []chan struct{}
