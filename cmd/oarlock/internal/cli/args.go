@@ -28,8 +28,8 @@ type line struct {
 	help   bool
 }
 
-// words returns the words in the only order that urfave/cli understands: it takes no flag behind an argument, and no global
-// flag behind a command. Without this, `status 42 -o json` would print a table.
+// words returns the command line again, behind the name of the program, in the only order that urfave/cli understands: it takes no
+// flag behind an argument, and no global flag behind a command. Without this, `status 42 -o json` would print a table.
 func (l line) words(program string) []string {
 	words := append([]string{program}, l.global...)
 	for _, c := range l.path {
@@ -49,8 +49,8 @@ func (l line) command() *cli.Command {
 	return l.path[len(l.path)-1]
 }
 
-// arrange parses a command line. It checks what urfave/cli checks late, badly, or not at all: unknown commands and flags,
-// missing values, surplus arguments.
+// arrange parses a command line. It returns a usageError for mistakes that urfave/cli reports late, badly, or not at all: unknown
+// commands and flags, missing values, surplus arguments.
 func arrange(app *cli.App, words []string) (line, error) {
 	a := argParser{app: app, rest: asCommand(words)}
 	for len(a.rest) > 0 {
@@ -63,7 +63,8 @@ func arrange(app *cli.App, words []string) (line, error) {
 	return a.line, a.finish()
 }
 
-// asCommand rewrites `help X` to `X --help`, and `--version` to `version`.
+// asCommand rewrites `help X` to `X --help`, `--version` to `version`, and no words to `--help`. It returns any other words
+// unchanged.
 func asCommand(words []string) []string {
 	switch {
 	case len(words) == 0:
@@ -126,8 +127,8 @@ func (a *argParser) plain(word string) error {
 	return &usageError{msg: fmt.Sprintf("unknown %s %q", what, word), hint: hint}
 }
 
-// flag joins a flag and its value, which it takes from a.rest, into one word. It adds the word to the flags of the program or
-// to those of the command.
+// flag joins a flag and its value, which it takes from a.rest, into one word. It adds the word to the flags of the program or to
+// those of the command. It returns a usageError for an unknown flag and for a missing value.
 func (a *argParser) flag(word string) error {
 	g, found := a.given(word)
 	if !found {
@@ -160,7 +161,8 @@ type given struct {
 	inline bool
 }
 
-// given understands --flag, --flag=value, -f, -f=value and -fvalue.
+// given finds the flag that word names, and its value if the word has one: --flag, --flag=value, -f, -f=value or -fvalue. It
+// reports false if there is no such flag.
 func (a *argParser) given(word string) (given, bool) {
 	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	if flag, global := a.lookup(name); flag != nil {
@@ -278,7 +280,8 @@ type runArg struct {
 	latest bool
 }
 
-// looksLikeRun distinguishes runs from steps, which begin with a letter.
+// looksLikeRun reports whether word begins with a digit or is @latest. Then it is meant as a run, since no step begins with a
+// digit.
 func looksLikeRun(word string) bool {
 	return word != "" && (word[0] >= '0' && word[0] <= '9' || word == latestWord)
 }
@@ -295,7 +298,8 @@ func parseRun(word string) (runArg, error) {
 	return runArg{id: queue.RunID(id)}, nil
 }
 
-// oneRun reads the argument of a command that takes one run and nothing else.
+// oneRun returns the run that the only argument of a command names. It returns a usageError if there is not exactly one argument,
+// or if that is no run.
 func oneRun(command string, args []string) (runArg, error) {
 	if len(args) != 1 {
 		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "name the run by its number or by " + latestWord}
@@ -303,7 +307,8 @@ func oneRun(command string, args []string) (runArg, error) {
 	return parseRun(args[0])
 }
 
-// find returns the number of the run. @latest is the newest run that the user may see.
+// find returns the number of the run, without checking that the run exists. For @latest it returns the newest run that the user may
+// see, or a notFound failure if there is none.
 func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, error) {
 	if !r.latest {
 		return r.id, nil
@@ -319,7 +324,7 @@ func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, erro
 	return page.Runs[0].ID, nil
 }
 
-// noRuns explains why no run is listed, and what to do.
+// noRuns returns a message and a hint for a user to whom no run is visible.
 func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
 	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
 		return "there is no run that you may see", "`oarlock approvals` lists the approvals that wait for you"
@@ -389,8 +394,8 @@ const timeAbout = `A TIME is now, a date such as 2026-11-20 for its midnight, or
 works too, like 2026-11-20T06:00:00Z.
 `
 
-// absolute parses a time, and reports whether the text is one. A time without an offset is in zone, which is nil if this
-// machine does not know it.
+// absolute parses the value of a flag as a time, and reports false if the text is none. A time without an offset is in zone. zone
+// is nil if this machine does not know it; such a time is then a usageError.
 func absolute(flag, text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	at, ok, err = runview.ReadTime(text, now, zone)
 	return at, ok, orNoZone(flag, text, err)
@@ -403,8 +408,8 @@ func orNoZone(flag, text string, err error) error {
 	return &usageError{msg: flag + ": this machine does not know the time zone for " + text, hint: "give the time with an offset, like 2026-11-20T03:00:00+01:00"}
 }
 
-// upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for
-// "".
+// upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for "". A
+// time without an offset is in zone. zone is nil if this machine does not know it; such a time is then a usageError.
 func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -430,7 +435,8 @@ func duration(flag, text string) (time.Duration, error) {
 	return d.Std(), nil
 }
 
-// pairs parses the values of a repeatable flag like -p day=2026-11-20. It returns nil if there are none.
+// pairs parses the values of a repeatable flag like -p day=2026-11-20. It returns nil if there are none, and a usageError for a
+// word that is not NAME=VALUE or a name that comes twice.
 func pairs(flag string, words []string) (map[string]string, error) {
 	var all map[string]string
 	for _, word := range words {
@@ -454,7 +460,8 @@ func moment(word string, now time.Time) (time.Time, error) {
 	return momentIn("--since", word, now, time.Local)
 }
 
-// momentIn is moment for any flag and time zone. Dates are in zone, which is nil if this machine does not know it.
+// momentIn parses the value of a flag: a time, or how long ago it is. It returns the zero time for "". A time without an offset is
+// in zone. zone is nil if this machine does not know it; such a time is then a usageError.
 func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil

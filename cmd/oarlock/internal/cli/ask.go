@@ -52,7 +52,7 @@ type controlResult struct {
 	waits   string      // what keeps a cancel from being carried out; "": nothing
 }
 
-// sending returns the function that sends ask to a run. Most verbs use it.
+// sending returns a function that sends ask to the run that it is called with. Most verbs use it.
 func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (controlResult, error) {
 	return func(ctx context.Context, store *queue.Store, run queue.RunID) (controlResult, error) {
 		ask.Run = run
@@ -61,7 +61,8 @@ func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (co
 	}
 }
 
-// newAsking reads RUN… [STEP], or the flags that select runs instead.
+// newAsking reads the arguments RUN… [STEP], or the flags that select runs instead. It returns a usageError for both and for
+// neither. states are the states of the runs that flags select without --state; nil means that the command has no such flags.
 func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*controlCmd, error) {
 	a := &controlCmd{env: e, verb: verb}
 	var err error
@@ -90,7 +91,7 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 	return a, nil
 }
 
-// waitFlags are the flags that go with --wait.
+// waitFlags are the flags that belong to --wait: the timeout and the form of the progress.
 func waitFlags() []cli.Flag {
 	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION` in all; the runs go on"}
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
@@ -203,8 +204,8 @@ func (a *controlCmd) foreign(ctx context.Context, id queue.RunID, err error) err
 	return &failure{kind: notFound, err: fmt.Errorf("run %d was submitted by %s: you may steer only your own runs", id, r.SubmittedBy), hint: grantHint(toAdmin)}
 }
 
-// failed prints a run's error if there are several runs, so that the command goes on with the others. An error that all
-// other runs would meet too ends the command.
+// failed returns err if it must end the command: if there is only one run, or if all other runs would meet the error too. Otherwise
+// it prints the error, counts the run as bad, and returns nil.
 func (a *controlCmd) failed(ctx context.Context, err error) error {
 	p := diagnose(ctx, err)
 	switch p.exit {
@@ -243,7 +244,8 @@ func (a *controlCmd) decided(patience context.Context, got controlResult) (contr
 	return got, err
 }
 
-// unheld finds out why no worker takes a run with a cancel that needs a worker, and tells the user before a long wait.
+// unheld sets got.waits to the reason why no worker takes a run, if its cancel was accepted and needs a worker. If the command then
+// waits for the end of the run, unheld tells the user at once. It returns other outcomes unchanged.
 func (a *controlCmd) unheld(ctx context.Context, got controlResult) (controlResult, error) {
 	if got.Outcome != dagrun.Accepted || got.Message == "" {
 		return got, nil
@@ -266,7 +268,8 @@ func (a *controlCmd) watcher(id queue.RunID) *watcher {
 	return w
 }
 
-// ended waits for the end of a run, unless the request was refused.
+// ended waits for the end of a run, unless the request was refused, and sets got.State. If the run does not end within --timeout,
+// or does not end as the verb wants, the command fails later, and ended returns no error.
 func (a *controlCmd) ended(ctx context.Context, watch *watcher, got controlResult) (controlResult, error) {
 	if got.Outcome == dagrun.Refused {
 		return got, nil
@@ -294,7 +297,8 @@ func (a *controlCmd) ended(ctx context.Context, watch *watcher, got controlResul
 	return got, nil
 }
 
-// finish prints what concerns all runs together, and returns the error of the command.
+// finish prints the list of outcomes for JSON, or that the flags selected no run. It returns the error of the command: nil unless a
+// run refused, could not be asked, or did not end as awaited.
 func (a *controlCmd) finish() error {
 	if a.done != nil {
 		if err := a.env.say(a.object()); err != nil {
@@ -338,7 +342,7 @@ func (a *controlCmd) report(got controlResult) error {
 	return a.env.say(one)
 }
 
-// object returns all outcomes as an array; for a single run that the user named it returns the outcome itself.
+// object returns the outcomes in a.done as an array. For a single run that the user named it returns the only outcome itself.
 func (a *controlCmd) object() answer {
 	if !a.many && len(a.done) == 1 {
 		return answer{object: a.done[0]}
@@ -346,7 +350,7 @@ func (a *controlCmd) object() answer {
 	return answer{object: a.done}
 }
 
-// line writes one outcome for people: run 41: cancel accepted, still running.
+// line describes an outcome on one line for people: run 41: cancel accepted, still running.
 func (a *controlCmd) line(c *controlResult) string {
 	paint := a.env.stdoutPaint()
 	what := runview.AskedOf(&c.Control)

@@ -83,7 +83,7 @@ func orNothing(m map[string]string) any {
 	return m
 }
 
-// runAskStep asks for a control that needs a step, such as approve or mark.
+// runAskStep sends ask to the step of each run that the arguments name. It returns a usageError if they name no step.
 func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
 	a, err := newAsking(c, e, ask.Verb, nil)
 	if err != nil {

@@ -107,7 +107,8 @@ func runBackfill(c *cli.Context, e *env) error {
 	})
 }
 
-// checkBackfill refuses flags that contradict each other for any schedule.
+// checkBackfill returns a usageError if --from or --until is missing, if another flag has a value that no schedule allows, or if
+// flags contradict each other.
 func (e *env) checkBackfill(c *cli.Context) error {
 	reprocess, atOnce := c.String("reprocess"), c.Int("at-once")
 	switch {
@@ -125,8 +126,8 @@ func (e *env) checkBackfill(c *cli.Context) error {
 	return nil
 }
 
-// backfillOf reads the flags except for the params: only the database knows their types. Dates are in the schedule's time
-// zone.
+// backfillOf returns the backfill of s that the flags describe, without params: only the database knows their types. It reads dates
+// in the schedule's time zone. It returns a usageError if --until is not after --from.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
 	zone := runview.KnownZone(s.Timezone)
 	b = queue.Backfill{Of: s.Key(), AtOnce: c.Int("at-once"), Reprocess: c.String("reprocess"), NewestFirst: c.Bool("newest-first")}
@@ -165,7 +166,8 @@ type madeBackfill struct {
 	last  time.Time            // the time that the backfill decides last
 }
 
-// makeBackfill reads the times before it makes the backfill, since the backfill may be over before a later read.
+// makeBackfill makes the backfill b of s. It first reads the times and what each would do, since the backfill may be over before a
+// later read.
 func makeBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b *queue.Backfill) (*madeBackfill, error) {
 	times, err := store.BackfillTimes(ctx, b, timesMax)
 	if err != nil {
@@ -184,7 +186,7 @@ func makeBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b 
 	return &madeBackfill{of: s, id: id, name: s.Name + "#" + decimal(id), times: times, last: ends[0].LogicalAt}, nil
 }
 
-// words returns the backfill as the arguments of a command.
+// words returns the DAG and the name of the backfill, quoted for a shell, as commands take them.
 func (m *madeBackfill) words() string {
 	return runview.ShellWord(m.of.DAG) + " " + runview.ShellWord(m.name)
 }
@@ -234,7 +236,7 @@ type jsonBackfillTime struct {
 	Reason    *string    `json:"reason"`
 }
 
-// rehearseBackfill prints the times and what the backfill would do with each.
+// rehearseBackfill prints the times of the backfill and whether each would fire. It makes no backfill.
 func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b queue.Backfill) error {
 	times, err := allBackfillTimes(ctx, store, b, timesMax)
 	if err != nil {
@@ -268,8 +270,8 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 	return nil
 }
 
-// allBackfillTimes reads page after page, each of at least 2 times. A page begins with the last time of the page before,
-// because the database refuses a span without a time.
+// allBackfillTimes returns all times of a backfill. It reads pages of most times, which must be at least 2. A page begins with the
+// last time of the page before, because the database refuses a span without a time.
 func allBackfillTimes(ctx context.Context, store *queue.Store, b queue.Backfill, most int) (all []queue.BackfillTime, err error) {
 	for {
 		page, err := store.BackfillTimes(ctx, &b, most)
@@ -405,7 +407,7 @@ backfill's times stays.
 	}
 }
 
-// withBackfill calls use with the backfill that the arguments name.
+// withBackfill finds the only backfill that the arguments name, and calls use with it.
 func (e *env) withBackfill(c *cli.Context, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
 	arg, err := e.oneSchedule(c)
 	if err != nil {
@@ -571,7 +573,7 @@ func (m *madeBackfill) end(fires []queue.Fire) (end jsonEnd) {
 	return end
 }
 
-// text writes the counts that are not zero: 28 succeeded, 2 failed.
+// text lists the counts that are not zero: 28 succeeded, 2 failed.
 func (j *jsonEnd) text() string {
 	var parts []string
 	for _, part := range []struct {

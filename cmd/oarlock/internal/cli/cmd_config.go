@@ -80,7 +80,8 @@ func runConfigShow(e *env, origin bool) error {
 	return e.say(a)
 }
 
-// foldLast aligns a table, and folds its last column below the start of that column.
+// foldLast aligns a table, and folds lines that are wider than columns below the start of their last cell. 0 columns means no
+// limit.
 func foldLast(t term.Table, columns int) string {
 	rows := append([][]string{t.Head}, t.Rows...)
 	under := 0
@@ -98,8 +99,8 @@ func foldLast(t term.Table, columns int) string {
 	return b.String()
 }
 
-// setting describes one value. If no URL is set, libpq's variables name the database, so they are shown instead, or this
-// user's private database if there is one.
+// setting describes the value of a setting. For database_url without a value it shows the place that names the database instead:
+// libpq's variables, or this user's private database.
 func (e *env) setting(v config.Value) jsonSetting {
 	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), runview.TextOrNull(v.Origin.Where)}
 	if names := e.libpqVariables(); v.Key.Name == "database_url" && v.Text == "" && len(names) > 0 {

@@ -105,7 +105,8 @@ func newResumeCommand(e *env) *cli.Command {
 	}
 }
 
-// runAsk runs a verb with no arguments and flags but the ones that name or select runs.
+// runAsk sends a control to the runs, or to the step, that the command line names. If flags select the runs, states are the states
+// that they select without --state.
 func runAsk(c *cli.Context, e *env, verb dagrun.Verb, states []string) error {
 	a, err := newAsking(c, e, verb, states)
 	if err != nil {
@@ -170,7 +171,8 @@ func runMark(c *cli.Context, e *env) error {
 	return runAskStep(c, e, ask)
 }
 
-// markOutputs merges outputs given as texts and outputs given as JSON.
+// markOutputs returns the outputs that a mark sets. texts are NAME=VALUE with values that are texts, others are NAME=JSON. It
+// returns a usageError if a name comes twice or a value is no JSON.
 func markOutputs(texts, others []string) (map[string]any, error) {
 	const jsonFlag = "--value-json"
 	outputs := map[string]any{}

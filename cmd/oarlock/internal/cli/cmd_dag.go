@@ -82,7 +82,7 @@ func (p painter) dagState(d *queue.DAG) string {
 	}
 }
 
-// orNoDAG adds to a "not found" error the DAG that the user may have meant.
+// orNoDAG adds to a "not found" error a hint with the DAG that the user may have meant. It returns any other error unchanged.
 func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) error {
 	if !errors.Is(err, queue.ErrNotFound) {
 		return err
@@ -91,8 +91,8 @@ func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) er
 	return &failure{kind: notFound, err: errors.New(said.message), hint: cmp.Or(otherDAG(ctx, store, name), said.hint)}
 }
 
-// otherDAG suggests the DAG that the user may have meant by a name that no DAG has. It returns "" for the name of an
-// existing DAG, for example a removed one.
+// otherDAG returns a hint for a user that named a DAG that does not exist: a similar name, or how to find the name. It returns ""
+// for the name of an existing DAG, for example a removed one.
 func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	dags, err := store.DAGs(ctx)
 	if err != nil && diagnose(ctx, err).kind == denied {
@@ -113,7 +113,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` lists the DAGs")
 }
 
-// oneDAG reads the argument of a command that takes one DAG and nothing else.
+// oneDAG returns the only argument of a command that takes one DAG or file. It returns a usageError if there is not exactly one.
 func oneDAG(command string, args []string) (string, error) {
 	if len(args) != 1 {
 		return "", &usageError{msg: fmt.Sprintf("%s needs one DAG, got %d arguments", command, len(args))}
@@ -179,7 +179,7 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	return a
 }
 
-// nextOf writes when the first of a DAG's schedules fires.
+// nextOf returns how long it is until the first of a DAG's schedules fires, or a dash if none will fire.
 func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	if d.NextAt.IsZero() {
 		return p.Dim("–")
@@ -187,7 +187,7 @@ func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	return runview.FromNow(d.NextAt, now)
 }
 
-// limit writes a limit; 0 means that there is none.
+// limit returns a limit as text, or a dash for 0, which means no limit.
 func (p painter) limit(n int) string {
 	if n == 0 {
 		return p.Dim("–")
@@ -202,7 +202,7 @@ func (p painter) head(names ...string) []string {
 	return names
 }
 
-// remark prints a line that is not data to standard error, unless the output is for programs.
+// remark prints a line that is not data to standard error, or nothing if the output is for programs, as with -o json.
 func (e *env) remark(format string, args ...any) {
 	if e.settings.Text("output") == "table" {
 		fmt.Fprintf(e.Stderr, format+"\n", args...)
@@ -274,7 +274,7 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 	})
 }
 
-// asSource returns a file unchanged; for a terminal it takes out control sequences.
+// asSource returns the text of a DAG file unchanged, or without control sequences if standard output is a terminal.
 func (e *env) asSource(text string) string {
 	if !e.StdoutTTY {
 		return text
@@ -306,7 +306,8 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 	return v, spec, nil
 }
 
-// dagSheet describes a DAG on a page.
+// dagSheet describes one version of a DAG on a page: its facts, params, schedules, steps and approvals. coming are its schedules,
+// and columns is the width to which long lines are folded.
 func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []jsonNext, columns int) string {
 	title := fmt.Sprintf("%s %s  %s", p.Bold(v.Name), p.Dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
 	if v.Version != v.Current {
@@ -336,7 +337,7 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []json
 	return strings.Join(sections, "\n")
 }
 
-// dagFacts lists the properties of a DAG that are set.
+// dagFacts returns a line for each property of the DAG that is set.
 func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	var rows [][]string
 	fact := func(name, value string) {

@@ -99,7 +99,8 @@ func runDAGApply(ctx context.Context, e *env, args []string) error {
 	})
 }
 
-// reportInvalid prints the problems of files for people. With -o json the problems are part of the error.
+// reportInvalid prints the problems of files for people, and returns failed. With -o json it prints nothing, and returns an error
+// that carries the problems.
 func (e *env) reportInvalid(files []*dagFile, failed error) error {
 	if isJSON(e.settings.Text("output")) {
 		return &invalidFilesError{failed, files}
@@ -128,8 +129,8 @@ func (e *invalidFilesError) places() (places []jsonProblem) {
 	return places
 }
 
-// applyAll applies all files. If the database refuses a file, it goes on with the others, since files are independent. It
-// stops at any other error.
+// applyAll registers all files, and returns the outcome of each file that the database took. If the database refuses a file, it
+// goes on with the others, since files are independent, and returns all refusals as one error. It stops at any other error.
 func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done []jsonApply, err error) {
 	var refused []error
 	for _, f := range files {
@@ -159,7 +160,8 @@ func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done [
 	return done, errors.Join(refused...)
 }
 
-// nextOfFile returns the next fire times of the schedules of a file that was just applied.
+// nextOfFile returns the schedules that the database has for the DAG of a file, each with its next fire time. It reads nothing if
+// the file itself has no schedules.
 func nextOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]jsonNext, error) {
 	if len(f.spec.Schedule) == 0 {
 		return []jsonNext{}, nil
@@ -233,7 +235,8 @@ type dagFile struct {
 	problems dagspec.Errors
 }
 
-// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-".
+// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-". It returns invalid
+// files too, with their problems. It returns an error only if something cannot be read.
 func (e *env) readDAGs(args []string) ([]*dagFile, error) {
 	names, err := e.dagPaths(args)
 	if err != nil {
@@ -249,7 +252,7 @@ func (e *env) readDAGs(args []string) ([]*dagFile, error) {
 	return files, nil
 }
 
-// dagPaths replaces folders by their DAG files, and drops repeated files.
+// dagPaths returns the files that args name, with each folder replaced by its DAG files, and each name once.
 func (e *env) dagPaths(args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
@@ -268,7 +271,8 @@ func (e *env) dagPaths(args []string) ([]string, error) {
 	return names, nil
 }
 
-// dagsIn lists the DAG files that stand directly in a folder.
+// dagsIn returns the paths of the DAG files that stand directly in a folder, without hidden ones. A folder without DAG files is a
+// notFound failure.
 func (e *env) dagsIn(folder string) ([]string, error) {
 	entries, err := os.ReadDir(e.absolute(folder))
 	if err != nil {
@@ -330,7 +334,7 @@ func (f *dagFile) check(text []byte) {
 	f.problems = dagspec.Errors{{Path: f.name, Msg: err.Error()}}
 }
 
-// refuseTwins reports two files for one DAG as a problem: the last one would win, only because of its name.
+// refuseTwins makes a file invalid if an earlier file defines the same DAG: the last one would win, only because of its name.
 func refuseTwins(files []*dagFile) {
 	first := map[string]*dagFile{}
 	for _, f := range files {
@@ -362,7 +366,7 @@ func (e *env) absolute(path string) string {
 	return filepath.Join(e.Dir, path)
 }
 
-// invalidFiles returns the error for files with problems; nil: no file has any.
+// invalidFiles returns an error that counts the problems of files, or nil if no file has any.
 func invalidFiles(files []*dagFile) error {
 	problems, bad := 0, []string{}
 	for _, f := range files {
@@ -380,7 +384,8 @@ func invalidFiles(files []*dagFile) error {
 	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", runview.Count(problems, "problem"), len(bad), runview.Count(len(files), "file"))}
 }
 
-// problems writes the problems of files, with an empty line behind each.
+// problems returns the problems of files as text for people, with an empty line behind each. columns is the width of the terminal,
+// 0 if it is unknown.
 func (p painter) problems(files []*dagFile, columns int) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -391,7 +396,8 @@ func (p painter) problems(files []*dagFile, columns int) string {
 	return b.String()
 }
 
-// problem writes place and message, then the source line with a caret, then the hint.
+// problem returns a problem as text for people: place and message, then the source line with a caret, then the hint. It leaves out
+// what is not known.
 func (p painter) problem(problem dagspec.Error, columns int) string {
 	place := problem.Path + ":"
 	if problem.Line > 0 {
@@ -509,7 +515,8 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	return a
 }
 
-// scheduleWarnings warns of each enabled schedule with only past times, and of schedule params that look like references.
+// scheduleWarnings returns a warning for each enabled schedule that never fires again, and for each schedule with params that look
+// like references. It passes over invalid files.
 func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
 	for _, f := range files {
 		if f.spec == nil {
@@ -533,7 +540,8 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 	return warnings
 }
 
-// previewTimes returns the next times of a schedule that was checked, as the database would compute them.
+// previewTimes returns the next n times of a checked schedule after a moment, or fewer if it ends, as the database would compute
+// them.
 func previewTimes(s *dagspec.Schedule, after time.Time, n int) (times []time.Time) {
 	clock, err := schedule.New(s.Timing())
 	if err != nil {
@@ -567,8 +575,8 @@ Editors use the schema to complete and check. In a YAML file, name the schema in
 	}
 }
 
-// sayUnoffered remarks on needs of files that no live worker meets: actions, slots and secrets_command. A need is a typing
-// error, or a worker is still to be started. If it cannot read workers it prints nothing, since the files are applied anyway.
+// sayUnoffered remarks on needs of files that no live worker meets: actions, slots and secrets_command. The user may have mistyped
+// the need, or may still have to start the worker. If it cannot read workers it prints nothing, since the files are applied anyway.
 func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dagFile) {
 	workers, err := store.Workers(ctx)
 	if err != nil {

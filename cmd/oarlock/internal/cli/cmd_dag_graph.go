@@ -94,8 +94,8 @@ func runDAGGraph(ctx context.Context, e *env, args []string, format string, vers
 	return e.draw(view, format)
 }
 
-// graphFormat returns the format of the graph. It accepts json from any source of settings, and refuses other formats that
-// a graph does not have.
+// graphFormat returns the format in which to draw. given is the value of -o, "" if the user did not type it; then json and jsonl
+// from other sources of settings count, and otherwise text. It returns a usageError for a format that a graph does not have.
 func (e *env) graphFormat(given string) (string, error) {
 	switch {
 	case given == "" && isJSON(e.settings.Text("output")):
@@ -193,7 +193,7 @@ type jsonTimes struct {
 	Next     []time.Time `json:"next"`
 }
 
-// runDAGNext lists the next times of the schedules of a DAG or of a file. For a file it does not ask the database.
+// runDAGNext prints the next n times of each schedule of a DAG or of a file. For a file it does not ask the database.
 func runDAGNext(ctx context.Context, e *env, args []string, n int) error {
 	name, err := oneDAG("dag show", args)
 	if err != nil {

@@ -110,7 +110,8 @@ func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
 	})
 }
 
-// run works until ctx ends, which is how the user leaves, or until a worker cannot work.
+// run starts the pages and the workers, and watches the folder until ctx ends, which is how the user leaves, or until a worker
+// cannot work. Then it stops the workers.
 func (d *dev) run(ctx context.Context, o devOptions) error {
 	e := d.env
 	pages, err := d.begin(ctx, o.listen)
@@ -136,7 +137,8 @@ func (d *dev) run(ctx context.Context, o devOptions) error {
 	return statusError(exitOK)
 }
 
-// begin prints where everything is, serves the pages, and looks at the folder for the first time.
+// begin prints where everything is, serves the pages, and looks at the folder for the first time. pages is nil if listen is none.
+// The caller must end the pages.
 func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err error) {
 	e := d.env
 	if err := d.latestEnds(ctx, func(*queue.Run) {}); err != nil {
@@ -167,7 +169,8 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 	return pages, nil
 }
 
-// watch returns nil once ctx ends, or the reason why a worker cannot work.
+// watch looks at the workers, the folder and the ends of runs every devEvery. It returns nil once ctx ends, or the reason why a
+// worker cannot work.
 func (d *dev) watch(ctx context.Context) error {
 	tick := time.NewTicker(devEvery)
 	defer tick.Stop()
@@ -185,7 +188,7 @@ func (d *dev) watch(ctx context.Context) error {
 	}
 }
 
-// tellEnds prints how runs ended. While the database is away it prints nothing.
+// tellEnds prints how runs ended since the last call. While the database is away it prints nothing.
 func (d *dev) tellEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, devChecks)
 	defer cancel()
@@ -348,7 +351,7 @@ func (d *dev) gone(name string) {
 	}
 }
 
-// trouble prints an error and keeps its text in d.away. It prints nothing while the same error lasts.
+// trouble prints an error and keeps its text in d.away. It prints nothing if d.away has that text already.
 func (d *dev) trouble(err error) {
 	p := diagnose(context.Background(), err)
 	if p.message != d.away {
@@ -389,8 +392,8 @@ func (d *dev) startWorkers(n, slots int) error {
 	return nil
 }
 
-// restartWorkers starts ended workers again after devRestart. It returns an error if a worker ended with an exit status
-// that another start would not change.
+// restartWorkers starts each ended worker again, devRestart after it noticed the end, but no drained worker. It returns an error if
+// a worker ended with an exit status that another start would not change.
 func (d *dev) restartWorkers() error {
 	for _, w := range d.workers {
 		if !w.hasEnded() || w.drained {
@@ -431,7 +434,7 @@ func (d *dev) explainEnd(w *devWorker) error {
 	return nil
 }
 
-// drainWorkers stops all workers and returns once they have ended in order.
+// drainWorkers asks all workers to stop, and waits for their end. Running tasks may finish for devDrain.
 func (d *dev) drainWorkers() error {
 	var err error
 	for _, w := range d.workers {
@@ -444,7 +447,7 @@ func (d *dev) drainWorkers() error {
 	return err
 }
 
-// stopWorkers stops all workers, one after the other, and waits for their end.
+// stopWorkers ends all workers, one after the other, and waits for the end of each.
 func (d *dev) stopWorkers() error {
 	var err error
 	for _, w := range d.workers {

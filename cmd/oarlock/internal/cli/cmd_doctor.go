@@ -47,7 +47,7 @@ CHECKS
 	}
 }
 
-// checksText writes a line for each check.
+// checksText returns a line for each check of the doctor, for the help of the command.
 func checksText() string {
 	var b strings.Builder
 	for _, c := range doctor.Checks() {
@@ -72,7 +72,7 @@ func runDoctor(ctx context.Context, e *env, private bool) error {
 	return e.examine(ctx, url, doctor.Target(&link.Config))
 }
 
-// withPrivatePostgres calls use with a migrated server that is thrown away afterwards.
+// withPrivatePostgres starts a server for this call only, migrates it, calls use with it, and removes it.
 func (e *env) withPrivatePostgres(ctx context.Context, use func(*pglocal.Server) error) (err error) {
 	server, err := pglocal.Start(ctx, pglocal.Config{
 		Throwaway: true,
@@ -106,7 +106,8 @@ type jsonReport struct {
 	Checks   []jsonCheck `json:"checks"`
 }
 
-// examine prints the report, and returns an error if a check failed.
+// examine makes the checks on the database behind url and prints the report under the title database. It returns an error if a
+// check failed or if it cannot connect.
 func (e *env) examine(ctx context.Context, url, database string) error {
 	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
@@ -175,7 +176,7 @@ func (p painter) status(s doctor.Status) string {
 	return p.Dim(string(s))
 }
 
-// summary counts the outcomes that occur.
+// summary counts the checks by outcome, such as "18 ok, 2 warn". It leaves out outcomes that no check has.
 func (p painter) summary(report doctor.Report) string {
 	var parts []string
 	for _, s := range []doctor.Status{doctor.OK, doctor.Warn, doctor.Fail, doctor.Skip} {

@@ -111,7 +111,8 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 	})
 }
 
-// request reads the flags except for the params: only the database knows their types.
+// request returns the request that the flags describe, without params: only the database knows their types. It returns a usageError
+// for a bad time or label.
 func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
 	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
 	var errs [2]error
@@ -125,8 +126,9 @@ func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, e
 	return r, nil
 }
 
-// typedParams parses params by the types that the DAG declares. It does not fill in defaults: the database does, so that two
-// requests with the same key are equal. If the login may not read DAGs, typedParams returns the texts as they are.
+// typedParams parses params by the types that a version of the DAG declares; version 0 is the current one. It does not fill in
+// defaults: the database does, so that two requests with the same key are equal. If the login is not allowed to read DAGs,
+// typedParams returns the texts as they are.
 func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {
@@ -162,7 +164,7 @@ func badParams(spec *dagspec.Spec, err error, hint string) error {
 	return &failure{kind: invalid, err: errors.New(strings.Join(lines, "; ")), hint: cmp.Or(typo, other, hint)}
 }
 
-// didYouMean suggests a known name; it returns "" if name is known.
+// didYouMean returns a hint with the known name that is most like name. It returns "" if name is known itself, or if none is near.
 func didYouMean(name string, known []string) string {
 	if slices.Contains(known, name) {
 		return ""
@@ -170,7 +172,8 @@ func didYouMean(name string, known []string) string {
 	return config.DidYouMean(name, known)
 }
 
-// sayEnqueued prints the run. If the run cannot be read, it still prints that the run was made.
+// sayEnqueued prints the run that was made. If the run cannot be read, it returns an error that says that the run was made. With -o
+// id it does not read the run.
 func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	a := answer{ids: []string{decimal(int64(id))}}
 	if e.settings.Text("output") == "id" {
@@ -190,7 +193,8 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.say(a)
 }
 
-// enqueued describes the new run: its state, and why it is in that state.
+// enqueued describes a new run: its state, why it is in that state, and the command that follows it. why is "" if there is no
+// reason.
 func (p painter) enqueued(run *queue.Run, why string) string {
 	text := fmt.Sprintf("run %s of %s version %d is %s", p.Bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
 	switch {

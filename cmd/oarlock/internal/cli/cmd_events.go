@@ -54,7 +54,8 @@ func runEvents(ctx context.Context, e *env, args []string) error {
 	})
 }
 
-// readEvents reads the run's events that follow the given one.
+// readEvents returns all events of a run with an id above after, oldest first. After an error it returns the events that it has
+// read until then, too.
 func readEvents(ctx context.Context, store *queue.Store, id queue.RunID, after int64) ([]queue.Event, error) {
 	var all []queue.Event
 	for {

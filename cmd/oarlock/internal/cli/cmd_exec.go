@@ -76,8 +76,8 @@ func runExec(ctx context.Context, e *env, command []string, timeout string) erro
 	return e.runHere(ctx, here{file: file, request: request, show: e.showCommand})
 }
 
-// execSource returns the source of a DAG with one step, the command. It escapes references in the command's arguments, which
-// the DAG would expand.
+// execSource returns the source of a DAG with one step, which runs the command in dir. It escapes references in the command's
+// arguments, which the DAG would expand. timeout is "" for none.
 func execSource(dir string, command []string, timeout string) string {
 	step := map[string]any{"id": execStep, "name": filepath.Base(command[0]), "command": command[0], "working_dir": dir}
 	if len(command) > 1 {
@@ -97,7 +97,8 @@ func execSource(dir string, command []string, timeout string) string {
 	return string(text) + "\n"
 }
 
-// showCommand prints the command's output as it comes, and returns an error if the command failed.
+// showCommand prints the command's output as it comes, until the run is over, and returns an error if the command failed. With JSON
+// the output goes to standard error, and the run follows on standard output.
 func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	out := *e
 	if isJSON(e.settings.Text("output")) {
@@ -129,8 +130,8 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.endOfCommand(run, tasks)
 }
 
-// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, this process ends with it:
-// the command itself has said what is wrong.
+// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, this process ends with it and
+// prints no error, since the command itself has said what is wrong.
 func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	var task queue.Task
 	if len(tasks) > 0 {

@@ -68,7 +68,7 @@ func runList(ctx context.Context, e *env, c *cli.Context) error {
 	})
 }
 
-// runFlag returns the run that a flag names; 0: the flag was not given.
+// runFlag returns the run that a flag names, or 0 if the flag was not given.
 func runFlag(ctx context.Context, store *queue.Store, c *cli.Context, name string) (queue.RunID, error) {
 	if c.String(name) == "" {
 		return 0, nil
@@ -109,8 +109,8 @@ func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) err
 	return err
 }
 
-// nothingListed returns why the list may be empty, and what to do: the filter names a DAG that does not exist, there are no
-// runs, or none passes the filter.
+// nothingListed explains an empty list to the user: the filter names a DAG that does not exist, there are no runs, or none passes
+// the filter. It adds what to type next.
 func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection) string {
 	f := s.filter
 	if f.DAG != "" {
@@ -126,7 +126,7 @@ func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection
 	return "no run matches" + filterText(f) + ": `oarlock list` without filters shows the newest runs"
 }
 
-// problemOf is diagnose, and returns the zero problem for a nil error.
+// problemOf returns the problem that diagnose makes of an error, and the zero problem for nil.
 func problemOf(ctx context.Context, err error) problem {
 	if err == nil {
 		return problem{}
@@ -134,7 +134,7 @@ func problemOf(ctx context.Context, err error) problem {
 	return diagnose(ctx, err)
 }
 
-// filterText describes the filter in words.
+// filterText describes the filter in parentheses behind a space, as the end of a sentence. It returns "" for an empty filter.
 func filterText(f queue.Filter) string {
 	var parts []string
 	add := func(word, value string) {

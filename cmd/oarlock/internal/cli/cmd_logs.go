@@ -158,8 +158,9 @@ type logSink interface {
 	end() error
 }
 
-// showLogs prints the stored logs. With --follow it then prints what tasks write, until the run is over. Without --follow it
-// also says if nothing was written, and which task has logs of earlier attempts.
+// showLogs prints the stored logs. With --follow it then prints what tasks write, until the run is over. Without --follow it also
+// says if nothing was written, and which task has logs of earlier attempts. It returns a notFound failure for an item or an attempt
+// that does not exist.
 func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)
@@ -216,7 +217,7 @@ func (t *earlierTries) add(c *queue.Chunk) {
 	t.seen[name] = true
 }
 
-// text says how to read the logs of earlier attempts; "": there are none.
+// text tells the user how to read the logs of earlier attempts. It returns "" if no task had any.
 func (t *earlierTries) text(run queue.RunID) string {
 	if t.seen == nil {
 		return ""
@@ -228,8 +229,8 @@ func (t *earlierTries) text(run queue.RunID) string {
 	return text
 }
 
-// hasItem refuses an item that its step does not have. It looks through all tasks, so it is called only for an item without
-// a log, which is rare.
+// hasItem returns a notFound failure if the step of the query does not have its item, and nil for a query without an item. It looks
+// through all tasks, so it is called only for an item without a log, which is rare.
 func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	if o.query.Item == "" {
 		return nil
@@ -244,7 +245,7 @@ func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	}
 }
 
-// hasAttempt refuses an attempt that none of the selected tasks has had.
+// hasAttempt returns a notFound failure if none of the selected tasks has had the attempt of --attempt, and nil without that flag.
 func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	if o.query.Attempt == 0 {
 		return nil
@@ -282,7 +283,8 @@ func yet(reader *queue.LogReader) string {
 	return " yet"
 }
 
-// followLogs prints new chunks until the run ends, or until the selected attempt ends.
+// followLogs prints new chunks until the run ends, or until the attempt of --attempt ends. It returns the error of a run that did
+// not succeed.
 func (e *env) followLogs(ctx context.Context, store *queue.Store, reader *queue.LogReader, sink logSink) error {
 	var idle error
 	for c, err := range reader.Follow(ctx, func() { idle = sink.idle() }) {

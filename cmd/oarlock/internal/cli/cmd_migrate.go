@@ -64,7 +64,8 @@ type jsonApplied struct {
 	Ms      int64  `json:"duration_ms"`
 }
 
-// moved returns the answer of migrate up and migrate down: one line per step.
+// moved returns the answer of migrate up and migrate down: one line per step. verb says what was done with each step, and is its
+// key in JSON. nothing is the text if there are no steps, and version the schema version afterwards.
 func (e *env) moved(steps []migrations.Applied, verb, nothing string, version int64) answer {
 	a := answer{lines: []any{}, ids: []string{}, text: nothing + "\n"}
 	done := make([]jsonApplied, len(steps))
@@ -140,7 +141,8 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) e
 // askAgain is the pause before an absent server is asked again.
 const askAgain = 250 * time.Millisecond
 
-// upWithin migrates. While no server answers or the server is starting up, it tries again for at most wait.
+// upWithin migrates, and returns the migrations that it applied. While no server answers or the server is starting up, it tries
+// again for at most wait; 0 means one try. With force it migrates although live workers would stop.
 func (e *env) upWithin(ctx context.Context, url string, wait time.Duration, force bool) ([]migrations.Applied, error) {
 	opts := []migrations.Option{e.migrationLog()}
 	if force {
@@ -232,7 +234,7 @@ func runMigrateDown(ctx context.Context, e *env, o migrateDownOptions) error {
 	return e.say(e.moved(steps, "removed", fmt.Sprintf("nothing to do: no version above %d is applied", o.to), o.to))
 }
 
-// goingDown lists the migrations that would be undone.
+// goingDown lists the applied migrations above version to, which would be undone, each as text.
 func (e *env) goingDown(ctx context.Context, url string, to int64) ([]string, error) {
 	history, err := migrations.Status(ctx, url, e.migrationLog())
 	if err != nil {
@@ -250,7 +252,7 @@ func (e *env) goingDown(ctx context.Context, url string, to int64) ([]string, er
 // shownWorkers bounds how many live workers a refusal names.
 const shownWorkers = 10
 
-// unusedSchema fails while workers are live or runs are open, because they would lose their tables.
+// unusedSchema returns a conflict failure if workers are live or runs are open, because they would lose their tables.
 func (e *env) unusedSchema(ctx context.Context, url string) error {
 	use, err := migrations.InUse(ctx, url, e.migrationLog())
 	if err != nil || len(use.Workers) == 0 && use.Runs == 0 {
@@ -263,7 +265,7 @@ func (e *env) unusedSchema(ctx context.Context, url string) error {
 	}
 }
 
-// inUse names the live workers, up to shownWorkers, and counts the open runs.
+// inUse names the live workers, up to shownWorkers, and counts the open runs, as part of a sentence.
 func inUse(use migrations.Use) string {
 	var parts []string
 	if n := len(use.Workers); n > 0 {
@@ -280,7 +282,8 @@ func inUse(use migrations.Use) string {
 	return strings.Join(parts, " and ")
 }
 
-// confirmDown prints which migrations would be undone, and asks the user.
+// confirmDown prints which migrations would be undone in which database, and asks the user. It returns an error if the user does
+// not agree. If no migration would be undone, it asks nothing.
 func (e *env) confirmDown(ctx context.Context, going []string, database string) error {
 	if len(going) == 0 {
 		return nil
@@ -400,7 +403,8 @@ func (e *env) paintState(state string) string {
 	return e.stdoutPaint().Bad(state)
 }
 
-// statusSummary explains the list and what to do.
+// statusSummary returns a paragraph for the end of migrate status: whether the schema fits this binary, and what to do. If
+// migrations are pending, it also looks at the workers.
 func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (string, error) {
 	switch {
 	case s.Version > s.Max && s.Compatible:
@@ -414,7 +418,8 @@ func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (
 	return "\nThe schema is up to date.\n", nil
 }
 
-// meanwhile explains whether workers may go on working while the pending migrations are applied.
+// meanwhile tells the user whether workers may go on while the pending migrations are applied, and which workers must stop before.
+// version is the present schema version; for 0, no schema, it returns "".
 func (e *env) meanwhile(ctx context.Context, url string, version int64) (string, error) {
 	from := migrations.PendingFrom(version)
 	if version == 0 {

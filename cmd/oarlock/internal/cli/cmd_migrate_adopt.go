@@ -99,8 +99,8 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 	}
 }
 
-// confirmAdopt prints what would happen, and asks the user. It returns an error if the user does not agree, or if there is no
-// terminal to ask on.
+// confirmAdopt prints what would happen in the database, and asks the user. It returns an error if the user does not agree, or if
+// there is no terminal to ask on.
 func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrations.Installation, o adoptOptions) error {
 	if !e.StdinTTY || !e.StderrTTY {
 		return &usageError{msg: "migrate adopt decides about open runs and asks first, but there is no terminal", hint: "add --yes to go on without the question"}
@@ -171,7 +171,7 @@ func installationJSON(i *migrations.Installation) jsonInstallation {
 	return jsonInstallation{ID: i.ID, Served: place(i.Served), Here: place(i.Here), MayBeCopy: i.Judge(false) != nil, CopiedFrom: runview.TextOrNull(i.CopiedFrom)}
 }
 
-// installationText describes an installation in a line, with its problem if it has one.
+// installationText describes an installation on a line. If the database may be a copy, it adds that problem and what to do.
 func installationText(i *migrations.Installation) string {
 	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
 		return fmt.Sprintf("installation %s\n%s.\n%s.\n", i.ID, wrong.Message(), wrong.Hint())

@@ -83,7 +83,8 @@ func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
 	})
 }
 
-// prune repeats rounds until one deletes less than its batch. It returns what it deleted even if it fails.
+// prune repeats rounds until a round deletes no run and fewer than batch keys, or for maxPruneRounds. A round deletes at most batch
+// runs. It returns how much it deleted, even if it fails.
 func prune(ctx context.Context, store *queue.Store, batch int) (sum queue.Pruned, err error) {
 	for range maxPruneRounds {
 		p, err := store.Prune(ctx, batch)
@@ -106,7 +107,7 @@ func (e *env) countPrunable(ctx context.Context, store *queue.Store) error {
 	return e.say(prunableAnswer(&p, e.stdoutPaint()))
 }
 
-// prunableAnswer returns the answer of a dry run.
+// prunableAnswer returns the answer of a dry run: how many runs of each DAG, and how much in all, a prune would delete.
 func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	j := prunedJSON(p.Pruned)
 	j.DryRun, j.DAGs = true, []jsonPrunedDAG{}
@@ -130,7 +131,7 @@ func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	return answer{object: j, text: text}
 }
 
-// counted writes a number, with a mark if counting stopped there.
+// counted returns a number as text, with a "+" if counting stopped there.
 func counted(n int64) string {
 	if n >= queue.MaxCounted {
 		return decimal(n) + "+"
@@ -154,7 +155,7 @@ func (p prunedCount) String() string {
 		countAtLeast(p.Runs, p.runsCapped, "run"), runview.Count(int(p.LogDays), "day"), countAtLeast(p.Keys, p.keysCapped, "key"), runview.Count(int(p.Workers), "worker"))
 }
 
-// countAtLeast is runview.Count, with a "+" behind a number that is only a lower bound.
+// countAtLeast returns a number with its noun, such as "3 runs". If capped is set, the number is only a lower bound and gets a "+".
 func countAtLeast(n int64, capped bool, noun string) string {
 	if capped {
 		return decimal(n) + "+ " + noun + "s"

@@ -108,7 +108,7 @@ func runQueues(ctx context.Context, e *env, all bool) error {
 	})
 }
 
-// queuesData returns the queues as an answer for programs.
+// queuesData returns the queues as an answer without a text for people.
 func queuesData(queues []queue.Queue) answer {
 	object := []runview.QueueJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
@@ -122,7 +122,7 @@ func queuesData(queues []queue.Queue) answer {
 	return a
 }
 
-// queuesText lists the queues for people.
+// queuesText returns a table of the queues for people. Unless all is set, it counts many idle queues on one line.
 func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, all bool) string {
 	shown, idle, fold := runview.SplitQueues(queues)
 	fold = fold && !all
@@ -150,7 +150,7 @@ func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, al
 	return text
 }
 
-// queueNote explains why no run of a queue starts; "": runs may start.
+// queueNote says why no waiting run of a queue starts, such as "paused by ann". It returns "" if nothing keeps runs from starting.
 func (p painter) queueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	if q.PausedBy != "" {
 		return p.Warn("paused") + p.Dim(" by "+runview.Printable(q.PausedBy))
@@ -165,7 +165,8 @@ func idleLine(idle []queue.Queue) string {
 	return fmt.Sprintf("… %s (all: oarlock queues --all)", runview.Count(len(idle), "idle queue"))
 }
 
-// runQueuesPause checks all names first, because the database would make a new queue for a misspelled name.
+// runQueuesPause pauses queues, or resumes them if paused is false, and prints their state. It checks all names before it changes
+// any queue, because the database would make a new queue for a misspelled name.
 func runQueuesPause(ctx context.Context, e *env, command string, paused bool, names []string) error {
 	if len(names) == 0 {
 		return &usageError{msg: "queues " + command + " needs a queue", hint: "`oarlock queues` lists them"}
@@ -207,7 +208,8 @@ func runQueuesSet(ctx context.Context, e *env, change queue.QueueChange, args []
 	})
 }
 
-// sayQueues prints the current state of the named queues.
+// sayQueues prints the current state of the named queues, each behind the word done: paused, resumed or set. Only set shows the
+// limits.
 func (e *env) sayQueues(ctx context.Context, store *queue.Store, done string, names []string) error {
 	queues, err := store.Queues(ctx)
 	if err != nil {

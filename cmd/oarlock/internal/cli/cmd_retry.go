@@ -75,7 +75,8 @@ func runRetry(c *cli.Context, e *env) error {
 	return a.run(c.Context)
 }
 
-// retryAsk reads which part of a run is to run again.
+// retryAsk returns the retry that --from, --step or --all describes: which part of a run is to run again. Without these flags it is
+// the failed steps. It returns a usageError for more than one flag, and for a value that is no step.
 func retryAsk(c *cli.Context) (queue.Ask, error) {
 	ask := queue.Ask{Verb: dagrun.VerbRetry}
 	given := 0
@@ -99,7 +100,8 @@ func retryAsk(c *cli.Context) (queue.Ask, error) {
 	return ask, nil
 }
 
-// rerunning returns the function that makes a new run of a run that has ended.
+// rerunning returns a function that makes a new run from a run that has ended, with params in place of the old values. If latest is
+// set, the new run has the current version of the DAG, otherwise the version of the old run.
 func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (controlResult, error) {
 	return func(ctx context.Context, store *queue.Store, run queue.RunID) (controlResult, error) {
 		typed, err := rerunParams(ctx, store, run, params, latest)
@@ -118,8 +120,8 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 	}
 }
 
-// rerunParams parses params by the types that the DAG declares. If the login may not read DAGs, it returns the texts as
-// they are, like typedParams.
+// rerunParams parses params by the types that the DAG declares: in its current version if latest is set, otherwise in the version
+// of the run. If the login is not allowed to read DAGs, it returns the texts as they are.
 func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given map[string]string, latest bool) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {

@@ -118,7 +118,8 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	})
 }
 
-// request reads the flags and checks them before anything is started. given are the params as the user typed them.
+// request returns the request that the flags describe, and the params as the user typed them. It checks the flags, so that nothing
+// is started for a bad one.
 func (o *runOptions) request(f *dagFile) (r queue.Request, given map[string]string, err error) {
 	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{runview.HereLabel: runview.HereValue}, Manual: true}
 	if r.Labels, err = pairs("--label", append(o.labels, runview.HereLabel+"="+runview.HereValue)); err != nil {
@@ -151,7 +152,8 @@ type here struct {
 	show     func(ctx context.Context, store *queue.Store, id queue.RunID) error // shows the run until its end, and returns an error if it failed
 }
 
-// runHere registers the DAG, makes the run, and starts a worker of its own that drives the run to its end.
+// runHere registers the DAG, makes the run, and starts a worker that drives this run only. It returns when the run has ended. It
+// starts and migrates the private server if that is the database.
 func (e *env) runHere(ctx context.Context, h here) error {
 	e.makesPrivate = true
 	if err := e.migratePrivate(ctx); err != nil {
@@ -207,7 +209,8 @@ func (h *here) width(e *env) int {
 	return cmp.Or(h.slots, max(e.number("slots"), widest))
 }
 
-// driveHere returns when the run has ended. A signal cancels the run, and the end of the run then ends driveHere.
+// driveHere starts a worker for the run, shows the run until it has ended, and stops the worker. A signal cancels the run, and the
+// end of the run then ends driveHere. If the worker ends before the run, it cancels the run and fails.
 func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID, h here) error {
 	waiting, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -234,7 +237,8 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	return e.settle(waiting, errors.Join(err, worker.stop()))
 }
 
-// cancelHere asks for a cancel of the run, after the first Ctrl-C. If the run is over already, it does nothing more.
+// cancelHere tells the user that the first Ctrl-C cancels the run, and asks for the cancel. It ignores an error, since the run is
+// then over already.
 func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
 	e.remark("canceling run %d: its handlers run; press Ctrl-C once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
@@ -242,14 +246,15 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 	}
 }
 
-// leaveNone cancels the run if its worker has ended before it: no other worker takes the run.
+// leaveNone cancels a run that its worker has left, because no other worker takes the run. It does nothing if the run is over.
 func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
 	if err := cancelOpen(ctx, store, id); err != nil {
 		e.remark("run %d is not canceled, and no worker takes it: %v", id, err)
 	}
 }
 
-// settle prints an error at once, because Main would report the arrived signal as its reason.
+// settle prints an error, and returns its exit status as an error that Main does not print again. Main would report an arrived
+// signal as the reason. It returns nil and a statusError unchanged.
 func (e *env) settle(ctx context.Context, err error) error {
 	if _, reported := errors.AsType[statusError](err); err == nil || reported {
 		return err
@@ -259,7 +264,7 @@ func (e *env) settle(ctx context.Context, err error) error {
 	return statusError(p.exit)
 }
 
-// paramsOf lists the params that -p can set.
+// paramsOf returns a hint that lists the params that -p can set, or says that the DAG has none.
 func paramsOf(f *dagFile) string {
 	if len(f.spec.ParamDefs) == 0 {
 		return f.name + " has no params"
@@ -271,8 +276,8 @@ func paramsOf(f *dagFile) string {
 	return "the params of " + f.name + " are " + strings.Join(names, ", ")
 }
 
-// startedBeside finds the files for the DAGs that a file starts, directly or through each other, in the folder of the file.
-// missing are the names of DAGs without a file there.
+// startedBeside finds the files for the DAGs that a file starts, directly or through each other, in the folder of the file. missing
+// are the names of DAGs without a file there. Two files for one DAG are an error.
 func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, err error) {
 	wanted := file.spec.Starts()
 	if len(wanted) == 0 {
@@ -305,7 +310,8 @@ func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, 
 	return files, missing, nil
 }
 
-// dagsBeside reads the other DAG files in the folder of a file. It ignores files with problems.
+// dagsBeside reads the other DAG files in the folder of a file, and returns them by the name of their DAG. It ignores files with
+// problems. Standard input has no folder, so nothing is beside it.
 func (e *env) dagsBeside(file *dagFile) (map[string][]*dagFile, error) {
 	byName := map[string][]*dagFile{}
 	if file.path == "" {

@@ -89,7 +89,8 @@ func runSchedules(c *cli.Context, e *env) error {
 	})
 }
 
-// listSchedules reads page after page until it has enough schedules that fit.
+// listSchedules reads page after page until it has enough schedules for which fits is true, or all of them. It returns at most
+// enough.
 func listSchedules(
 	ctx context.Context, store *queue.Store, f queue.ScheduleFilter, fits func(*queue.Schedule) bool, enough int,
 ) (listed []queue.Schedule, err error) {
@@ -120,7 +121,7 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 	return "no schedule is there, or none that you may see: write `schedule:` in a DAG file, or type `oarlock schedules put DAG NAME --cron …`"
 }
 
-// noDAG explains that the named DAG does not exist; "": it exists, or no DAG was named.
+// noDAG tells the user that the named DAG does not exist. It returns "" if the DAG exists, if it cannot be read, or if name is "".
 func noDAG(ctx context.Context, store *queue.Store, name string) string {
 	if name == "" {
 		return ""
@@ -223,12 +224,13 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 	return a
 }
 
-// scheduleID returns a schedule as the arguments of a command.
+// scheduleID returns the DAG and the name of a schedule, quoted for a shell, as commands take them.
 func scheduleID(s *queue.Schedule) string {
 	return runview.ShellWord(s.DAG) + " " + runview.ShellWord(s.Name)
 }
 
-// next writes the next fire time in a cell: 2026-11-28 03:30 in 14h07m.
+// next returns the next fire time as the text of a cell, like 2026-11-28 03:30 in 14h07m. For a schedule that is held back it says
+// since when, and a dash if nothing will fire.
 func (p painter) next(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
@@ -261,8 +263,8 @@ func (p painter) outcome(outcome string) string {
 	return p.Warn(outcome)
 }
 
-// scheduleState writes in a cell that a schedule is active, or why it does not fire. It adds the owner if the schedule is
-// not from a file.
+// scheduleState returns the text of a cell: that a schedule is active, or why it does not fire. It adds the owner if the schedule
+// is not from a file.
 func (p painter) scheduleState(s *queue.Schedule) string {
 	state := p.Good("active")
 	switch runview.ScheduleState(s) {
@@ -305,8 +307,8 @@ type scheduleArg struct {
 	backfill  bool    // only backfills are meant
 }
 
-// means reports whether s is a schedule of the kind that a names. A backfill counts only if it is named, or if the command
-// is about backfills.
+// means reports whether s can be the schedule that the user means. A backfill can be only if the user gave its name, or if the
+// command is about backfills; any other schedule only if the command is not.
 func (a *scheduleArg) means(s *queue.Schedule) bool {
 	if s.Backfill == nil {
 		return !a.backfill
@@ -314,7 +316,7 @@ func (a *scheduleArg) means(s *queue.Schedule) bool {
 	return a.backfill || a.name != ""
 }
 
-// noun returns the word for the kind that a names.
+// noun returns "backfill" for a command that is about backfills, otherwise "schedule".
 func (a *scheduleArg) noun() string {
 	if a.backfill {
 		return "backfill"
@@ -338,7 +340,7 @@ func (e *env) oneSchedule(c *cli.Context) (a scheduleArg, err error) {
 	return a, nil
 }
 
-// ownerGiven returns the value of --owner; nil: the flag was not given.
+// ownerGiven returns the value of --owner, or nil if the flag was not given.
 func ownerGiven(c *cli.Context) *string {
 	if !c.IsSet("owner") {
 		return nil
@@ -354,7 +356,8 @@ func (a *scheduleArg) filter() queue.ScheduleFilter {
 	return f
 }
 
-// find reads the one schedule that the arguments name. If there is none, or more than one, the error says how to name one.
+// find returns the only schedule that the arguments name. If there is none, or more than one, its error tells the user how to name
+// one.
 func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	found, err := store.Schedules(ctx, a.filter())
 	found = slices.DeleteFunc(found, func(s queue.Schedule) bool { return !a.means(&s) })
@@ -374,8 +377,8 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	}
 }
 
-// findPast also finds a backfill that is over. It returns its schedule with the name and the number of the backfill, which
-// is enough to read the times.
+// findPast is find, and also finds a backfill that is over, by its name NAME#N. In its place it returns the schedule NAME with the
+// name and the number of the backfill, which is enough to read the times.
 func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	s, err := a.find(ctx, store)
 	hash := strings.LastIndex(a.name, "#")
@@ -394,7 +397,8 @@ func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.
 	return s, nil
 }
 
-// missing returns the error for a schedule that does not exist, with a name that may have been meant.
+// missing returns the error for a schedule that does not exist. Its hint has a schedule of the DAG that the user may have meant, or
+// the DAG's schedules.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists the schedules that you may see"
 	if a.name != "" {
@@ -426,7 +430,7 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	return &failure{kind: notFound, err: errors.New(msg), hint: hint}
 }
 
-// atLeast writes a number of schedules; a full page means that there may be more.
+// atLeast returns a number with its noun. A full page means that there may be more, and the text says so.
 func atLeast(n int, noun string) string {
 	if n == queue.MaxPage {
 		return fmt.Sprintf("%d or more %ss", n, noun)
@@ -466,8 +470,8 @@ func some(words []string) string {
 // dagRemovedCode is the database's SQLSTATE for an operation that a removed DAG does not allow.
 const dagRemovedCode = "OA002"
 
-// orNotYours explains why a schedule that the user can read cannot be steered: only administrators steer other users'
-// schedules. It returns any other error unchanged.
+// orNotYours explains why the user cannot steer a schedule that the user can read: only administrators steer other users'
+// schedules. It returns an error that is not about a missing schedule unchanged.
 func orNotYours(s *queue.Schedule, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !errors.Is(err, queue.ErrNotFound) || ok && refusal.Code == dagRemovedCode {

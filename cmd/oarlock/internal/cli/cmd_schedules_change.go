@@ -93,7 +93,8 @@ func runSchedulesPut(c *cli.Context, e *env) error {
 	})
 }
 
-// sayPut prints the schedule with this number: the file and other users may have schedules of the same name.
+// sayPut prints the schedule with the number id after it was put: the file and other users may have schedules of the same name. It
+// remarks if the DAG's file has one, since both fire.
 func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, id int64) error {
 	all, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: dag, Name: name, Limit: queue.MaxPage})
 	if err != nil {
@@ -111,7 +112,8 @@ func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, 
 	return e.sayScheduled(ctx, store, &all[i], "put", nil)
 }
 
-// scheduleFlags reads the flags, which are keys of the DAG language. The database checks their combination.
+// scheduleFlags returns the schedule that the flags describe, without name and params. The flags are keys of the DAG language. It
+// checks each flag alone, and that one flag gives the times; the database checks the rest.
 func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error) {
 	s = dagspec.Schedule{
 		Cron: c.String("cron"), Timezone: c.String("timezone"), Except: c.StringSlice("except"), OverlapPolicy: c.String("overlap-policy"),
@@ -311,7 +313,8 @@ of the run.
 	}
 }
 
-// triggerTime reads the logical time of a run. The zero time stands for now, by the clock of the database.
+// triggerTime parses the logical time of a run; a time without an offset is in zone. It returns the zero time for "" and "now",
+// which stands for now by the clock of the database.
 func triggerTime(text, zone string) (time.Time, error) {
 	if text == "" || text == "now" {
 		return time.Time{}, nil
@@ -323,7 +326,8 @@ func triggerTime(text, zone string) (time.Time, error) {
 	return at, err
 }
 
-// sayScheduled prints the current state of a schedule. more adds a text about it; nil: its next fire time.
+// sayScheduled reads a schedule again and prints its current state behind the word done, such as paused. more returns a text to
+// add; nil adds the next fire time.
 func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Schedule, done string, more func(*queue.Schedule) string) error {
 	arg := scheduleArg{dag: s.DAG, name: s.Name, owner: &s.Owner}
 	now, err := arg.find(ctx, store)

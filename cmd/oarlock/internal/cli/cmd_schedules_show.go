@@ -153,7 +153,7 @@ outcome share a line. Oarlock keeps outcomes as long as the DAG's runs.
 	}
 }
 
-// withSchedule calls use with the schedule that the arguments name.
+// withSchedule finds the only schedule that the arguments name, and calls use with it.
 func (e *env) withSchedule(c *cli.Context, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
 	arg, err := e.oneSchedule(c)
 	if err != nil {
@@ -162,7 +162,7 @@ func (e *env) withSchedule(c *cli.Context, use func(context.Context, *queue.Stor
 	return e.withFound(c.Context, arg.find, use)
 }
 
-// withFound calls use with the schedule that find finds.
+// withFound opens the store, and calls use with the schedule that find returns.
 func (e *env) withFound(
 	ctx context.Context, find func(context.Context, *queue.Store) (*queue.Schedule, error), use func(context.Context, *queue.Store, *queue.Schedule) error,
 ) error {
@@ -219,7 +219,8 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 	return a
 }
 
-// scheduleSheet describes a schedule on a page. It leaves out what is not set.
+// scheduleSheet describes a schedule on a page, with its next times. It leaves out settings that are not set, and folds the title
+// to columns.
 func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int) string {
 	now := time.Now()
 	var rows [][]string
@@ -268,7 +269,7 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	return text + "\n" + p.Dim("next") + "\n" + p.comingTimes(times, s.Timezone, now)
 }
 
-// comingTimes lists times, indented.
+// comingTimes lists times on indented lines, or says on one line that the schedule never fires.
 func (p painter) comingTimes(times []time.Time, zone string, now time.Time) (text string) {
 	if len(times) == 0 {
 		return "  " + runview.NeverFires + "\n"

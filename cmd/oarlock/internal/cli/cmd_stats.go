@@ -71,7 +71,8 @@ func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
 	return a
 }
 
-// statsRow adds up all runs that wait, for whatever reason.
+// statsRow returns the cells of a DAG's row. It adds up all runs that wait, for whatever reason. The durations are dashes if no run
+// has ended.
 func (p painter) statsRow(s *queue.DAGStats) []string {
 	more := ""
 	if s.Ended() >= queue.MaxCounted {
@@ -87,7 +88,7 @@ func (p painter) statsRow(s *queue.DAGStats) []string {
 	}, times...)
 }
 
-// someOf writes a number in a colour, and 0 dimmed.
+// someOf returns a number painted by paint, or a dimmed 0.
 func (p painter) someOf(n int64, paint func(string) string) string {
 	if n == 0 {
 		return p.Dim("0")

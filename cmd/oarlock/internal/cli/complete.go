@@ -25,7 +25,8 @@ var choices = map[string][]string{
 	"status": runChoices,
 }
 
-// complete returns the words that may stand at the cursor. If it returns none, the shell offers files.
+// complete returns the words that may stand at the cursor, each with a description behind a tab. words is the command line without
+// the program; the cursor is in the last word. If complete returns none, the shell offers files.
 func complete(app *cli.App, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -46,8 +47,8 @@ func complete(app *cli.App, words []string) []string {
 	return matching(a.wordCandidates(), last)
 }
 
-// joinEquals joins the three words into which bash splits --output=json. The word under the cursor stays a word of its own,
-// as a value does.
+// joinEquals drops the = that bash makes a word of its own in --output=json, so that flag and value are two words, as in --output
+// json. If the = is the last word, the value at the cursor is "".
 func joinEquals(words []string) []string {
 	var joined []string
 	for i, w := range words {
@@ -116,7 +117,7 @@ func described(commands []*cli.Command) []string {
 	return candidates
 }
 
-// values returns the words that a flag may have: those of its setting, or those of its own list.
+// values returns the words that the value of a flag may be. It returns nil if any value is allowed, or if flag is nil.
 func (a *argParser) values(flag cli.Flag) []string {
 	if flag == nil {
 		return nil

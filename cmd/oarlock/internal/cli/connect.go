@@ -12,7 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// store opens the store of the database in the settings. The caller must call shut.
+// store opens the store of the database in the settings, and starts the private server if that is the database. The caller must
+// call shut, unless there is an error.
 func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err error) {
 	url, _, err := e.database(ctx)
 	if err != nil {
@@ -25,7 +26,7 @@ func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err e
 	return store, store.Close, nil
 }
 
-// withStore calls use with the store of the database in the settings.
+// withStore opens the store of the database in the settings, calls use with it, and closes it.
 func (e *env) withStore(ctx context.Context, use func(*queue.Store) error) error {
 	store, shut, err := e.store(ctx)
 	if err != nil {
@@ -87,7 +88,8 @@ func (e *env) privateFolder() string {
 // the server runs as.
 const besides = "-pg"
 
-// newPrivateFolder returns the folder in which a private server is to be made.
+// newPrivateFolder returns the folder in which a private server is to be made. For root it is beside the state folder if other
+// users cannot enter that one, because the server does not run as root.
 func (e *env) newPrivateFolder() (string, error) {
 	state, err := e.stateDir()
 	if err != nil {
@@ -99,7 +101,8 @@ func (e *env) newPrivateFolder() (string, error) {
 	return filepath.Join(state, "pg"), nil
 }
 
-// startPrivate starts the private server, or joins it if other commands use it already. leave ends this command's use.
+// startPrivate starts the private server, or joins it if other commands use it already, and returns its URL. If this command uses
+// it already, startPrivate only returns the URL. leave ends this command's use.
 func (e *env) startPrivate(ctx context.Context) (url string, err error) {
 	if e.server != nil {
 		return e.server.URL(""), nil
@@ -121,8 +124,8 @@ func (e *env) progress(text string) {
 	e.remark("%s", text)
 }
 
-// migratePrivate migrates the private database to the schema of this program. Other databases are migrated only by `oarlock
-// migrate up`.
+// migratePrivate migrates the database to the schema of this program if it is the private one. It does nothing for any other
+// database, which only `oarlock migrate up` migrates.
 func (e *env) migratePrivate(ctx context.Context) error {
 	if !e.isPrivate() {
 		return nil
@@ -154,7 +157,7 @@ func (e *env) leave(ctx context.Context) {
 	}
 }
 
-// sayUnnamed replaces the hint if no database was named: then the user needs to know how to name one.
+// sayUnnamed returns hint, or another hint if no database was named: then the user needs to know how to name one.
 func (e *env) sayUnnamed(hint string) string {
 	if e.settings == nil || !e.unnamed() {
 		return hint
@@ -162,7 +165,7 @@ func (e *env) sayUnnamed(hint string) string {
 	return "no database is named: set DATABASE_URL, or let `oarlock run FILE` or `oarlock dev` make a private one"
 }
 
-// sayPrivate adds to the hint that the command used the private database, if the user did not name a database.
+// sayPrivate returns hint. If the command used the private database and the user did not name it, it adds that to the hint.
 func (e *env) sayPrivate(hint string) string {
 	if e.server == nil || e.settings.Text("database_url") != "" {
 		return hint
