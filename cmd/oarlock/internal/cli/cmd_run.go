@@ -237,8 +237,8 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	return e.settle(waiting, errors.Join(err, worker.stop()))
 }
 
-// cancelHere tells the user that the first Ctrl-C cancels the run, and asks for the cancel. It ignores an error, since the run is
-// then over already.
+// cancelHere tells the user that the first Ctrl-C cancels the run, and asks for the cancel. It only logs an error, since the run is
+// then usually over already.
 func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
 	e.remark("canceling run %d: its handlers run; press Ctrl-C once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {

@@ -88,8 +88,8 @@ func (e *env) pageAnswer(page *runPage) answer {
 	return a
 }
 
-// ended returns the error of a command that waited for a run and showed it. For people it is short: the page has shown why
-// the run ended so, and what to type next.
+// ended returns the error of a command that waited for a run and showed it, or nil if the run succeeded. For people the error is
+// short: the page has shown why the run ended so, and what to type next.
 func (e *env) ended(run *queue.Run) error {
 	failed := runEnd(run)
 	if failed == nil {
@@ -109,7 +109,7 @@ func (e *env) ended(run *queue.Run) error {
 
 const maxItemsShown = 12 // items of one foreach step; a line below them counts the others
 
-// runState paints the state of a run.
+// runState returns the state of a run in its colour.
 func (p painter) runState(state string) string {
 	switch state {
 	case "succeeded":
@@ -124,7 +124,7 @@ func (p painter) runState(state string) string {
 	return state
 }
 
-// String returns the page: the run, its tasks, what to type next.
+// String returns the page: the run, its facts, its tasks, and the commands to type next.
 func (p *runPage) String() string {
 	var b strings.Builder
 	b.WriteString(p.fold(p.headline(), 0) + "\n")
@@ -146,8 +146,8 @@ func (p *runPage) String() string {
 	return b.String()
 }
 
-// starting reports whether the run's own worker is still on its way. Then the page does not complain that no other worker
-// serves the run.
+// starting reports whether the worker of `oarlock run` is still on its way to the run. Then the page does not complain that no
+// other worker serves the run.
 func (p *runPage) starting() bool {
 	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && runview.IsHere(p.run)
 }
@@ -168,7 +168,8 @@ func (p *runPage) headline() string {
 	return text
 }
 
-// facts returns a row for each known fact about the run: its name and its value.
+// facts returns a row for each known fact about the run: its name and its value. A run with many tasks has a row that counts them
+// by state.
 func (p *runPage) facts() (rows [][]string) {
 	detail := runview.RunDetail{Run: p.run, Schedule: p.made, Driver: runview.DriverOf(p.run, p.tasks), Lost: runview.LostDrivers(p.events)}
 	if p.dag != nil {
@@ -188,7 +189,8 @@ func (p *runPage) facts() (rows [][]string) {
 	return rows
 }
 
-// taskLines returns a line for each task, and the last output of failed tasks below them.
+// taskLines returns a line for each task, with the last output of failed tasks and the questions of approvals below. Of a step with
+// many items it shows some and counts the others. If p.rows is set, it returns only that many lines, by fewTasks.
 func (p *runPage) taskLines() string {
 	if p.rows > 0 {
 		return p.fewTasks()
@@ -223,7 +225,7 @@ func (p *runPage) taskLines() string {
 	return b.String()
 }
 
-// itemsFrom counts the items of one foreach step from index i on.
+// itemsFrom returns how many tasks from index i on are items of one foreach step; 0 if the task there is no item.
 func (p *runPage) itemsFrom(i int) int {
 	n := 0
 	for i+n < len(p.tasks) && p.tasks[i+n].Item != "" && runview.StepOf(p.tasks[i+n].Step) == runview.StepOf(p.tasks[i].Step) {
@@ -232,8 +234,8 @@ func (p *runPage) itemsFrom(i int) int {
 	return n
 }
 
-// shownItems returns the items among the n from index i on that have a line each, as indexes from i, and the items without
-// a line.
+// shownItems decides which of the n items from index i on have a line of their own. It returns the indexes of these, counted from
+// i, and the items without a line. With --all each item has a line.
 func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
 	if p.all {
 		return runview.ByUrgency(p.tasks[i : i+n]), nil
@@ -241,7 +243,8 @@ func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
 	return runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
 }
 
-// hiddenItems counts the items of a step without a line, by state; "": each item has a line.
+// hiddenItems counts by state the items of a step that have no line: others, and items that have no row in the database yet. It
+// returns "" if each item has a line. node is the step, and items are all its items with a row.
 func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []queue.Task) string {
 	unlisted := runview.CountItems(node, items).Unlisted
 	if len(others)+unlisted == 0 {
@@ -280,7 +283,8 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	return row
 }
 
-// taskNote describes what is unusual about a task, and shows its last line while it runs.
+// taskNote returns what is unusual about a task, such as its failure, and the last line of a task that runs. It returns "" if there
+// is nothing to say.
 func (p *runPage) taskNote(t *queue.Task) string {
 	text := runview.TaskNote(p.run, t)
 	if given := runview.ParamText(t.Outputs); given != "" && p.decided[runview.TaskName(t.Step, t.Item)] {
@@ -295,7 +299,7 @@ func (p *runPage) taskNote(t *queue.Task) string {
 	return text
 }
 
-// quoted sets off lines that a task wrote.
+// quoted returns lines that a task wrote, each behind a mark and dimmed.
 func (p *runPage) quoted(lines []string) []string {
 	var quoted []string
 	for _, l := range lines {
@@ -304,7 +308,7 @@ func (p *runPage) quoted(lines []string) []string {
 	return quoted
 }
 
-// asked returns the lines below an approval that waits.
+// asked returns the question of an approval that waits, as lines to stand below its task. It returns nil for any other task.
 func (p *runPage) asked(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil
@@ -316,7 +320,7 @@ func (p *runPage) asked(t *queue.Task) []string {
 	return lines
 }
 
-// fewTasks returns lines for the most telling tasks, as many as fit, in their order, and a line that counts the others.
+// fewTasks returns at most p.rows lines: the most urgent tasks, in the order of p.tasks, and a line that counts the others.
 func (p *runPage) fewTasks() string {
 	limit := p.rows
 	unlisted := p.unlisted()
@@ -339,7 +343,7 @@ func (p *runPage) rowsOf(at []int) string {
 	return strings.Join(p.alignTasks(rows), "\n") + "\n"
 }
 
-// lastLine returns the last line that a running task wrote; "": not known.
+// lastLine returns the last line that a running task wrote. It returns "" if the task does not run, or if the line is not known.
 func (p *runPage) lastLine(t *queue.Task) string {
 	if p.latest == nil || t.State != "running" && t.State != "finishing" {
 		return ""
@@ -353,8 +357,8 @@ const (
 	leastName = 20
 )
 
-// fold breaks a line that is too long. On a page that is drawn again and again it cuts the line instead, so that each task
-// keeps one line.
+// fold breaks a line that is wider than the page, and indents the rest by under columns. On a page that is drawn again and again it
+// cuts the line instead, so that each task keeps one line.
 func (p *runPage) fold(line string, under int) string {
 	if p.live && p.columns > 0 {
 		return term.Cut(line, p.columns)
@@ -362,7 +366,7 @@ func (p *runPage) fold(line string, under int) string {
 	return term.Fold(line, p.columns, under)
 }
 
-// factLines returns the facts as lines; a long value is folded.
+// factLines returns the facts as aligned lines, with long values folded.
 func (p *runPage) factLines() string {
 	facts := p.facts()
 	under := 0
@@ -376,8 +380,8 @@ func (p *runPage) factLines() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// alignTasks aligns the columns of tasks. If there is little room, a name that is longer than others shifts only its own
-// line to the right.
+// alignTasks returns a line for each row of four cells, with the cells aligned as columns. If there is little room, a name that is
+// longer than others shifts only its own line to the right.
 func (p *runPage) alignTasks(rows [][]string) []string {
 	widths := make([]int, 4)
 	room := 0

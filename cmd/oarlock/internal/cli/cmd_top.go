@@ -140,13 +140,14 @@ func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
 	return v, store.CountSteps(ctx, v.runs)
 }
 
-// mayBeCopy reports whether to check for a copy: runs wait, and no worker gives signs of life.
+// mayBeCopy reports whether look has to ask if the database is a copy: runs wait, and no worker gives signs of life.
 func (v *topView) mayBeCopy() bool {
 	return slices.ContainsFunc(v.seen.Queues, func(q queue.Queue) bool { return q.Queued > 0 }) &&
 		!slices.ContainsFunc(v.seen.Workers, func(w queue.WorkerInfo) bool { return runview.GivesSigns(&w) })
 }
 
-// failingDAGs counts the failed runs of each DAG that ended after a moment, and lists the DAG with the most failures first.
+// failingDAGs counts for each DAG the failed runs that ended after a moment. It lists the DAG with the most failures first, and
+// DAGs with equal counts by name.
 func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
 	counts := map[string]int{}
 	for i := range failed {
@@ -162,8 +163,8 @@ func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
 	return failing
 }
 
-// topLive draws one look after the other on the terminal's alternate screen, which it leaves at the end. While the database
-// cannot be reached, it draws the last look with the reason.
+// topLive draws one look after the other on the terminal's alternate screen until ctx ends, and then leaves that screen. While the
+// database cannot be reached, it draws the last look with the reason. Any other error ends it.
 func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, interval time.Duration) (err error) {
 	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	defer func() { err = errors.Join(err, e.print(leave)) }()
@@ -194,7 +195,7 @@ func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, in
 	}
 }
 
-// endOfView returns nil after Ctrl-C, which is the way to leave.
+// endOfView returns nil if Ctrl-C ended ctx, which is the way to leave, and otherwise the cause.
 func endOfView(ctx context.Context) error {
 	if cause, ok := errors.AsType[*signalError](context.Cause(ctx)); ok && cause.interrupt {
 		return nil
@@ -212,8 +213,8 @@ const (
 	topLegend = "Ctrl-C ends   WAITING: tasks for slots   TASKS: ended/all   BEAT: last heard of"
 )
 
-// topFrame writes the whole screen as one text that is drawn over the frame before. It clears no line before it is written
-// again, so nothing flickers.
+// topFrame returns a whole screen as one text that draws it over the frame before. It clears no line before it is written again, so
+// nothing flickers.
 func (e *env) topFrame(v *topView) string {
 	columns, rows := e.Columns, e.Rows
 	if f, ok := e.Stdout.(*os.File); ok {
@@ -254,7 +255,7 @@ func (v *topView) answer(columns int) answer {
 	return answer{object: object, text: strings.Join(lines, "\n") + "\n"}
 }
 
-// lines returns the head and three tables. Each table gets a share of the rows.
+// lines returns the head and the tables of queues, workers and runs, in about this number of rows: each table gets a share.
 func (v *topView) lines(rows int) []string {
 	lines := []string{v.slotLine(), v.runLine()}
 	if wanted := v.wantedLine(); wanted != "" {
@@ -282,7 +283,7 @@ func (v *topView) slotLine() string {
 		v.bar(slots.Busy, slots.All), slots.Busy, slots.All, v.someOf(int64(slots.Waiting), v.Warn), wait)
 }
 
-// runLine counts runs, and shows how they end.
+// runLine returns the line of the head that counts runs, with the rates at which runs end and fail.
 func (v *topView) runLine() string {
 	var running, queued int64
 	for i := range v.seen.Queues {
@@ -295,7 +296,8 @@ func (v *topView) runLine() string {
 	return fmt.Sprintf("runs %s running, %s queued   %s ended/s  %s", v.someOf(running, v.Note), v.someOf(queued, v.Warn), rate(v.seen.Ended), failed)
 }
 
-// wantedLine names what needs a person; "": nothing does.
+// wantedLine returns the line of the head that names troubles for a person to attend to: quiet workers, waiting approvals, failing
+// DAGs. It returns "" if there are none.
 func (v *topView) wantedLine() string {
 	var parts []string
 	if quiet := runview.SlotsOf(v.seen.Workers).Quiet; quiet > 0 {
@@ -327,7 +329,8 @@ func rate(perSecond float64) string {
 	return fmt.Sprintf("%.2g", perSecond)
 }
 
-// bar shows which part of something is taken. A part above zero shows at least a little.
+// bar returns a bar of barWidth characters that shows which part of the whole is taken. A part above zero shows at least one full
+// character.
 func (v *topView) bar(part, whole int) string {
 	if whole == 0 {
 		return v.Dim(strings.Repeat("▯", barWidth))
@@ -343,7 +346,7 @@ func (v *topView) bar(part, whole int) string {
 	return text + v.Dim(strings.Repeat("▯", barWidth-full))
 }
 
-// workers returns the workers at work.
+// workers returns the workers of v.seen that have not ended.
 func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 	for i := range v.seen.Workers {
 		if w := &v.seen.Workers[i]; w.EndedAt.IsZero() {
@@ -353,8 +356,8 @@ func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 	return atWork
 }
 
-// queueLines lists the queues with something to see, and as many idle queues as fit. If the idle queues do not fit, one
-// line stands for all of them.
+// queueLines returns about share lines: a table of the queues with something to see, and of all idle queues if they fit. If they do
+// not fit, one line stands for all idle queues.
 func (v *topView) queueLines(share int) []string {
 	busy, idle, folds := runview.SplitQueues(v.seen.Queues)
 	if all := slices.Concat(busy, idle); !folds && len(all) < share {
@@ -420,8 +423,9 @@ func (v *topView) runTable() term.Table {
 	return t
 }
 
-// clip returns so many lines of a table, and a line that counts the missing rows. If more, the table itself is not
-// complete, and the count gets a plus.
+// clip cuts a table to about this number of lines, but keeps at least one row; the last line then counts the missing rows. If more
+// is set, the table itself is not complete, and the count gets a plus. An empty table becomes the line "no queues", with noun in
+// its place.
 func (p painter) clip(t term.Table, lines int, noun string, more bool) []string {
 	if len(t.Rows) == 0 {
 		return []string{p.Dim("no " + noun + "s")}

@@ -67,7 +67,8 @@ func buildVersion(info *debug.BuildInfo, ok bool) jsonVersion {
 	}
 }
 
-// utc writes a time in UTC. It returns any other text unchanged, since a packager may have set any text.
+// utc returns a time in RFC 3339 as the same time in UTC. It returns any other text unchanged, since a packager may have set any
+// text.
 func utc(text string) string {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.UTC().Format(time.RFC3339)

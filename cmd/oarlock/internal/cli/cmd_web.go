@@ -98,7 +98,8 @@ func listenAt(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// serveSite serves pages with sign-in.
+// serveSite serves pages with sign-in until ctx ends. It opens the database logins that act for the users, and closes them at the
+// end.
 func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
 	_, link, err := e.database(ctx)
 	if err != nil {
@@ -142,8 +143,8 @@ type pageServer struct {
 	ended chan error // receives why it ended; nil: it was stopped
 }
 
-// startPages serves a store's pages on a listener, and prints their address. It takes over the listener unless it returns an
-// error. It sets plan.options.Doctor.
+// startPages serves a store's pages on a listener until ctx ends, prints their address, and returns at once. It takes over the
+// listener unless it returns an error. It sets plan.options.
 func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, plan *webPlan) (*pageServer, error) {
 	url, link, err := e.database(ctx)
 	if err != nil {
@@ -162,7 +163,8 @@ func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.L
 	return p, nil
 }
 
-// pageChecks makes the checks of `oarlock doctor`. If the database cannot be reached, the first check reports that.
+// pageChecks makes the checks of `oarlock doctor` for a page. If the database cannot be reached, that is no error: the first check
+// reports it.
 func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, err error) {
 	report, _ := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
@@ -174,8 +176,8 @@ func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, e
 	return checks, nil
 }
 
-// endPages stops a server, or does nothing for nil, and waits until it has ended. It only logs the server's error, so that
-// the command around it does not fail.
+// endPages stops a server and waits until it has ended. It does nothing for nil. It only logs the server's error, so that the
+// command around it does not fail.
 func (e *env) endPages(p *pageServer) {
 	if p == nil {
 		return
@@ -186,7 +188,7 @@ func (e *env) endPages(p *pageServer) {
 	}
 }
 
-// databaseName returns the name of the database for the pages.
+// databaseName returns the words by which pages name the database.
 func (e *env) databaseName(link *pgx.ConnConfig) string {
 	if e.server != nil {
 		return "private database"
@@ -194,7 +196,8 @@ func (e *env) databaseName(link *pgx.ConnConfig) string {
 	return link.Database + " on " + link.Host
 }
 
-// loopbackAddress refuses an address that other machines can reach, because these pages have no sign-in.
+// loopbackAddress returns given, HOST:PORT, as an address to listen on, with 127.0.0.1 for an empty host. It returns a usageError
+// for any other text, and for an address that other machines can reach, because these pages have no sign-in.
 func loopbackAddress(given string) (string, error) {
 	host, port, err := splitAddress(given)
 	switch {
@@ -211,7 +214,7 @@ func loopbackAddress(given string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// splitAddress splits HOST:PORT, and refuses any other text.
+// splitAddress splits HOST:PORT, where the port may be the name of a service. It returns a usageError for any other text.
 func splitAddress(given string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(given)
 	if err == nil {
@@ -223,7 +226,8 @@ func splitAddress(given string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// listenNear listens at an address, or at another port of the same host if the port is taken.
+// listenNear listens at an address, or at any free port of the same host if another program has the port. The caller must close the
+// listener.
 func listenNear(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -244,7 +248,8 @@ const (
 	wrongLogin  = "28" // class of SQLSTATEs for a refused login
 )
 
-// openLogin opens the store of a database login, and a doctor that examines the database with that login.
+// openLogin opens the store of a database login, and returns it with a doctor that examines the database with that login. The
+// caller must close the store.
 func (e *env) openLogin(ctx context.Context, c queue.Config) (web.Login, error) {
 	c.OwnSchema = true
 	store, err := queue.Open(ctx, c)
@@ -254,8 +259,9 @@ func (e *env) openLogin(ctx context.Context, c queue.Config) (web.Login, error) 
 	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, c.URL) }}, nil
 }
 
-// connectLogin opens the store of a login with the password that a user typed. Postgres must check the password: a server
-// that trusts this program's address would accept any.
+// connectLogin opens the store of a login with the password that a user typed. Postgres must check the password, since a server
+// that trusts this program's address would accept any: connectLogin returns web.ErrTrusted then, and web.ErrWrongLogin for a wrong
+// password. Check of the login tries the password again.
 func (e *env) connectLogin(ctx context.Context, name, password string) (web.Login, error) {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -300,7 +306,7 @@ func orTrusted(ctx context.Context, config *pgconn.Config, err error) error {
 	return err
 }
 
-// isTrusted reports whether the server lets a login in without authentication; false: it does not, or cannot be reached. It
+// isTrusted reports whether the server lets a login in without authentication. It reports false if the server cannot be reached. It
 // removes the password from config.
 func isTrusted(ctx context.Context, config *pgconn.Config) bool {
 	config.RequireAuth, config.Password = "none", ""
@@ -312,8 +318,8 @@ func isTrusted(ctx context.Context, config *pgconn.Config) bool {
 	return true
 }
 
-// warnTrusted warns if the server lets this program's login in without a password. Then it probably lets people in that way
-// too, and none of them can sign in. warnTrusted does not wait for a server that is away.
+// warnTrusted logs a warning if the server lets this program's login in without a password. Then it probably lets people in that
+// way too, and none of them can sign in. It waits at most trustTimeout for the server.
 func (e *env) warnTrusted(ctx context.Context) error {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -331,13 +337,13 @@ func (e *env) warnTrusted(ctx context.Context) error {
 	return nil
 }
 
-// isWrongLogin reports whether the database refused the name or the password.
+// isWrongLogin reports whether err is the database's refusal of a name or a password.
 func isWrongLogin(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && strings.HasPrefix(refused.Code, wrongLogin)
 }
 
-// asLogin returns an address with another name and password.
+// asLogin returns a database's address, a URL or keyword=value pairs, with another name and password.
 func asLogin(address, name, password string) (string, error) {
 	if !strings.Contains(address, "://") {
 		escaped := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
@@ -381,8 +387,8 @@ type reloadedPair struct {
 	pair *tls.Certificate
 }
 
-// get returns the certificate, and reads the pair of files again if the certificate's file has changed. If they cannot be
-// read, it returns the old pair, and logs that.
+// get returns the certificate, and reads it and its key again if the certificate's file has changed. If they cannot be read, it
+// returns the old certificate and logs that; without an old one it returns an error.
 func (p *reloadedPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -413,7 +419,7 @@ const (
 	authOpenID   = "oidc"
 )
 
-// webKeys declares the settings of the pages. They have flags of the web command.
+// webKeys declares the settings of the pages. Some of them have a flag of the web command.
 func webKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "web_listen", Flag: "--listen", Default: webListen, Usage: "serve at `HOST:PORT`; a loopback address unless people sign in"},
@@ -463,7 +469,8 @@ type webPlan struct {
 	tls     *tls.Config // nil: plain http
 }
 
-// webPlan reads the settings, and refuses settings that would show pages or passwords to other users.
+// webPlan returns what the settings decide about the pages. It returns an error for settings that would show pages or passwords to
+// other users.
 func (e *env) webPlan() (webPlan, error) {
 	text := e.settings.Text
 	p := webPlan{listen: text("web_listen"), auth: text("web_auth"), options: web.Options{ReadOnly: text("web_read_only") == "true"}}
@@ -489,7 +496,8 @@ func (e *env) webPlan() (webPlan, error) {
 	return p, p.refuseOpen()
 }
 
-// refuseOpen refuses settings that would send passwords, or sign-in cookies, unencrypted over a network.
+// refuseOpen returns a usageError for settings that would send passwords, or sign-in cookies, unencrypted over a network, and for a
+// missing --url where sign-in needs it.
 func (p *webPlan) refuseOpen() error {
 	host, _, _ := net.SplitHostPort(p.listen)
 	local := web.IsLoopback(host)
@@ -518,7 +526,8 @@ func anyAddress(given string) (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// webTLS returns nil for http. The certificate is read again when its file changes.
+// webTLS returns the configuration for https, or nil if the settings name no certificate. The certificate is read again when its
+// file changes.
 func (e *env) webTLS() (*tls.Config, error) {
 	cert, key := e.settings.Text("web_tls_cert"), e.settings.Text("web_tls_key")
 	if cert == "" && key == "" {
@@ -534,8 +543,8 @@ func (e *env) webTLS() (*tls.Config, error) {
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
 }
 
-// signIn sets in o how users sign in, and which database login acts for them. It returns an error if a setting is missing that
-// this needs.
+// signIn sets in o how users sign in, and which database login acts for them. It returns an error if a setting is missing that this
+// needs. The caller must close the logins in o, also after an error.
 func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error {
 	for _, text := range e.settings.Value("web_proxies").Items {
 		o.Proxies = append(o.Proxies, netip.MustParsePrefix(text))
@@ -593,7 +602,8 @@ func (e *env) openID(p *webPlan, o *web.SiteOptions) error {
 	return nil
 }
 
-// mapRoles opens a database login for each role that at least one user has.
+// mapRoles sets o.Roles, and opens in o.Logins a database login for each role that at least one user has. It checks that each login
+// has the rights of its role. It returns an error if no user has a role.
 func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 	o.Roles = signin.Roles{Reader: e.settings.Value("web_readers").Items, Submitter: e.settings.Value("web_submitters").Items, Operator: e.settings.Value("web_operators").Items}
 	o.Logins = map[signin.Role]web.Login{}
@@ -621,7 +631,8 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 	return nil
 }
 
-// checkLogin refuses a login that has more rights than its role, or too few to act for it.
+// checkLogin returns an error if the login of a store has more rights than its role, or fewer. It warns if records of the login's
+// requests will not name the people behind them. setting names the login in messages.
 func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
 	if err != nil {
@@ -640,7 +651,8 @@ func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, 
 	return nil
 }
 
-// address returns where browsers reach the pages.
+// address returns the URL that browsers open: --url if people sign in and it is given, otherwise the address on which the pages
+// listen.
 func (p *webPlan) address(listening net.Addr) string {
 	if p.url != nil && p.auth != authNone {
 		return strings.TrimSuffix(p.url.String(), "/") + "/"

@@ -100,7 +100,8 @@ func runWorker(c *cli.Context, e *env) error {
 // finalExits are the exit statuses of a driver process that another start would not change.
 var finalExits = []int{int(exitDriverUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
 
-// guardWorker starts this program again with args as the driver process, and watches it.
+// guardWorker starts this program again with args as the driver process, and watches it until the worker ends. It starts another
+// driver process after a crash. It returns nil if the worker stopped in order.
 func (e *env) guardWorker(ctx context.Context, config embed.Config, args []string) error {
 	state, err := e.stateDir()
 	if err != nil {
@@ -163,7 +164,7 @@ func (e *env) work(ctx context.Context, config embed.Config, own ownership) erro
 // unfitLogin is the kind of error of a worker that ends because its database login lacks the role for workers.
 var unfitLogin = kind{denied.code, exitUnreachable}
 
-// endOf adds to the error of a worker what the user should do.
+// endOf returns the error of a worker with a hint for the user, if it knows one. It returns nil for nil.
 func (e *env) endOf(err error) error {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
 		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
@@ -177,8 +178,8 @@ func (e *env) endOf(err error) error {
 	return err
 }
 
-// hearSignals calls the first function of stop at the first signal, and the last one at each further signal, until over is
-// closed.
+// hearSignals calls the first function of stop at the first signal, and the last one at each further signal. It returns once over
+// is closed.
 func (e *env) hearSignals(stop []func(), got <-chan os.Signal, over <-chan struct{}) {
 	for {
 		select {
@@ -224,7 +225,7 @@ func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
 	return nil
 }
 
-// findRun returns the number of the run. It asks the database only for @latest.
+// findRun returns the number of the run that arg names. It asks the database only for @latest.
 func (e *env) findRun(ctx context.Context, arg runArg) (id queue.RunID, err error) {
 	if !arg.latest {
 		return arg.id, nil
@@ -248,8 +249,8 @@ func (o *ownership) named(args []string) []string {
 	return named
 }
 
-// guarding returns the context of a guard. With --until-eof it ends when standard input ends; the goroutine that reads
-// standard input ends then, or with the process.
+// guarding returns a context for a guard. With --until-eof it also ends when standard input ends; the goroutine that reads standard
+// input ends then, or with the process.
 func (o ownership) guarding(ctx context.Context, stdin io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if o.untilEOF {
@@ -272,7 +273,8 @@ type ownWatch struct {
 	givenUp  atomic.Bool // the run was canceled because its owner ended
 }
 
-// watch stops the worker when its run is over. It returns nil for a worker of many runs.
+// watch starts to watch the only run of a worker, and calls stop when the run is over or can no longer be watched. It returns nil
+// for a worker of many runs. The caller must call end.
 func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) (*ownWatch, error) {
 	if o.run == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to watch
@@ -297,8 +299,8 @@ func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) 
 	return w, nil
 }
 
-// stopper returns what the first and the second signal do. At the first, running tasks may finish; if the worker belongs to
-// another process, the run is canceled.
+// stopper returns one function for the first signal and one for further signals. At the first, running tasks may finish; if the
+// worker belongs to another process, the run is canceled instead. At the second, the worker stops at once.
 func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	if w == nil || !w.untilEOF {
 		return []func(){
@@ -312,7 +314,7 @@ func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	}
 }
 
-// cancel cancels the run, so that no other worker goes on with it.
+// cancel asks for a cancel of the run, so that no other worker goes on with it, and has end ask again.
 func (w *ownWatch) cancel() {
 	w.givenUp.Store(true)
 	w.cancelNow()
@@ -320,7 +322,8 @@ func (w *ownWatch) cancel() {
 
 func (w *ownWatch) cancelNow() { _ = cancelOpen(context.Background(), w.store, w.run) }
 
-// cancelOpen cancels a run at once unless it is over. A request to a run that is over would stay in its history.
+// cancelOpen requests a cancel that skips handlers, and waits at most lastWord for the database. It requests nothing if the run is
+// over, since such a request would stay in the run's history.
 func cancelOpen(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()
@@ -365,7 +368,7 @@ var guardSentences = map[supervise.Kind]string{
 	supervise.Unwritten:   "the lock file of worker %s could not be written",
 }
 
-// sentence describes an event of the guard.
+// sentence describes an event of the guard to people, with the name of the worker.
 func (g guarded) sentence(event supervise.Event) string {
 	switch {
 	case event.Kind == supervise.Waiting:
@@ -380,7 +383,7 @@ func (g guarded) sentence(event supervise.Event) string {
 	return fmt.Sprintf(guardSentences[event.Kind], g.name)
 }
 
-// sayGuard logs the events of a guard. It logs usual events at debug level.
+// sayGuard logs an event of the guard: usual events at debug level, harmless ones at info level, and trouble as a warning.
 func (e *env) sayGuard(g guarded, event supervise.Event) {
 	sentence, fields := "guard: "+g.sentence(event), guardFields(event)
 	switch event.Kind {
@@ -399,7 +402,7 @@ func (e *env) sayGuard(g guarded, event supervise.Event) {
 	}
 }
 
-// guardFields returns log fields for what is set in an event.
+// guardFields returns a log field for each field of an event that has a value.
 func guardFields(event supervise.Event) (fields []any) {
 	add := func(set bool, field slog.Attr) {
 		if set {
@@ -434,8 +437,8 @@ type standby struct {
 	server  *health.Server
 }
 
-// begin reports why the worker waits, to systemd and at /readyz. It listens for that, unless there is no address or another
-// process has it. The caller must call end.
+// begin reports to systemd and at /readyz why the worker waits. It listens for that, unless there is no address or another process
+// has it. The caller must call end.
 func (s *standby) begin(why string) {
 	s.tell("STATUS=starting, " + why)
 	if s.listen == "" {
@@ -450,7 +453,7 @@ func (s *standby) begin(why string) {
 	s.server = server
 }
 
-// end frees the address. It does nothing if begin did not listen.
+// end closes the server that begin started, so that its address is free. It does nothing if begin did not listen.
 func (s *standby) end() {
 	if s.server == nil {
 		return

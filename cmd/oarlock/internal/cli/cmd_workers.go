@@ -85,8 +85,8 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 	})
 }
 
-// remarkWorkers warns of troubled workers at work, or that none is at work. If the database may be a copy, quiet workers
-// are the original's, and a new worker would refuse to start: then it only prints that the database may be a copy.
+// remarkWorkers warns of listed workers that are quiet or unfit, or that none is at work. If the database may be a copy, it says
+// that instead of warnings about quiet workers: they are the original's, and a new worker would refuse to start.
 func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []queue.WorkerInfo) error {
 	isCopy := false
 	if len(listed) == 0 || slices.ContainsFunc(listed, func(w queue.WorkerInfo) bool { return w.Quiet != nil }) {
@@ -136,7 +136,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	return a
 }
 
-// ofLiving writes a number of a worker; a worker that has ended has none.
+// ofLiving returns n, a number about worker w, as text, or a dash if the worker has ended.
 func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 	if !w.EndedAt.IsZero() {
 		return p.Dim("–")
@@ -157,7 +157,7 @@ func (p painter) workerState(w *queue.WorkerInfo) string {
 	return p.Warn(word)
 }
 
-// beat writes the age of the last sign of life, and marks it if it is late.
+// beat returns how long ago a worker gave its last sign of life, in red if the worker is quiet, or a dash if it has ended.
 func (p painter) beat(w *queue.WorkerInfo) string {
 	if !w.EndedAt.IsZero() {
 		return p.Dim("–")

@@ -33,7 +33,7 @@ var (
 	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}
 )
 
-// String returns the text for the command's Description.
+// String returns the text for the Description of the command: the manual, the examples, and the exit statuses.
 func (m manual) String() string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(m.about))
@@ -155,7 +155,8 @@ func flagRow(f cli.Flag) []string {
 	return []string{"  " + spelling, text}
 }
 
-// placeholder returns the word in backquotes of a flag's usage, and the usage without the backquotes.
+// placeholder returns the word in backquotes of a flag's usage, and the usage without the backquotes. Without backquotes the word
+// is VALUE.
 func placeholder(text string) (word, plain string) {
 	before, rest, _ := strings.Cut(text, "`")
 	word, after, found := strings.Cut(rest, "`")

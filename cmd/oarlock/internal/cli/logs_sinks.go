@@ -107,8 +107,9 @@ type tailSink struct {
 	ends  int // line ends in kept
 }
 
-// newTailSink returns next itself if all lines are wanted. If exact, the first chunk that is passed on begins with the
-// first wanted line.
+// newTailSink returns a sink that passes on to next the last lines of the stored log, and then all that follows. If exact is set,
+// the output begins with the first of these lines, otherwise with the chunk that holds it. A negative number of lines means all:
+// then it returns next itself.
 func newTailSink(lines int, next logSink, exact bool) logSink {
 	if lines < 0 {
 		return next
@@ -148,8 +149,8 @@ func (s *tailSink) live() error {
 	return nil
 }
 
-// cut removes all but the last s.lines lines from the kept chunks. Bytes behind the last line end count as a line. Chunks that
-// have no line left stay, without data.
+// cut removes all but the last s.lines lines from the kept chunks. Bytes behind the last line end count as a line. Chunks that have
+// no line left stay, without data.
 func (s *tailSink) cut(kept []queue.Chunk) {
 	extra := s.ends - s.lines
 	for _, c := range slices.Backward(kept) {
@@ -270,7 +271,7 @@ func (s *lineSink) add(c *queue.Chunk) error {
 }
 
 // begin is called for each chunk before take. The first call decides the width of the column of names, and whether lines have
-// names. begin writes a note when a task is at another attempt than before.
+// names; a later call may decide that they have. begin writes a note when a task is at another attempt than before.
 func (s *lineSink) begin(c *queue.Chunk) {
 	if !s.started {
 		s.started = true
@@ -288,7 +289,8 @@ func (s *lineSink) begin(c *queue.Chunk) {
 	}
 }
 
-// firstColumn returns the width of the widest name among tasks that have a log already and steps that may get one.
+// firstColumn returns the width of the widest name among tasks that have a log already and steps that may get one, at most
+// maxNameColumn.
 func (s *lineSink) firstColumn() (column int) {
 	if s.options.query.Step == "" {
 		for _, step := range s.reader.Steps() {
@@ -301,7 +303,8 @@ func (s *lineSink) firstColumn() (column int) {
 	return column
 }
 
-// take splits a chunk into lines, and keeps an unfinished one in s.partial. It splits a line that is longer than maxLogLine.
+// take splits a chunk into lines and prints them. It keeps an unfinished line in s.partial until a later chunk ends it. It splits a
+// line that is longer than maxLogLine.
 func (s *lineSink) take(c *queue.Chunk) {
 	key := lineKey{c.Task, c.Attempt, c.Stream}
 	p := s.partial[key]
@@ -330,7 +333,8 @@ func (s *lineSink) take(c *queue.Chunk) {
 	}
 }
 
-// foldAll ends the unfinished lines of an attempt, because bytes are missing behind them or because the attempt is over.
+// foldAll prints the unfinished lines of the attempt that c belongs to, because bytes are missing behind them or because the
+// attempt is over.
 func (s *lineSink) foldAll(c *queue.Chunk) {
 	for _, stream := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
 		key := lineKey{c.Task, c.Attempt, stream}
@@ -341,8 +345,8 @@ func (s *lineSink) foldAll(c *queue.Chunk) {
 	}
 }
 
-// line prints a line, or keeps it for the tail. With --grep it leaves out a line that does not match. ends says that the line
-// has its end.
+// line prints the text in p, or keeps it for the tail. With --grep it leaves out a text that does not match. If ends is set, a line
+// end follows the text.
 func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
 	if s.options.grep != nil && !s.options.grep.Match(bytes.TrimSuffix(p.text, []byte("\r"))) {
 		return
@@ -378,7 +382,7 @@ func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
 // palette has the colours of names: colours that can be told apart on dark and on light backgrounds.
 var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
 
-// prefix returns the name of a task as a column. A step has the same colour in every run.
+// prefix returns the name of the task of c as a column in the colour of its step. A step has the same colour in every run.
 func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	name := runview.InlineText(runview.TaskName(c.Step, c.Task.Item))
 	gap := strings.Repeat(" ", max(0, s.column-term.Width(name)))
@@ -387,7 +391,7 @@ func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	return paint.Paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.Dim(" | ")
 }
 
-// note prints a remark that is not part of the log, between the lines of the log.
+// note prints a remark about a task to standard error, between the lines of the log.
 func (s *lineSink) note(c *queue.Chunk, text string) {
 	paint := s.env.stderrPaint()
 	name := runview.Printable(runview.TaskName(c.Step, c.Task.Item))
@@ -420,8 +424,8 @@ func (s *lineSink) live() error {
 	return s.write()
 }
 
-// idle prints unfinished lines, for example a question, and then writes all that was printed. With names of tasks, --grep or
-// --timestamps it does nothing, because an unfinished line could be mistaken for another task's, or cannot be matched yet.
+// idle prints unfinished lines, for example a question. With names of tasks, --grep or --timestamps it does nothing, because an
+// unfinished line could be mistaken for another task's, or cannot be matched yet.
 func (s *lineSink) idle() error {
 	if s.named || s.options.grep != nil || s.options.timestamps {
 		return nil

@@ -21,7 +21,8 @@ import (
 
 const program = "oarlock"
 
-// Main runs one command line, without the program's name, and returns its exit code.
+// Main runs one command line, args without the program's name, and returns the exit status for the process. The first SIGINT or
+// SIGTERM ends the command's context, the second one ends the process.
 func Main(e Env, args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
@@ -56,8 +57,8 @@ func run(ctx context.Context, outside Env, args []string) int {
 	return int(p.exit)
 }
 
-// problemOf reports an arrived signal as the reason of an error. A command that a signal only asks to end has errors of its
-// own, so for such a command it diagnoses err.
+// problemOf returns the problem that the program reports for err. If a signal has arrived, the signal is the reason, except for a
+// command that a signal only asks to end: such a command has errors of its own.
 func (e *env) problemOf(ctx context.Context, err error) problem {
 	if e.hearsSignals {
 		ctx = context.WithoutCancel(ctx)
@@ -220,8 +221,8 @@ func (e *signalError) Error() string {
 	return "terminated"
 }
 
-// withSignals ends the context at the first SIGINT or SIGTERM. The second signal ends the process, because no handler is
-// installed any more.
+// withSignals returns a context that ends at the first SIGINT or SIGTERM, with a *signalError as its cause. The second signal ends
+// the process, because no handler is installed any more. The caller must call stop.
 func withSignals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	got := make(chan os.Signal, 1)
@@ -259,7 +260,8 @@ func newLogger(e *env) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))
 }
 
-// readableDuration writes durations as texts such as 1.033s, since a bare number has no visible unit.
+// readableDuration returns an attribute with a duration as a text such as 1.033s, since a bare number has no visible unit. It
+// returns other attributes unchanged.
 func readableDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -55,7 +55,7 @@ func (e *env) sayAs(format string, a answer) error {
 	return e.print(a.text)
 }
 
-// print writes data, and returns an error if it cannot: a full disk must not look like success.
+// print writes text to standard output, and returns an error if it cannot: a full disk must not look like success.
 func (e *env) print(text string) error {
 	if _, err := io.WriteString(e.Stdout, text); err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -71,7 +71,7 @@ func (e *env) printLines(lines []string) error {
 }
 
 // fitted cuts each line of a table to the terminal's width, so that a long last column does not fold. If standard output is no
-// terminal, it returns text unchanged.
+// terminal, or its width is unknown, it returns text unchanged.
 func (e *env) fitted(text string) string {
 	if !e.StdoutTTY || e.Columns <= 0 {
 		return text
@@ -102,7 +102,8 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 var errDeclined = errors.New("not confirmed: nothing was changed")
 
-// confirm asks the user whether to go on; only "y" and "yes" agree. The caller must have checked that there is a terminal.
+// confirm asks the user whether to go on; only "y" and "yes" agree. It returns nil for these, errDeclined for any other answer, and
+// the cause if ctx ends first. The caller must have checked that there is a terminal.
 func (e *env) confirm(ctx context.Context) error {
 	fmt.Fprint(e.Stderr, "Go on? [y/N] ")
 	answer := make(chan string, 1)

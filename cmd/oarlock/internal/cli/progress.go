@@ -31,7 +31,7 @@ const progressFlag, quietFlag, timeoutFlag = "progress", "quiet", "timeout"
 
 var progressForms = []string{string(progressLive), string(progressPlain), string(progressNone)}
 
-// progressFlags are the flags that choose how a waiting command shows what happens.
+// progressFlags are the flags that choose how a waiting command shows progress. forms lists the allowed forms for the help.
 func progressFlags(forms string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: progressFlag, Usage: "show progress while waiting as `FORM`: " + forms, DefaultText: "see below"},
@@ -49,7 +49,8 @@ one line for each tenth of its items.
 `
 )
 
-// readProgress reads the flags. live: the command can draw a page, which is then the default on a terminal.
+// readProgress returns the form of progress that the flags choose, or else the default. live says that the command can draw a page,
+// which is then the default on a terminal. It returns a usageError for flags that the command or the terminal does not allow.
 func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	format := e.settings.Text("output")
 	given := c.String(progressFlag)
@@ -83,7 +84,8 @@ type waiting struct {
 	timeout  time.Duration // 0: no limit
 }
 
-// readWaiting reads --timeout, which is valid only with the flag that makes the command wait, and the flags of progress.
+// readWaiting reads --timeout and the flags of progress. --timeout is a usageError without flag, the name of the flag that makes
+// the command wait. If live is set, the command can draw a page.
 func (e *env) readWaiting(c *cli.Context, flag string, live bool) (w waiting, err error) {
 	if c.IsSet(timeoutFlag) && !c.Bool(flag) {
 		return w, &usageError{msg: fmt.Sprintf("--timeout bounds a --%s, and there is none", flag), hint: fmt.Sprintf("add --%s, or leave it out", flag)}
@@ -95,7 +97,7 @@ func (e *env) readWaiting(c *cli.Context, flag string, live bool) (w waiting, er
 	return w, err
 }
 
-// bounded returns a context that ends when the waiting times out.
+// bounded returns a context that ends with ctx, and after w.timeout if there is one.
 func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.timeout == 0 {
 		return context.WithCancel(ctx)
@@ -103,7 +105,7 @@ func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, w.timeout)
 }
 
-// late returns the failure of a command if its run did not end in time.
+// late returns the timeout failure for a run that is not over after w.timeout.
 func (w *waiting) late(run *queue.Run) *failure {
 	text := fmt.Sprintf("run %d is still %s after %s", run.ID, run.State, dagspec.Duration(w.timeout.Milliseconds()))
 	if run.Reason != "" {
@@ -112,8 +114,9 @@ func (w *waiting) late(run *queue.Run) *failure {
 	return &failure{kind: timedOut, err: fmt.Errorf("%s", text), hint: goesOn(run.ID)}
 }
 
-// lateAway returns the error of a wait that ended while the database was away: the state of the run is unknown then, and
-// the wait has timed out. It returns any other error unchanged. bounded is ctx with the timeout of the wait.
+// lateAway returns the error for a wait that ended while the database was away: the state of the run is unknown then, and the wait
+// has timed out. It returns err unchanged if bounded has not ended, or if err has another reason. bounded is ctx with the timeout
+// of the wait.
 func (w *waiting) lateAway(ctx, bounded context.Context, id queue.RunID, err error) error {
 	if bounded.Err() == nil || diagnose(ctx, err).kind != unreachable {
 		return err
@@ -157,7 +160,8 @@ func selectionFlags(states string) []cli.Flag {
 	}
 }
 
-// readSelection reads the flags. states are the states to select if no --state is given.
+// readSelection returns the selection that the flags describe. states are the states to select if no --state is given; nil means
+// all states. It returns a usageError for bad values.
 func readSelection(c *cli.Context, states []string) (selection, error) {
 	s := selection{most: c.Int("limit"), dryRun: c.Bool("dry-run")}
 	for _, name := range []string{"state", "dag", "queue", "label", "since"} {
@@ -211,7 +215,7 @@ func (s selection) pages(ctx context.Context, store *queue.Store) iter.Seq2[[]qu
 	}
 }
 
-// more reports whether older runs than last fit the selection.
+// more reports whether the selection has runs that are older than last.
 func (s selection) more(ctx context.Context, store *queue.Store, last queue.RunID) (bool, error) {
 	f := s.filter
 	f.Before, f.Limit = last, 1
@@ -219,7 +223,8 @@ func (s selection) more(ctx context.Context, store *queue.Store, last queue.RunI
 	return len(page.Runs) > 0, err
 }
 
-// runEnd returns the error with which the end of an awaited run ends the command; nil: the run succeeded.
+// runEnd returns the error with which the end of an awaited run ends the command. It returns nil if the run succeeded, or is not
+// over.
 func runEnd(run *queue.Run) *failure {
 	k := runFailed
 	switch run.State {

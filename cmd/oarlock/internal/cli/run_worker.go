@@ -41,8 +41,8 @@ type ownWorker struct {
 	failed  error // why it ended; valid once ended is closed
 }
 
-// startWorker starts a worker for the same database, under the first free name of its kind: run-1, run-2 … It calls prefix
-// once.
+// startWorker starts a worker process for the same database, under the first free name of its kind: run-1, run-2 … It calls prefix
+// once with that name, for the text before each line of the worker's log. The caller must stop the worker.
 func (e *env) startWorker(kind string, prefix func(name string) string, args []string) (*ownWorker, error) {
 	name, leave, err := e.takeSeat(kind)
 	if err != nil {
@@ -56,8 +56,8 @@ func (e *env) startWorker(kind string, prefix func(name string) string, args []s
 	return w, nil
 }
 
-// start starts the process, or starts it again after it has ended. It passes the database's URL, which may hold a password, in
-// the environment.
+// start starts the process, or starts it again after it has ended, and returns at once. It passes the database's URL, which may
+// hold a password, in the environment.
 func (w *ownWorker) start(e *env) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -122,7 +122,7 @@ func (e *env) workerEnvironment() []string {
 	return vars
 }
 
-// watch calls lost if the worker ends before stop is called.
+// watch calls lost in a goroutine if the worker ends before stop is called. stop waits for that call.
 func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
@@ -175,8 +175,8 @@ func (w *ownWorker) stop() error {
 	return err
 }
 
-// takeSeat finds a name that no other command's worker uses at the moment. It reuses names, so that a new worker finds what
-// a killed worker of the same name left behind, and removes it.
+// takeSeat returns a name that no other command's worker uses at the moment, and keeps it taken until leave is called. It reuses
+// names, so that a new worker finds what a killed worker of the same name left behind, and removes it.
 func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	state, err := e.stateDir()
 	if err != nil {
@@ -202,7 +202,8 @@ func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	}
 }
 
-// note prints a line that is not data. While a page is drawn on the terminal, the line appears above the page.
+// note prints a line that is not data to standard error, behind prefix. While a page is drawn on the terminal, the line appears
+// above the page.
 func (e *env) note(prefix, line string) {
 	line = prefix + strings.TrimRight(runview.Printable(line), " ")
 	if e.lines != nil {
@@ -233,7 +234,7 @@ func newLiveLines() *liveLines {
 	return &liveLines{came: make(chan struct{}, 1), latest: map[string]string{}}
 }
 
-// news returns a channel that receives when there is something to draw.
+// news returns a channel that receives when there is something to draw. It returns nil for a nil l.
 func (l *liveLines) news() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -257,7 +258,8 @@ func (l *liveLines) above(line string) {
 	l.tell()
 }
 
-// take removes the lines for above the page that came since the last call, and returns them; "": none.
+// take removes the lines for above the page that came since the last call, and returns them. It returns "" if there are none, or if
+// l is nil.
 func (l *liveLines) take() string {
 	if l == nil {
 		return ""
@@ -272,7 +274,7 @@ func (l *liveLines) take() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// of returns the last line of a task; "": it has written none. A nil l has no lines.
+// of returns the last line that a task wrote. It returns "" if there is none, or if l is nil.
 func (l *liveLines) of(task string) string {
 	if l == nil {
 		return ""
@@ -288,8 +290,8 @@ func (l *liveLines) settle() {
 	}
 }
 
-// add keeps the last line of a chunk as the last line of its task, finished or not, and tells the watcher to draw. A chunk
-// without text changes nothing, nor does one of Oarlock's own.
+// add takes the last line of a chunk, finished or not, for the last line of its task, and tells the watcher to draw. It ignores a
+// chunk without text, and notes of Oarlock itself.
 func (l *liveLines) add(c *queue.Chunk) {
 	if c.Stream == queue.StreamOarlock {
 		return
@@ -307,7 +309,7 @@ func (l *liveLines) add(c *queue.Chunk) {
 	l.tell()
 }
 
-// Write keeps lines until the watcher prints them above the page. It never fails.
+// Write keeps lines until the watcher prints them above the page. It drops lines beyond maxAbove. It never fails.
 func (l *liveLines) Write(p []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(p), "\n"), "\n") {
 		l.above(line)
@@ -315,8 +317,8 @@ func (l *liveLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitLive is awaitRun with the output of tasks. On a terminal it shows the last line of each task beside the task. With
-// all, it prints every line between what else it shows.
+// awaitLive follows a run to its end like awaitRun, and shows the output of tasks meanwhile. On a terminal it shows the last line
+// of each task beside the task. If all is set, it also prints every line.
 func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID, all bool, how progress) error {
 	shown := *e
 	live := how == progressLive
@@ -344,7 +346,8 @@ func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID,
 	return shown.awaitRun(ctx, store, id, waiting{progress: how})
 }
 
-// followLines passes on the output of tasks until the run is over. If it fails, the user can still look up the logs.
+// followLines passes on the output of tasks to live, and prints it if all is set, until the run is over. It reports no error, since
+// the user can still look up the logs.
 func (e *env) followLines(ctx context.Context, store *queue.Store, id queue.RunID, live *liveLines, all bool) {
 	o := &logsOptions{query: queue.LogQuery{Run: id}, follow: true, tail: -1}
 	reader := store.OpenLogs(o.query)

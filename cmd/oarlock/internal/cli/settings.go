@@ -77,7 +77,8 @@ func settingFlag(k config.Key) cli.Flag {
 	return flag
 }
 
-// load decides the settings before a command runs: it sets e.file, e.flags, e.settings and e.log.
+// load decides the settings before a command runs, and warns of misspelled variables. It sets e.file, e.flags, e.settings and
+// e.log.
 func (e *env) load(c *cli.Context) (err error) {
 	if e.file, err = e.settingsFile(c.String(configFlag)); err != nil {
 		return err
@@ -96,7 +97,8 @@ func (e *env) load(c *cli.Context) (err error) {
 	return nil
 }
 
-// decide decides the settings with the global flags and the flags of a command.
+// decide sets e.settings from the global flags, the flags of a command, the environment and the settings file. flags are the
+// command's, by the name of the setting.
 func (e *env) decide(flags map[string][]string) (err error) {
 	all := maps.Clone(e.flags)
 	maps.Copy(all, flags)
@@ -112,8 +114,8 @@ func (e *env) warnOfSettings() {
 	}
 }
 
-// settingsFile reads the file that the flag or $OARLOCK_CONFIG names, which must exist; otherwise it reads the first file
-// that it finds.
+// settingsFile reads the file at path, or that $OARLOCK_CONFIG names if path is "". This file must exist. If neither names a file,
+// it reads the first file that exists in the usual places, and returns nil if there is none.
 func (e *env) settingsFile(path string) (*config.File, error) {
 	if path == "" {
 		path, _ = e.Lookup("OARLOCK_CONFIG")
@@ -134,7 +136,8 @@ func asUnreadable(file *config.File, err error) (*config.File, error) {
 	return file, err
 }
 
-// variable reads a variable as settings see it: NO_COLOR is on if it is not empty (no-color.org).
+// variable reads an environment variable for a setting. NO_COLOR reads as true if it is not empty, and as absent otherwise
+// (no-color.org).
 func (e *env) variable(name string) (string, bool) {
 	text, ok := e.Lookup(name)
 	if name == "NO_COLOR" {
@@ -146,7 +149,8 @@ func (e *env) variable(name string) (string, bool) {
 // emptyURL leaves the whole address to PG* variables, ~/.pgpass and service files.
 const emptyURL = "postgres://"
 
-// database returns the URL of the database, and its parsed form. It starts the private server if that is the database.
+// database returns the URL of the database in the settings, and its parsed form. If that is the private server, database starts it.
+// It logs a warning if a password file is ignored.
 func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, err error) {
 	v := e.settings.Value("database_url")
 	url = cmp.Or(v.Text, emptyURL)

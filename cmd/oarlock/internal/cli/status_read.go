@@ -88,8 +88,8 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 	return nil
 }
 
-// readSchedule reads the schedule that made the run. Of several schedules with the name, the submitter's counts before the
-// file's.
+// readSchedule sets p.made to the schedule that made the run. It leaves p.made nil if no schedule did, or if this user does not see
+// it. Of several schedules with the name, the submitter's counts before the file's.
 func (p *runPage) readSchedule(ctx context.Context, store *queue.Store) error {
 	if p.run.Schedule == "" || p.made != nil {
 		return nil
@@ -130,7 +130,7 @@ func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// reason returns what the run waits for, or why it ended.
+// reason returns what the run waits for, or why it ended. It returns "" if there is nothing to explain.
 func (p *runPage) reason() string {
 	var spec *dagspec.Spec
 	if p.dag != nil {
@@ -161,7 +161,7 @@ func (p *runPage) readDecisions(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readTails reads the last lines of the first tasks that failed.
+// readTails sets p.tails to the last lines of the first tasks that failed, at most tailTasks.
 func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 	for i := range p.tasks {
 		t := &p.tasks[i]
@@ -180,7 +180,8 @@ func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 	return nil
 }
 
-// readTail reads the last lines that a task wrote to standard error, or to standard output if it wrote no errors.
+// readTail returns the last lines that a task's latest attempt wrote to standard error, or to standard output if it wrote no
+// errors.
 func readTail(ctx context.Context, store *queue.Store, run queue.RunID, t *queue.Task) ([]string, error) {
 	query := queue.LogQuery{Run: run, Step: runview.StepOf(t.Step), Item: t.Item, Attempt: t.Attempt, Lines: 4 * runview.LastLinesMax}
 	if _, number, replaced := strings.Cut(t.Step, "~"); replaced {

@@ -23,7 +23,7 @@ const (
 	signsAfter = 10 * time.Second // a worker that is there gives a sign of life within this time after the database is back
 )
 
-// awaitRun follows a run to its end, shows it, and returns an error unless it succeeded.
+// awaitRun follows a run to its end, or until how.timeout, and shows it. It returns an error unless the run succeeded.
 func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, how waiting) error {
 	bounded, stop := how.bounded(ctx)
 	defer stop()
@@ -34,7 +34,8 @@ func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, 
 	return w.await(ctx, bounded, how)
 }
 
-// await shows the run until it is over, or until bounded ends. bounded is ctx with the timeout of the wait.
+// await shows the run until it is over, or until bounded ends, and returns an error unless the run succeeded. bounded is ctx with
+// the timeout of the wait.
 func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	if w.env.settings.Text("output") == "id" {
 		if err := w.env.printLines([]string{decimal(int64(w.id))}); err != nil {
@@ -89,7 +90,7 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID, how progress) *watc
 	return w
 }
 
-// follow looks at the run until it is over: at each notification about it, and at intervals, since a task may change
+// follow looks at the run until it is over or ctx ends: at each notification about it, and at intervals, since a task may change
 // without a notification about the run.
 func (w *watcher) follow(ctx context.Context) error {
 	changes, stop := w.changes(ctx)
@@ -132,7 +133,8 @@ type change struct {
 	err error
 }
 
-// changes returns a channel of the run's changes. stop ends the goroutine that sends them.
+// changes returns a channel of the run's changes, which is closed after the last one. The caller must call stop, which ends the
+// goroutine that sends them and waits for it.
 func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changes := make(chan change)
@@ -153,8 +155,8 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	}
 }
 
-// look reads the run and shows its current state. While the database is away it shows nothing and returns no error. The last signs of
-// life of all workers are old right after an outage, so for signsAfter look leaves out that the worker is quiet.
+// look reads the run and shows its current state. While the database is away it shows nothing and returns no error. The last signs
+// of life of all workers are old right after an outage, so for signsAfter look leaves out that the worker is quiet.
 func (w *watcher) look(ctx context.Context) error {
 	if len(w.show) == 0 {
 		return nil
@@ -176,7 +178,8 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.showPage(page)
 }
 
-// looked notes whether the database may have been away during a look. Where all looks are slow, only the first one says so.
+// looked notes whether the database may have been away during a look, which is over now: the look could not read, or was slow. If
+// all looks are slow, only the first one counts. It sets w.away and w.slow.
 func (w *watcher) looked(now time.Time, took time.Duration, unread bool) {
 	slow := took > slowLook
 	if unread || slow && !w.slow {
@@ -185,7 +188,8 @@ func (w *watcher) looked(now time.Time, took time.Duration, unread bool) {
 	w.slow = slow
 }
 
-// mayBlame reports whether the worker of a run has had the time for a sign of life since the database is back.
+// mayBlame reports whether the page may say that the worker of a run is quiet: it is not quiet, or it has had signsAfter for a sign
+// of life since the database is back.
 func (w *watcher) mayBlame(run *queue.Run, now time.Time) bool {
 	return !run.Quiet || now.Sub(w.away) > signsAfter
 }
@@ -220,7 +224,7 @@ func (w *watcher) finish(page *runPage) error {
 	return w.env.say(w.env.pageAnswer(page))
 }
 
-// tellJSON prints the run if its JSON has changed since the last call.
+// tellJSON prints the run as a line of JSON, if that line differs from the last one that it printed.
 func (w *watcher) tellJSON(page *runPage) error {
 	line, err := runview.EncodeJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if err != nil {
@@ -239,7 +243,8 @@ const (
 	toldItems = 3
 )
 
-// tell writes to standard error what changed since the last call, one line for each change.
+// tell writes to standard error one line for each change of the run and its tasks since the last call. A step with many items gets
+// a line for each tenth of them.
 func (w *watcher) tell(page *runPage) error {
 	plain := *page
 	plain.painter = painter{}
@@ -276,7 +281,7 @@ type progressPrinter struct {
 	text strings.Builder
 }
 
-// line adds a line to t.text, unless the last line with this key was about the same state.
+// line adds a text with the time to t.text, unless the last text with this key was about the same state.
 func (t *progressPrinter) line(key, state, text string) {
 	if t.seen[key] != state {
 		t.seen[key] = state
@@ -298,7 +303,7 @@ func (t *progressPrinter) task(task *queue.Task) {
 	t.line(runview.TaskName(task.Step, task.Item), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
 }
 
-// items describes the progress of a step with many items, and names the first items that failed.
+// items adds a line about the progress of a step with many items, and a line for each of the first items that failed.
 func (t *progressPrinter) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
 	failed := 0
 	for i := range items {
@@ -315,7 +320,8 @@ func (t *progressPrinter) items(node *queue.Task, items []queue.Task, progress r
 	t.line(node.Step+"/", fmt.Sprint(progress.Ended*toldParts/progress.Total, failed > toldItems), text)
 }
 
-// toDecide returns the lines that show what an approval asks, and how to approve it.
+// toDecide returns the lines that show the question of an approval, and the command that approves it if the user is allowed to
+// decide. It returns nil for any other task.
 func (p *runPage) toDecide(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil
@@ -336,7 +342,8 @@ const (
 	leastRows = 3  // tasks that are shown on the lowest terminal
 )
 
-// refresh draws the last page again, because durations and lines of tasks change.
+// refresh draws the last page again, because durations and lines of tasks change. It does nothing before the first page, or if no
+// page is drawn.
 func (w *watcher) refresh() error {
 	if w.last == nil || w.progress != progressLive {
 		return nil
@@ -346,8 +353,8 @@ func (w *watcher) refresh() error {
 	return w.redraw(&page)
 }
 
-// redraw draws the page over the one before, and remembers the lines in w.drawn. It sums up the tasks that do not fit on the
-// terminal; the page at the end shows all.
+// redraw draws the page over the one before, and adds the widths of its lines to w.drawn. It sums up the tasks that do not fit on
+// the terminal; the page at the end shows all.
 func (w *watcher) redraw(page *runPage) error {
 	columns, rows := w.env.window()
 	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()

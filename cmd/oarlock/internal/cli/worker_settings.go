@@ -31,7 +31,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// workerKeys declares the settings of workers. They have flags of the worker command.
+// workerKeys declares the settings of workers. Some of them have a flag of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "name", Implied: hostName(), Flag: "--name", Check: supervise.CheckName, Usage: "the worker's `NAME`, unique in its state folder; the host's name if none is given"},
@@ -71,7 +71,7 @@ func workerKeys() []config.Key {
 	return keys
 }
 
-// hostName returns the default name of workers: the host's.
+// hostName returns the default name of workers, which is the host's, or nil if that is unknown.
 func hostName() []string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -80,7 +80,7 @@ func hostName() []string {
 	return []string{name}
 }
 
-// keyFlags returns the flags for the settings of a command.
+// keyFlags returns a flag for each key that has one.
 func keyFlags(keys []config.Key) (flags []cli.Flag) {
 	for _, k := range keys {
 		if k.Flag == "" {
@@ -99,7 +99,7 @@ func keyFlags(keys []config.Key) (flags []cli.Flag) {
 	return flags
 }
 
-// usageOf returns the usage of a setting, with the values that it may have.
+// usageOf returns the usage of a setting. If only some values are allowed, it lists them.
 func usageOf(k config.Key) string {
 	if len(k.Allowed) == 0 {
 		return k.Usage
@@ -107,7 +107,7 @@ func usageOf(k config.Key) string {
 	return k.Usage + ": " + config.OrList(k.Allowed)
 }
 
-// loadKeys decides the settings again, now with the flags of a command.
+// loadKeys decides the settings again, now with the flags that the user gave for keys, the settings of one command.
 func (e *env) loadKeys(c *cli.Context, keys []config.Key) error {
 	given := map[string][]string{}
 	for _, k := range keys {
@@ -123,7 +123,8 @@ func (e *env) loadKeys(c *cli.Context, keys []config.Key) error {
 	return e.decide(given)
 }
 
-// rigConfig turns the settings into the configuration of a worker.
+// rigConfig returns the configuration of a worker that the settings describe. It returns an error for settings that contradict each
+// other or do not fit this host. It makes the worker's folder.
 func (e *env) rigConfig(ctx context.Context) (embed.Config, error) {
 	url, _, err := e.database(ctx)
 	if err != nil {
@@ -174,7 +175,7 @@ func (e *env) commands() *exec.Config {
 	return c
 }
 
-// memoryDir returns a folder of this user in memory, for small files; "": there is none.
+// memoryDir returns a folder of this user in memory, for small files, and makes it if necessary. It returns "" if there is none.
 func memoryDir() string {
 	path := fmt.Sprintf("/dev/shm/oarlock-%d", os.Getuid())
 	if embed.OwnFolder(path) != nil {
@@ -183,7 +184,8 @@ func memoryDir() string {
 	return path
 }
 
-// stateDir returns the folder in which workers of this user keep what must outlive them.
+// stateDir returns the folder in which workers of this user keep files that must outlive them: state_dir, or else the folder in
+// $XDG_STATE_HOME, or else the first usual place that this user can use. It returns an error if there is none.
 func (e *env) stateDir() (string, error) {
 	if dir := e.settings.Text("state_dir"); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -205,8 +207,8 @@ func (e *env) stateDir() (string, error) {
 	}
 }
 
-// letThrough makes root's folder passable for the user of the private server, which has a folder below it. It ignores
-// errors: the later use of the folder reports them.
+// letThrough returns dir. For root it first makes that folder so that the user of the private server can pass through to a folder
+// below it. It ignores errors: the later use of the folder reports them.
 func letThrough(dir string) string {
 	if os.Getuid() == 0 {
 		_ = os.MkdirAll(dir, 0o711)
@@ -253,7 +255,7 @@ var sizeUnits = []struct {
 	bytes int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
-// parseSize parses a number of bytes, such as 64MiB. It refuses 0.
+// parseSize parses a number of bytes, such as 64MiB, or without a unit. It refuses 0 and negative numbers.
 func parseSize(text string) (int64, error) {
 	i := slices.IndexFunc(sizeUnits, func(u struct {
 		name  string
@@ -270,13 +272,13 @@ func parseSize(text string) (int64, error) {
 	return n * unit.bytes, nil
 }
 
-// shownConnection hides the password of a connection's URL.
+// shownConnection returns name=URL with the password of the URL hidden.
 func shownConnection(item string) string {
 	name, where, _ := strings.Cut(item, "=")
 	return name + "=" + pglink.Redact(where)
 }
 
-// hiddenValue hides the value of a variable, which may be a secret.
+// hiddenValue returns name=value with the value replaced by …, since it may be a secret.
 func hiddenValue(item string) string {
 	name, _, _ := strings.Cut(item, "=")
 	return name + "=…"
@@ -285,7 +287,8 @@ func hiddenValue(item string) string {
 // The guard starts a driver process again after each failure. So settings that the driver process would refuse are checked
 // here, before the guard starts.
 
-// checkWorker refuses settings that contradict each other, and settings that do not fit this host.
+// checkWorker returns an error for settings that the driver process would refuse, because they are invalid together or do not fit
+// this host. It makes the worker's folder.
 func (e *env) checkWorker(c *embed.Config) error {
 	if c.Database.Direct != "" {
 		if _, err := pglink.Parse(c.Database.Direct, pglink.Options{}); err != nil {
@@ -306,7 +309,8 @@ func (e *env) checkWorker(c *embed.Config) error {
 	return e.checkLimits(c)
 }
 
-// checkLimits refuses more slots than the limits of this host allow. The driver process warns of limits that are only low.
+// checkLimits returns an error if the limits of this host do not allow all slots. The driver process warns of limits that are only
+// low.
 func (e *env) checkLimits(c *embed.Config) error {
 	for _, s := range c.Shortages() {
 		if s.Fatal() {
@@ -317,7 +321,8 @@ func (e *env) checkLimits(c *embed.Config) error {
 	return nil
 }
 
-// refuse returns an error about a setting, with the place that its value comes from.
+// refuse returns an error about the setting called name, with the place that its value comes from and the hints. The error is about
+// usage if the value is from a flag, otherwise about an invalid setting.
 func (e *env) refuse(name string, why error, hint ...string) error {
 	if where := e.settings.Value(name).Origin.Where; where != "" {
 		why = fmt.Errorf("%s: %w", where, why)
@@ -347,7 +352,8 @@ func (e *env) workerName() (string, error) {
 	return name, nil
 }
 
-// connections reads the databases that SQL tasks may use. Its errors show only the name of a connection, not its URL.
+// connections returns the databases that SQL tasks may use, by name. It returns an error for an address that is not valid, or a
+// variable or file that cannot be read; the error shows only the name of the connection, not its URL.
 func (e *env) connections() (map[string]postgres.Connection, error) {
 	all := map[string]postgres.Connection{}
 	v := e.settings.Value("connections")
@@ -365,7 +371,8 @@ func (e *env) connections() (map[string]postgres.Connection, error) {
 	return all, nil
 }
 
-// secrets returns which secrets DAGs may use: none that leads to a database of the worker.
+// secrets returns the policy for secrets of DAGs: the variables, files and the program that they may use. It excludes each variable
+// or file that leads to a database of the worker, such as the settings file.
 func (e *env) secrets() worker.SecretPolicy {
 	s := e.settings
 	p := worker.SecretPolicy{Env: s.Value("secrets_env").Items, Files: s.Value("secrets_files").Items, Command: s.Value("secrets_command").Items}
