@@ -89,8 +89,8 @@ func (c chains) sample(took time.Duration) Sample {
 	return Sample{Units: float64(c.runs * c.steps), Values: values}
 }
 
-// oarlock drives the chains with one embedded worker. The clock runs from the commit of the request to the end of the last
-// run.
+// oarlock returns the side on which one embedded worker drives the chains. The clock runs from the commit of the request to the end
+// of the last run.
 func (c chains) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {
@@ -117,7 +117,7 @@ func (c chains) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// bare drives the chains with the bare loop, which claims them on another connection, as a worker does.
+// bare returns the side on which the bare loop drives the chains. It claims them on another connection, as a worker does.
 func (c chains) bare(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {

@@ -168,10 +168,10 @@ func (l *Lab) findProgram(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// count returns an amount of work n times the scale, but at least least, which the case needs.
+// count returns n, an amount of work, multiplied by the scale. The result is at least least, since a case needs that much.
 func (l *Lab) count(n, least int) int { return max(int(float64(n)*l.options.scale), least) }
 
-// span returns a duration times the scale, but at least least.
+// span returns d multiplied by the scale, but at least least.
 func (l *Lab) span(d, least time.Duration) time.Duration {
 	return max(time.Duration(float64(d)*l.options.scale), least)
 }

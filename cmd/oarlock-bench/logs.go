@@ -54,7 +54,7 @@ func logSample(pieces int, took time.Duration) Sample {
 	return Sample{Units: megabytes, Values: Values{megabytesPerS: megabytes / took.Seconds()}}
 }
 
-// logText returns text that looks like the output of programs: lines that repeat, with changing numbers.
+// logText returns this number of bytes that look like the output of programs: lines that repeat, with changing numbers.
 func logText(bytes int) []byte {
 	var b strings.Builder
 	for b.Len() < bytes {

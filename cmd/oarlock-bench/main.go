@@ -45,7 +45,8 @@ func main() {
 	}
 }
 
-// run is the program. Results go to stdout, progress goes to stderr.
+// run measures, compares or reports, as args say. Results go to stdout, progress goes to stderr. It returns errFell if a quick run
+// found a worse ratio.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 2 && args[0] == "report" {
 		return report(args[1], stdout)

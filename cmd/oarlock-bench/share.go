@@ -179,8 +179,8 @@ func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	return d.waits(ctx, first, "small")
 }
 
-// waits returns the median and the 99th percentile of how long the runs of a DAG waited, from their request to their first task. It
-// counts the run first and later runs.
+// waits returns the median and the 99th percentile of how long the runs of a DAG waited, from their request to the start of their
+// first task. It counts the run first and later runs.
 func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sample, error) {
 	rows, err := d.asker.Query(ctx, waitsSQL, first, dag)
 	if err != nil {

@@ -100,8 +100,8 @@ func (a *argParser) take(word string) error {
 // otherWords maps words that users often try to the names of the commands.
 var otherWords = map[string]string{"runs": "list", "ls": "list"}
 
-// plain takes a word as a command, a.path, as long as commands may follow, and then as an argument, a.args. backfill takes
-// both. It returns a usageError if the word is neither.
+// plain appends word to a.path if it names a command that may follow there, otherwise to a.args. After backfill both may follow. It
+// returns a usageError for a word that should be a command and is not.
 func (a *argParser) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
@@ -176,7 +176,8 @@ func (a *argParser) given(word string) (given, bool) {
 	return given{}, false
 }
 
-// isFlag reports whether word names a known flag. Then it is hardly the value of the flag before it.
+// isFlag reports whether word is the long form of a known flag, such as --output or --output=json. Then it is hardly the value of
+// the flag before it.
 func (a *argParser) isFlag(word string) bool {
 	if !strings.HasPrefix(word, "--") {
 		return false
@@ -215,8 +216,8 @@ func (a *argParser) unknownFlag(word string) error {
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
-// finish makes the checks that need the whole line: a command is given, and takes arguments if there are any. With --help it
-// checks nothing.
+// finish makes the checks that need the whole line, and returns a usageError if a command is missing, or if it takes no arguments
+// and there are some. With --help it checks nothing.
 func (a *argParser) finish() error {
 	c := a.command()
 	switch {
@@ -455,7 +456,8 @@ func pairs(flag string, words []string) (map[string]string, error) {
 	return all, nil
 }
 
-// moment parses the value of --since: a time, or how long ago. It returns the zero time for "".
+// moment parses the value of --since: a time, or how long ago it is. It returns the zero time for "". A time without an offset is
+// in the local zone.
 func moment(word string, now time.Time) (time.Time, error) {
 	return momentIn("--since", word, now, time.Local)
 }

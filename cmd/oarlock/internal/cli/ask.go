@@ -123,7 +123,8 @@ func (a *controlCmd) run(ctx context.Context) error {
 	})
 }
 
-// all asks the runs that the user named, or page after page the runs that the flags select.
+// all sends the request to the runs that the user named, or page after page to the runs that the flags select. It remarks if the
+// flags select more runs than --limit allows.
 func (a *controlCmd) all(ctx context.Context) error {
 	if !a.choose.asked {
 		ids, err := a.target.find(ctx, a.store)
@@ -149,8 +150,8 @@ func (a *controlCmd) all(ctx context.Context) error {
 	return a.remarkMore(ctx, last)
 }
 
-// some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same time.
-// It reports each outcome, and counts the runs in a.count.
+// some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same time. It
+// reports each outcome, and counts the runs in a.count. It returns an error only if the command must end.
 func (a *controlCmd) some(ctx context.Context, ids []queue.RunID) error {
 	var open []controlResult
 	for _, id := range ids {

@@ -159,7 +159,8 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 	})
 }
 
-// othersDecide is for a user without approvals to decide: it remarks whether approvals wait for other users.
+// othersDecide tells a user that has no approval to decide whether approvals wait for other users. It prints nothing if the output
+// is for programs.
 func (e *env) othersDecide(ctx context.Context, store *queue.Store) error {
 	if e.settings.Text("output") != "table" {
 		return nil
@@ -205,8 +206,8 @@ func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer 
 
 const questionMark = "  │ "
 
-// approvalBlock describes an approval on some lines: which task waits, for which approvers, what it asks, and how to
-// approve it.
+// approvalBlock describes an approval on some lines, folded to columns: which task waits, which approvers decide, the question, and
+// the command that approves it.
 func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
 	q := &a.Question
 	head := []string{

@@ -107,8 +107,8 @@ func runBackfill(c *cli.Context, e *env) error {
 	})
 }
 
-// checkBackfill returns a usageError if --from or --until is missing, if another flag has a value that no schedule allows, or if
-// flags contradict each other.
+// checkBackfill returns a usageError if --from or --until is missing, if --reprocess or --at-once has a value that is not allowed,
+// or if --dry-run and --wait are both given.
 func (e *env) checkBackfill(c *cli.Context) error {
 	reprocess, atOnce := c.String("reprocess"), c.Int("at-once")
 	switch {
@@ -144,8 +144,8 @@ func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error)
 	return b, err
 }
 
-// orNoTime explains the refusal of a span without a time: it writes the span in the schedule's time zone. It returns any
-// other error unchanged.
+// orNoTime replaces the database's refusal of a span in which the schedule has no time: the new error writes the span in the
+// schedule's time zone. It returns any other error unchanged.
 func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !strings.HasPrefix(refusal.Message, "backfill: schedule "+s.Name+" has no time ") {
@@ -429,7 +429,8 @@ type backfillWatch struct {
 	told     string
 }
 
-// awaitBackfill follows a backfill to its end and prints the outcome. It fails unless each run of the backfill succeeded.
+// awaitBackfill follows a backfill to its end and prints the outcome. It returns an error if a run failed or was canceled, if a
+// time was refused, or if the backfill was ended early, stands still, or does not end within the timeout.
 func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBackfill, how waiting) error {
 	format := e.settings.Text("output")
 	if !isJSON(format) {
@@ -512,8 +513,8 @@ func (w *backfillWatch) stopped(s *queue.Schedule) error {
 	}
 }
 
-// tell writes a line to standard error for each tenth of the span, and where the backfill is paused or resumed. It writes
-// nothing if the last line said the same.
+// tell writes a line to standard error for each tenth of the span, and when the backfill is paused or resumed. It writes nothing if
+// neither has changed since the last line.
 func (w *backfillWatch) tell(s *queue.Schedule) error {
 	text := runview.GoesOnFrom(s)
 	if s.PausedBy != "" {
@@ -589,7 +590,8 @@ func (j *jsonEnd) text() string {
 	return cmp.Or(strings.Join(parts, ", "), "no time was decided")
 }
 
-// failure returns the error with which the command fails because of the backfill's outcome; nil: each run succeeded.
+// failure returns the error with which the command fails because of the backfill's outcome. It returns nil if the backfill is
+// complete, no run failed or was canceled, and no time was refused.
 func (m *madeBackfill) failure(end *jsonEnd) error {
 	f := failure{hint: "`" + program + " schedules fires " + m.words() + "` lists the times of the backfill"}
 	switch {

@@ -402,7 +402,8 @@ func (p painter) stepTable(spec *dagspec.Spec) string {
 	return t.String()
 }
 
-// approvalSheet describes an approval: its prompt, with references as they are written, and its inputs.
+// approvalSheet describes the approval of a step on some lines: its approvers, its prompt, with references as they are written, and
+// its inputs.
 func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) string {
 	q := &queue.Question{Prompt: a.Prompt, Inputs: make([]queue.Input, len(a.Inputs))}
 	for i, in := range a.Inputs {

@@ -130,8 +130,9 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.endOfCommand(run, tasks)
 }
 
-// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, this process ends with it and
-// prints no error, since the command itself has said what is wrong.
+// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, or could not be started, this
+// process ends with that status or exitNotStarted, and prints no error: the command has said what is wrong. endOfCommand adds a
+// remark if the command could not be started or did not exit by itself.
 func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	var task queue.Task
 	if len(tasks) > 0 {

@@ -217,7 +217,7 @@ func (t *earlierTries) add(c *queue.Chunk) {
 	t.seen[name] = true
 }
 
-// text tells the user how to read the logs of earlier attempts. It returns "" if no task had any.
+// text returns a sentence about how to read the logs of earlier attempts, or "" if no task had any.
 func (t *earlierTries) text(run queue.RunID) string {
 	if t.seen == nil {
 		return ""

@@ -265,7 +265,7 @@ func (e *env) unusedSchema(ctx context.Context, url string) error {
 	}
 }
 
-// inUse names the live workers, up to shownWorkers, and counts the open runs, as part of a sentence.
+// inUse returns a part of a sentence that names the live workers, up to shownWorkers, and counts the open runs.
 func inUse(use migrations.Use) string {
 	var parts []string
 	if n := len(use.Workers); n > 0 {
@@ -418,8 +418,8 @@ func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (
 	return "\nThe schema is up to date.\n", nil
 }
 
-// meanwhile tells the user whether workers may go on while the pending migrations are applied, and which workers must stop before.
-// version is the present schema version; for 0, no schema, it returns "".
+// meanwhile returns a sentence about whether workers may go on while the pending migrations are applied, and which workers must
+// stop before. version is the present schema version; for 0, no schema, it returns "".
 func (e *env) meanwhile(ctx context.Context, url string, version int64) (string, error) {
 	from := migrations.PendingFrom(version)
 	if version == 0 {

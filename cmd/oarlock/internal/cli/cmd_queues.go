@@ -150,7 +150,8 @@ func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, al
 	return text
 }
 
-// queueNote says why no waiting run of a queue starts, such as "paused by ann". It returns "" if nothing keeps runs from starting.
+// queueNote returns a few words about why no waiting run of a queue starts, such as "paused by ann". It returns "" if nothing keeps
+// runs from starting.
 func (p painter) queueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	if q.PausedBy != "" {
 		return p.Warn("paused") + p.Dim(" by "+runview.Printable(q.PausedBy))

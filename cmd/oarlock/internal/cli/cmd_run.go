@@ -179,8 +179,8 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
-// refuseIdle refuses a login that cannot drive the run, before the run is made. A login that can drive the run but not
-// register the DAG is refused when runHere registers it.
+// refuseIdle returns a failure for a login that cannot drive the run, before the run is made. A login that can drive the run but
+// not register the DAG is refused when runHere registers it.
 func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
 	if err != nil || rights.Work {
@@ -199,8 +199,8 @@ func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s and cannot drive the run", rights.Login, toWork), hint: hint}
 }
 
-// width returns how many slots the worker gets: the number of the flag, otherwise the larger of the settings' number and the
-// widest step.
+// width returns how many slots the worker gets: the number of --slots, or else the number in the settings, but at least as many as
+// the widest step of h.file and h.children needs.
 func (h *here) width(e *env) int {
 	widest := h.file.spec.WidestStep()
 	for _, child := range h.children {
@@ -331,8 +331,8 @@ func (e *env) dagsBeside(file *dagFile) (map[string][]*dagFile, error) {
 	return byName, nil
 }
 
-// putStarted registers the DAGs that a file starts. It refuses a DAG that is neither registered nor beside the file:
-// otherwise each step that starts the DAG would fail.
+// putStarted registers the DAGs of h.children, which the file starts. It returns an error if one of h.missing is not registered
+// already: otherwise each step that starts that DAG would fail.
 func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error {
 	for _, name := range h.missing {
 		_, err := store.GetDAG(ctx, name, 0)

@@ -121,7 +121,8 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 	return "no schedule is there, or none that you may see: write `schedule:` in a DAG file, or type `oarlock schedules put DAG NAME --cron …`"
 }
 
-// noDAG tells the user that the named DAG does not exist. It returns "" if the DAG exists, if it cannot be read, or if name is "".
+// noDAG returns a sentence that the named DAG does not exist, with a hint. It returns "" if the DAG exists, if it cannot be read,
+// or if name is "".
 func noDAG(ctx context.Context, store *queue.Store, name string) string {
 	if name == "" {
 		return ""
@@ -307,8 +308,8 @@ type scheduleArg struct {
 	backfill  bool    // only backfills are meant
 }
 
-// means reports whether s can be the schedule that the user means. A backfill can be only if the user gave its name, or if the
-// command is about backfills; any other schedule only if the command is not.
+// means reports whether s can be the schedule that the user means. For a command that is about backfills it must be a backfill. For
+// any other command a backfill counts only if the user gave its name.
 func (a *scheduleArg) means(s *queue.Schedule) bool {
 	if s.Backfill == nil {
 		return !a.backfill
@@ -377,8 +378,8 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	}
 }
 
-// findPast is find, and also finds a backfill that is over, by its name NAME#N. In its place it returns the schedule NAME with the
-// name and the number of the backfill, which is enough to read the times.
+// findPast returns the schedule that find finds. It also finds a backfill that is over, by its name NAME#N: then it returns the
+// schedule NAME with the name and the number of the backfill, which is enough to read the times.
 func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	s, err := a.find(ctx, store)
 	hash := strings.LastIndex(a.name, "#")
@@ -470,8 +471,8 @@ func some(words []string) string {
 // dagRemovedCode is the database's SQLSTATE for an operation that a removed DAG does not allow.
 const dagRemovedCode = "OA002"
 
-// orNotYours explains why the user cannot steer a schedule that the user can read: only administrators steer other users'
-// schedules. It returns an error that is not about a missing schedule unchanged.
+// orNotYours replaces a "not found" error about a schedule that the user can read: the new error names the owner, since only
+// administrators steer other users' schedules. It returns any other error unchanged, also the one about a removed DAG.
 func orNotYours(s *queue.Schedule, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !errors.Is(err, queue.ErrNotFound) || ok && refusal.Code == dagRemovedCode {

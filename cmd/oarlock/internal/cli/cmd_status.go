@@ -243,8 +243,8 @@ func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
 	return runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
 }
 
-// hiddenItems counts by state the items of a step that have no line: others, and items that have no row in the database yet. It
-// returns "" if each item has a line. node is the step, and items are all its items with a row.
+// hiddenItems returns a text that counts by state the items of a step that have no line: others, and items that have no row in the
+// database yet. It returns "" if each item has a line. node is the step, and items are all its items with a row.
 func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []queue.Task) string {
 	unlisted := runview.CountItems(node, items).Unlisted
 	if len(others)+unlisted == 0 {

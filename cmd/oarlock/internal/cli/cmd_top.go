@@ -424,8 +424,8 @@ func (v *topView) runTable() term.Table {
 }
 
 // clip cuts a table to about this number of lines, but keeps at least one row; the last line then counts the missing rows. If more
-// is set, the table itself is not complete, and the count gets a plus. An empty table becomes the line "no queues", with noun in
-// its place.
+// is set, the table itself is not complete, and the count gets a plus. An empty table becomes a line such as "no queues", for the
+// noun "queue".
 func (p painter) clip(t term.Table, lines int, noun string, more bool) []string {
 	if len(t.Rows) == 0 {
 		return []string{p.Dim("no " + noun + "s")}

@@ -134,8 +134,8 @@ func (e *env) guardWorker(ctx context.Context, config embed.Config, args []strin
 	return statusError(code) // the driver process has printed why
 }
 
-// work runs the worker in the driver process until it ends. The first signal lets running tasks finish. A late signal, once
-// the worker has ended, is ignored.
+// work runs the worker in the driver process until it ends. The first signal lets running tasks finish, the second one stops the
+// worker at once. A late signal, once the worker has ended, is ignored.
 func (e *env) work(ctx context.Context, config embed.Config, own ownership) error {
 	embed.Roomy()
 	r, err := embed.New(config)
@@ -164,7 +164,7 @@ func (e *env) work(ctx context.Context, config embed.Config, own ownership) erro
 // unfitLogin is the kind of error of a worker that ends because its database login lacks the role for workers.
 var unfitLogin = kind{denied.code, exitUnreachable}
 
-// endOf returns the error of a worker with a hint for the user, if it knows one. It returns nil for nil.
+// endOf returns the error of a worker with a hint for the user if it knows one, and otherwise unchanged. It returns nil for nil.
 func (e *env) endOf(err error) error {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
 		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
@@ -314,7 +314,7 @@ func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	}
 }
 
-// cancel asks for a cancel of the run, so that no other worker goes on with it, and has end ask again.
+// cancel asks for a cancel of the run, so that no other worker goes on with it, and makes w.end ask once more.
 func (w *ownWatch) cancel() {
 	w.givenUp.Store(true)
 	w.cancelNow()

@@ -63,8 +63,8 @@ func joinEquals(words []string) []string {
 	return joined
 }
 
-// consume takes the words before the cursor off a.rest, as far as they are valid. If the last flag still needs its value, it
-// returns that flag.
+// consume parses all words in a.rest, which are the words before the cursor. It passes over invalid words, which the user can still
+// correct. If the last word is a flag that needs a value, it returns that flag, otherwise nil.
 func (a *argParser) consume() cli.Flag {
 	for len(a.rest) > 0 {
 		word := a.rest[0]

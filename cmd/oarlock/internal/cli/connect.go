@@ -64,7 +64,7 @@ func (e *env) isSet(variable string) bool {
 	return ok && text != ""
 }
 
-// privateFolder returns the folder of this user's private server; "": there is none.
+// privateFolder returns the folder of this user's private server, or "" if there is no such server yet.
 func (e *env) privateFolder() string {
 	var places []string
 	if dir := e.settings.Text("state_dir"); dir != "" {

@@ -270,8 +270,8 @@ func (s *lineSink) add(c *queue.Chunk) error {
 	return s.write()
 }
 
-// begin is called for each chunk before take. The first call decides the width of the column of names, and whether lines have
-// names; a later call may decide that they have. begin writes a note when a task is at another attempt than before.
+// begin prepares s for the chunk c, before take. The first call decides the width of the column of names, and whether lines have
+// names; a later call may decide that they have. If the task is at another attempt than before, begin writes a note.
 func (s *lineSink) begin(c *queue.Chunk) {
 	if !s.started {
 		s.started = true

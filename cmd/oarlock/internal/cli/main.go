@@ -189,7 +189,8 @@ func terminalSize(f *os.File) (columns, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
-// isTerminal asks for the window size: unlike the file mode, it distinguishes a terminal from /dev/null.
+// isTerminal reports whether f is a terminal. It asks for the window size: unlike the file mode, that distinguishes a terminal from
+// /dev/null.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil

@@ -194,8 +194,8 @@ func readSelection(c *cli.Context, states []string) (selection, error) {
 	return s, nil
 }
 
-// pages yields the selected runs, newest first, page by page. Pages go by run number, so a run that changes in between is
-// yielded at most once.
+// pages yields the selected runs, at most s.most, newest first and page by page. Pages go by run number, so a run that changes in
+// between is yielded at most once. An error is the last thing that it yields.
 func (s selection) pages(ctx context.Context, store *queue.Store) iter.Seq2[[]queue.Run, error] {
 	return func(yield func([]queue.Run, error) bool) {
 		f, left := s.filter, s.most

@@ -122,7 +122,7 @@ func (e *env) workerEnvironment() []string {
 	return vars
 }
 
-// watch calls lost in a goroutine if the worker ends before stop is called. stop waits for that call.
+// watch calls lost with the reason, in a goroutine, if the worker ends before stop is called. stop waits for that call.
 func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	over := make(chan struct{})
 	var watching sync.WaitGroup

@@ -114,8 +114,8 @@ func (e *env) warnOfSettings() {
 	}
 }
 
-// settingsFile reads the file at path, or that $OARLOCK_CONFIG names if path is "". This file must exist. If neither names a file,
-// it reads the first file that exists in the usual places, and returns nil if there is none.
+// settingsFile reads the file at path, or the file that $OARLOCK_CONFIG names if path is "". This file must exist. If neither names
+// a file, it reads the first file that exists in the usual places, and returns nil if there is none.
 func (e *env) settingsFile(path string) (*config.File, error) {
 	if path == "" {
 		path, _ = e.Lookup("OARLOCK_CONFIG")

@@ -43,8 +43,9 @@ type runPage struct {
 	latest  func(task string) string // returns the last line of a running task; nil: not known
 }
 
-// readPage reads a run and its tasks. For people it also reads what explains them, as far as this user may. From an earlier
-// page of the same run it takes the DAG instead of reading it again.
+// readPage reads a run and its tasks. For people it also reads the facts that explain them, as far as this user is allowed to; for
+// JSON it counts items. before is an earlier page of the same run, or nil. From it readPage takes the DAG, the schedule, the rights
+// and the events, and reads only later events.
 func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, before *runPage) (*runPage, error) {
 	run, err := store.Get(ctx, id)
 	if err != nil {
@@ -114,8 +115,8 @@ func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readObstacles sets p.way, the reasons why a queued run does not start. If no worker gives signs of life, or if this user
-// cannot know, it sets p.isCopy: whether the database may be a copy. For any other run it reads nothing.
+// readObstacles sets p.way to the reasons why a queued run does not start. If no worker gives signs of life, or if this user cannot
+// know, it sets p.isCopy to a text if the database may be a copy. For a run in another state it reads nothing.
 func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	if p.run.State != "queued" || p.rights == nil {
 		return nil

@@ -96,7 +96,8 @@ func Checks() []About {
 // Option tells Run more about the intended use of the database.
 type Option func(*examination)
 
-// WithWorker sets how many connections a worker keeps, and how many of these have the worker's name as application_name.
+// WithWorker returns the option that sets how many connections a worker keeps, and how many of these, own, have the worker's name
+// as application_name. Without it, Run does not know how many connections to look for.
 func WithWorker(connections, own int) Option {
 	return func(x *examination) { x.needs, x.own = connections, own }
 }

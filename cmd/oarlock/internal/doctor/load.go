@@ -109,7 +109,8 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 	return ok("%s", text)
 }
 
-// free returns how many more connections an ordinary user can get. Superusers use the reserve only when the rest is taken.
+// free returns how many more connections an ordinary user can get, at least 0. Superusers use the reserve only when the rest is
+// taken.
 func (c connections) free() int64 { return max(0, c.Allowed-c.Reserved-c.Used) }
 
 func (c connections) String() string {

@@ -42,8 +42,8 @@ func (x *examination) pooler(ctx context.Context) Check {
 	return x.poolSize(ctx, link)
 }
 
-// poolSize warns if the pooler lends fewer connections than a worker needs. It opens as many, and closes them again. The
-// examination holds two of them already.
+// poolSize warns if the pooler lends fewer connections than a worker needs. The examination holds two connections already. poolSize
+// opens all others at once, and closes them again.
 func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check {
 	var gets []pglink.Get
 	for len(gets)+2 < x.needs {

@@ -19,7 +19,7 @@ type late struct {
 	Late float64 // seconds
 }
 
-// retention warns if a run is more than pruneGrace days past its retention: then no prune has run for that long.
+// retention warns if runs of a DAG are more than pruneGrace days past their retention, since only `oarlock prune` deletes runs.
 func (x *examination) retention(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found []late

@@ -40,8 +40,8 @@ type change struct {
 	Ahead int // seconds
 }
 
-// schedules fails if a schedule is overdue. It warns if a schedule cannot be decided or was refused, and if this machine and the
-// server disagree on a time zone of a schedule within the next year.
+// schedules fails if a schedule is overdue. It warns if the times of a schedule cannot be decided, if its latest time was refused,
+// or if this machine and the server disagree on the time zone of a schedule within the next year.
 func (x *examination) schedules(ctx context.Context) Check {
 	from := time.Now().UTC().Truncate(time.Hour)
 	err := migrations.Check(ctx, x.conn)
