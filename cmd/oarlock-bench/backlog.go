@@ -80,8 +80,8 @@ func prepareBacklog(ctx context.Context, s *Stage) (sides []Side, err error) {
 	return sides, err
 }
 
-// claims is a round on the queue called dag: a session claims runs in claimPolls polls of claimBatch runs each, and its end gives
-// all of them back. claims returns the median time of a poll, and how many buffers it takes to lock the head of the lane.
+// claims measures one round on the queue called dag. It claims claimBatch runs in each of claimPolls polls, and closes the session,
+// which gives all of them back. It returns the median time of a poll, and how many buffers it takes to lock the head of the lane.
 func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error) {
 	head, err := d.headOf(ctx, dag)
 	if err != nil {

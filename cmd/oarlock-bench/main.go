@@ -45,8 +45,8 @@ func main() {
 	}
 }
 
-// run measures, compares or reports, as args say. Results go to stdout, progress goes to stderr. It returns errFell if a quick run
-// found a worse ratio.
+// run measures cases, compares ratios with --quick, or prints a report, as args say. Results go to stdout, progress goes to stderr.
+// It returns errFell if a ratio fell.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 2 && args[0] == "report" {
 		return report(args[1], stdout)
@@ -74,8 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return measureAll(ctx, o, picked, stdout, say)
 }
 
-// measureAll measures the picked cases, prints each result, and saves it in the folder --out. It skips a case with a result there,
-// unless --again is given. Each case has a server of its own, so that no case finds rests of another one.
+// measureAll measures the picked cases, prints each result, and saves it in the folder --out if there is one. It skips a case with
+// a result there, unless --again is given. Each case has a server of its own, so that no case finds rests of another one.
 func measureAll(ctx context.Context, o options, picked []Case, stdout io.Writer, say func(string, ...any)) error {
 	for _, c := range picked {
 		if done, err := o.has(c); err != nil || done {

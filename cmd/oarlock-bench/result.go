@@ -44,8 +44,8 @@ type Line struct {
 	Slack   float64 `json:"slack,omitempty"`
 }
 
-// judge appends to r.Lines a line with the outcome of each goal. It leaves out a goal with a figure that this machine cannot
-// measure. It returns an error if the two sides of a ratio have different numbers of rounds.
+// judge appends to r.Lines a line for each goal, with its figure and whether it is reached. It leaves out a goal with a figure that
+// this machine cannot measure. It returns an error if the two sides of a ratio have different numbers of rounds.
 func (r *Result) judge(goals []Goal) error {
 	for _, g := range goals {
 		own, ok := r.Figures[g.Side][g.Metric]
@@ -168,7 +168,8 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// short writes a number for people with about three significant digits, and with commas between thousands.
+// short writes a number for people: numbers from 100 on without decimals and with commas between thousands, smaller ones with two
+// or three significant digits.
 func short(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000:

@@ -146,9 +146,9 @@ func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	return d.waits(ctx, backlog[0], "urgent")
 }
 
-// squeezeIn requests small runs while each worker holds a fan-out, with tasks that take all its slots and wait for more. It repeats
-// that trials times, and returns how long the small runs waited. It requests at fixed intervals and awaits no single run. The
-// fan-outs last twice as long as it requests, so every small run meets them.
+// squeezeIn starts a fan-out for each worker, with tasks that take all slots and wait for more, and meanwhile requests small runs
+// at fixed intervals. It repeats that trials times, and returns how long the small runs waited. The fan-outs last twice as long as
+// it requests, so every small run meets them.
 func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	tick := time.NewTicker(smallEvery)
 	defer tick.Stop()
@@ -210,8 +210,8 @@ func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
 	return sample, err
 }
 
-// uneven returns how far a worker's number of runs is from an even share at most, as a part of that share: 0 is even, 1 means that
-// a worker had no run, or twice its share. driven has the numbers of the workers that had a run.
+// uneven returns the largest distance of a worker's number of runs from an even share, as a part of that share: 0 is even, 1 means
+// that a worker had no run, or twice its share. driven has one number for each worker that had a run.
 func uneven(driven []int, runs, workers int) float64 {
 	even, most := float64(runs)/float64(workers), 0.0
 	for _, n := range driven {

@@ -342,8 +342,8 @@ type target struct {
 // stepName matches a step, a step that replaces another one, and a handler: load, search~1, @exit.
 var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,2})?$`)
 
-// parseTarget parses RUN… [STEP[/item]]. It returns a usageError for other words, and for a step without a run; no words are
-// no error.
+// parseTarget parses the arguments RUN… [STEP[/item]] of a command. It returns a usageError for any other word, and for a step
+// without a run. No words are no error.
 func parseTarget(command string, words []string) (target, error) {
 	var t target
 	for _, word := range words {
@@ -409,8 +409,9 @@ func orNoZone(flag, text string, err error) error {
 	return &usageError{msg: flag + ": this machine does not know the time zone for " + text, hint: "give the time with an offset, like 2026-11-20T03:00:00+01:00"}
 }
 
-// upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for "". A
-// time without an offset is in zone. zone is nil if this machine does not know it; such a time is then a usageError.
+// upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for "", and
+// a usageError for any other text. A time without an offset is in zone. zone is nil if this machine does not know it; such a time
+// is then a usageError, too.
 func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -424,7 +425,8 @@ func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time,
 	}
 }
 
-// duration parses the value of a flag like --timeout, in the units of DAG files. It returns 0 for "".
+// duration parses the value of a flag like --timeout, in the units of DAG files, such as 90s or 1d12h. It returns 0 for "", and a
+// usageError for any other text.
 func duration(flag, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -456,14 +458,15 @@ func pairs(flag string, words []string) (map[string]string, error) {
 	return all, nil
 }
 
-// moment parses the value of --since: a time, or how long ago it is. It returns the zero time for "". A time without an offset is
-// in the local zone.
+// moment parses the value of --since: a time in the local zone, or how long ago it is, like 2h. It returns the zero time for "",
+// and a usageError for any other text.
 func moment(word string, now time.Time) (time.Time, error) {
 	return momentIn("--since", word, now, time.Local)
 }
 
-// momentIn parses the value of a flag: a time, or how long ago it is. It returns the zero time for "". A time without an offset is
-// in zone. zone is nil if this machine does not know it; such a time is then a usageError.
+// momentIn parses the value of a flag: a time, or how long ago it is, like 2h. It returns the zero time for "", and a usageError
+// for any other text. A time without an offset is in zone. zone is nil if this machine does not know it; such a time is then a
+// usageError, too.
 func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil

@@ -97,7 +97,7 @@ func waitFlags() []cli.Flag {
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
 }
 
-// readWait sets a.wait and a.how from --wait and the flags that belong to it.
+// readWait sets a.wait and a.how from --wait and the flags that belong to it. It returns a usageError for --timeout without --wait.
 func (a *controlCmd) readWait(c *cli.Context) (err error) {
 	a.wait = c.Bool("wait")
 	a.how, err = a.env.readWaiting(c, "wait", false)

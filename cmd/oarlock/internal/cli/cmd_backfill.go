@@ -127,7 +127,7 @@ func (e *env) checkBackfill(c *cli.Context) error {
 }
 
 // backfillOf returns the backfill of s that the flags describe, without params: only the database knows their types. It reads dates
-// in the schedule's time zone. It returns a usageError if --until is not after --from.
+// in the schedule's time zone. It returns a usageError if a date cannot be read, or if --until is not after --from.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
 	zone := runview.KnownZone(s.Timezone)
 	b = queue.Backfill{Of: s.Key(), AtOnce: c.Int("at-once"), Reprocess: c.String("reprocess"), NewestFirst: c.Bool("newest-first")}

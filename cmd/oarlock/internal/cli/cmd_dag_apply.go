@@ -174,7 +174,7 @@ func schedulesOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]que
 	return store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
 }
 
-// goneFrom names the schedules of before that are not in after. It leaves out backfills, which end by themselves.
+// goneFrom returns the names of the schedules in before that are not in after. It leaves out backfills, which end by themselves.
 func goneFrom(before, after []queue.Schedule) []string {
 	gone := []string{}
 	for i := range before {
@@ -186,7 +186,7 @@ func goneFrom(before, after []queue.Schedule) []string {
 	return gone
 }
 
-// nextOf returns the next fire time of each schedule.
+// nextOf returns each schedule with its next fire time, as JSON and as text for people.
 func nextOf(schedules []queue.Schedule) []jsonNext {
 	coming, now := []jsonNext{}, time.Now()
 	for i := range schedules {

@@ -111,7 +111,8 @@ func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
 }
 
 // run starts the pages and the workers, and watches the folder until ctx ends, which is how the user leaves, or until a worker
-// cannot work. Then it stops the workers.
+// cannot work. Then it stops the workers. After the user has left it returns statusError(exitOK), so that Main does not report the
+// signal as an error.
 func (d *dev) run(ctx context.Context, o devOptions) error {
 	e := d.env
 	pages, err := d.begin(ctx, o.listen)
@@ -246,8 +247,8 @@ type fileState struct {
 	size     int64
 }
 
-// look applies the files that changed since the last look, remembers their state in d.seen, and forgets files that are gone.
-// If a file could not be applied because the database was away, the next look applies it as if it were new.
+// look applies the files that changed since the last look, remembers their state in d.seen, and forgets files that are gone. If the
+// folder or the database cannot be used, it reports that by trouble. The next look then applies a file that could not be applied.
 func (d *dev) look(ctx context.Context) {
 	now, err := d.files()
 	if err != nil {

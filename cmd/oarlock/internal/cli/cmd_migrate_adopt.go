@@ -82,9 +82,9 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 	return e.adopt(ctx, url, i, o)
 }
 
-// adoptedBefore handles a database without a mark of being a copy. If it was adopted before and has not been used since, there
-// is nothing to do: even a further copy of such a database has no open run. Otherwise the user must confirm the copy with
-// --unmarked.
+// adoptedBefore ends the command for a database without a mark of being a copy. If the database was adopted as a copy before and
+// has not been used since, it says that there is nothing to do: even a further copy of such a database has no open run. Otherwise
+// it returns a usageError, since the user must confirm the copy with --unmarked.
 func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Installation) error {
 	unused, err := migrations.UnusedCopy(ctx, url, e.migrationLog())
 	switch {

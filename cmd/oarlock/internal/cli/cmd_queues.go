@@ -122,7 +122,8 @@ func queuesData(queues []queue.Queue) answer {
 	return a
 }
 
-// queuesText returns a table of the queues for people. Unless all is set, it counts many idle queues on one line.
+// queuesText returns a table of the queues for people. More than runview.IdleQueuesMax idle queues share one line, unless all is
+// set.
 func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, all bool) string {
 	shown, idle, fold := runview.SplitQueues(queues)
 	fold = fold && !all

@@ -179,8 +179,8 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
-// refuseIdle returns a failure for a login that cannot drive the run, before the run is made. A login that can drive the run but
-// not register the DAG is refused when runHere registers it.
+// refuseIdle returns a failure if the user's login cannot drive the run. runHere calls it before it makes the run. A login that can
+// drive the run but not register the DAG is refused later, when runHere registers it.
 func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
 	if err != nil || rights.Work {

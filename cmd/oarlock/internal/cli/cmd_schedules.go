@@ -89,8 +89,8 @@ func runSchedules(c *cli.Context, e *env) error {
 	})
 }
 
-// listSchedules reads page after page until it has enough schedules for which fits is true, or all of them. It returns at most
-// enough.
+// listSchedules reads pages of f.Limit schedules until it has enough of them for which fits is true, or until there are no more. It
+// returns at most enough.
 func listSchedules(
 	ctx context.Context, store *queue.Store, f queue.ScheduleFilter, fits func(*queue.Schedule) bool, enough int,
 ) (listed []queue.Schedule, err error) {

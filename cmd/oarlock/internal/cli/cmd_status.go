@@ -308,7 +308,8 @@ func (p *runPage) quoted(lines []string) []string {
 	return quoted
 }
 
-// asked returns the question of an approval that waits, as lines to stand below its task. It returns nil for any other task.
+// asked returns the question of an approval, as lines to stand below its task. It returns nil for a task that waits for no
+// approval.
 func (p *runPage) asked(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil

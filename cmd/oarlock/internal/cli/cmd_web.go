@@ -361,7 +361,7 @@ func asLogin(address, name, password string) (string, error) {
 	return u.String(), nil
 }
 
-// ready returns nil if the database answers, even if it refuses the login.
+// ready returns nil if the database answers, even if it refuses the login. A supervisor asks for that at /readyz.
 func (e *env) ready(ctx context.Context) error {
 	address, _, err := e.database(ctx)
 	if err != nil {

@@ -49,8 +49,9 @@ one line for each tenth of its items.
 `
 )
 
-// readProgress returns the form of progress that the flags choose, or else the default. live says that the command can draw a page,
-// which is then the default on a terminal. It returns a usageError for flags that the command or the terminal does not allow.
+// readProgress returns the form of progress that the flags choose. Without flags it is live on a terminal, none with JSON, and
+// otherwise plain. live says that the command can draw a page; if not, plain takes the place of live. It returns a usageError for a
+// form that does not exist or is not possible here.
 func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	format := e.settings.Text("output")
 	given := c.String(progressFlag)

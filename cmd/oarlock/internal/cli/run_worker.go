@@ -290,8 +290,8 @@ func (l *liveLines) settle() {
 	}
 }
 
-// add takes the last line of a chunk, finished or not, for the last line of its task, and tells the watcher to draw. It ignores a
-// chunk without text, and notes of Oarlock itself.
+// add stores the last line of the chunk c, finished or not, as the last line of its task, and tells the watcher to draw. It ignores
+// a chunk without text, and notes of Oarlock itself.
 func (l *liveLines) add(c *queue.Chunk) {
 	if c.Stream == queue.StreamOarlock {
 		return
@@ -317,8 +317,8 @@ func (l *liveLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitLive follows a run to its end like awaitRun, and shows the output of tasks meanwhile. On a terminal it shows the last line
-// of each task beside the task. If all is set, it also prints every line.
+// awaitLive follows a run to its end and shows it like awaitRun, with the output of tasks. On a terminal it shows the last line of
+// each task beside the task. If all is set, it also prints every line that tasks write. If neither is the case, it is awaitRun.
 func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID, all bool, how progress) error {
 	shown := *e
 	live := how == progressLive

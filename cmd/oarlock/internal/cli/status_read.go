@@ -115,8 +115,9 @@ func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readObstacles sets p.way to the reasons why a queued run does not start. If no worker gives signs of life, or if this user cannot
-// know, it sets p.isCopy to a text if the database may be a copy. For a run in another state it reads nothing.
+// readObstacles sets p.way to the reasons why a queued run does not start, if this user is allowed to read them. If no worker gives
+// signs of life, or if the user is not allowed, it sets p.isCopy to a text if the database may be a copy. It reads nothing if the
+// run is not queued, or if p.rights is nil.
 func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	if p.run.State != "queued" || p.rights == nil {
 		return nil

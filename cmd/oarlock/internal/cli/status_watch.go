@@ -90,8 +90,8 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID, how progress) *watc
 	return w
 }
 
-// follow looks at the run until it is over or ctx ends: at each notification about it, and at intervals, since a task may change
-// without a notification about the run.
+// follow looks at the run until it is over: at each notification about it, and at intervals, since a task may change without a
+// notification about the run. It returns nil once the run is over, and an error if ctx ends first.
 func (w *watcher) follow(ctx context.Context) error {
 	changes, stop := w.changes(ctx)
 	defer stop()
@@ -155,8 +155,9 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	}
 }
 
-// look reads the run and shows its current state. While the database is away it shows nothing and returns no error. The last signs
-// of life of all workers are old right after an outage, so for signsAfter look leaves out that the worker is quiet.
+// look reads the run and shows its current state, or does nothing if nothing is to be shown. While the database is away it shows
+// nothing and returns no error. The last signs of life of all workers are old right after an outage, so for signsAfter look leaves
+// out that the worker is quiet.
 func (w *watcher) look(ctx context.Context) error {
 	if len(w.show) == 0 {
 		return nil
@@ -321,7 +322,7 @@ func (t *progressPrinter) items(node *queue.Task, items []queue.Task, progress r
 }
 
 // toDecide returns the lines that show the question of an approval, and the command that approves it if the user is allowed to
-// decide. It returns nil for any other task.
+// decide. It returns nil for a task that waits for no approval.
 func (p *runPage) toDecide(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil

@@ -209,8 +209,8 @@ func broken(doing string, err error) Check {
 	return fail("could not %s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }
 
-// unseen returns a skipped check if err is about the schema version or about missing privileges, and nil for any other
-// error.
+// unseen returns a skipped check if err says that the schema is missing or does not fit this binary, or that the user lacks a
+// privilege. It returns nil for any other error, and for nil.
 func unseen(err error) *Check {
 	var c Check
 	wrong, isVersion := errors.AsType[*migrations.VersionError](err)

@@ -90,10 +90,12 @@ func (b breach) String() string {
 	return fmt.Sprintf("%s (%d, the first: %s)", strings.TrimPrefix(b.name, invariantsFolder), b.rows, b.first)
 }
 
-// judgeBreaches returns the result for broken invariants; broken must not be empty. It only warns of runs that are passed over. It
-// also only warns of gaps in logs, since a failover may lose pieces of a log, except on a server on its first timeline: that server
-// never failed over and was never recovered to a point in time. Any other breach fails. judgeBreaches calls timeline, which reads
-// the number of the server's timeline, only if gaps are the only faults.
+// judgeBreaches returns the result for broken invariants; broken must not be empty.
+//
+// Runs that are passed over give a warning. So do missing pieces of logs, since a failover may lose some. But missing pieces are a
+// failure on a server on its first timeline, which never failed over and was never recovered to a point in time. Any other breach
+// is a failure. timeline reads the number of the server's timeline; judgeBreaches calls it only if pieces are missing and no other
+// fault is there.
 func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	i := slices.IndexFunc(broken, func(b breach) bool { return b.name == passedOver })
 	if i < 0 {

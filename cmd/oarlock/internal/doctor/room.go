@@ -32,9 +32,9 @@ func (r room) String() string {
 	return text
 }
 
-// room checks whether the server can still write. Postgres does not tell how much of its disk is free, so the check writes
-// a megabyte and rolls back. It writes to a temporary table, because any role may create one and because it always needs
-// new pages.
+// room fails if the server has no room to write, and is skipped if it takes no writes at all. Postgres does not tell how much of
+// its disk is free, so the check writes a megabyte and rolls back. It writes to a temporary table, because any role may create one
+// and because it always needs new pages.
 func (x *examination) room(ctx context.Context) Check {
 	if x.facts.Standby || x.facts.ReadOnly {
 		return skip("the server takes no writes: see the check writable")
@@ -49,7 +49,7 @@ func (x *examination) room(ctx context.Context) Check {
 	return ok("the check wrote 1 MB and rolled it back; %s. A server does not tell how much of its disk is free: watch the disk itself", taken)
 }
 
-// tryToWrite writes a megabyte and rolls back. It leaves only a few dead rows in the catalog.
+// tryToWrite writes a megabyte and rolls back. It returns the error of the server, and leaves only a few dead rows in the catalog.
 func (x *examination) tryToWrite(ctx context.Context) error {
 	tx, err := x.conn.Begin(ctx)
 	if err != nil {

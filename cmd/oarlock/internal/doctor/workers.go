@@ -60,8 +60,8 @@ type fleet struct {
 	silent  []silent
 }
 
-// workers checks that the workers at work claim runs and give signs of life. If workers are silent and the database may be a copy,
-// the result advises to decide that first.
+// workers fails or warns if workers at work claim nothing or give no sign of life, and warns if runs are due and no worker is at
+// work. If workers are silent and the database may be a copy, the result advises to decide that first.
 func (x *examination) workers(ctx context.Context) Check {
 	f, err := x.fleet(ctx)
 	if c := unseen(err); c != nil {
@@ -93,8 +93,10 @@ func (x *examination) fleet(ctx context.Context) (f fleet, err error) {
 	return f, err
 }
 
-// judge joins every kind of trouble into one check, because one may cause another. If no worker is at work, a user may have stopped
-// them all, so due runs are only a warning. A worker that has not ended is meant to run, so its silence is a trouble.
+// judge returns the result of the check. It joins every kind of trouble into one, because one may cause another. If no worker is at
+// work, a user may have stopped them all, so due runs are only a warning. A worker that has not ended is meant to run, so its
+// silence is a trouble once its lease is over, and before that if it holds runs or if no worker gives a sign of life while runs are
+// due.
 func (f fleet) judge() Check {
 	due := countRuns(f.due, mostDue, "is due", "are due")
 	if len(f.workers) == 0 {
