@@ -180,8 +180,8 @@ func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// burst inserts runs chains with this number of steps, and waits until River has completed all of them. It returns the time from
-// the end of the insert to that moment.
+// burst inserts a number of chains, runs, of this number of steps, and waits until River has completed all of them. It returns the
+// time from the end of the insert to that moment.
 func (r *riverSide) burst(ctx context.Context, client *river.Client[pgx.Tx], count *tally, runs, steps int) (time.Duration, error) {
 	over := count.expect(runs * steps)
 	if err := r.insert(ctx, client, runs, riverArgs{Steps: steps}); err != nil {

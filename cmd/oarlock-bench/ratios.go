@@ -120,7 +120,7 @@ func (r *Ratios) of(name string, l Line) (Ratio, bool) {
 	return r.Ratios[i], true
 }
 
-// worse returns the guarded lines of a result with a ratio that is worse than the committed one allows.
+// worse returns the guarded lines of a result with a ratio beyond the limit of the committed one.
 func (r *Ratios) worse(result *Result) (fell []Line) {
 	for _, line := range result.Lines {
 		if kept, ok := r.of(result.Case, line); ok && line.Guarded && kept.fell(line.Figure.Median) {

@@ -176,8 +176,8 @@ func (a *argParser) given(word string) (given, bool) {
 	return given{}, false
 }
 
-// isFlag reports whether word is the long form of a known flag, such as --output or --output=json. Then it is hardly the value of
-// the flag before it.
+// isFlag reports whether word begins with -- and names a known flag, such as --output or --output=json. Such a word is hardly the
+// value of the flag before it.
 func (a *argParser) isFlag(word string) bool {
 	if !strings.HasPrefix(word, "--") {
 		return false
@@ -216,8 +216,8 @@ func (a *argParser) unknownFlag(word string) error {
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
-// finish makes the checks that need the whole line, and returns a usageError if a command is missing, or if it takes no arguments
-// and there are some. With --help it checks nothing.
+// finish makes the checks that need the whole line. It returns a usageError if no command is given, or if the command takes no
+// arguments and there are some. With --help it checks nothing.
 func (a *argParser) finish() error {
 	c := a.command()
 	switch {

@@ -467,9 +467,9 @@ func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBack
 	return m.failure(&end)
 }
 
-// follow polls until the backfill is no longer listed: it is over, or was canceled. While the database is away it goes on.
-// It fails once the backfill stands still until a person acts: its DAG was removed, or pause_on_failure paused it and no
-// run is open.
+// follow polls until the backfill is no longer listed, because it is over or was canceled, and returns nil then. While the database
+// is away it goes on. It returns an error if ctx ends, or if the backfill stands still until a person acts: its DAG was removed, or
+// pause_on_failure paused it and no run is open.
 func (w *backfillWatch) follow(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

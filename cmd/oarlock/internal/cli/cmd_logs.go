@@ -158,9 +158,9 @@ type logSink interface {
 	end() error
 }
 
-// showLogs prints the stored logs. With --follow it then prints what tasks write, until the run is over. Without --follow it also
-// says if nothing was written, and which task has logs of earlier attempts. It returns a notFound failure for an item or an attempt
-// that does not exist.
+// showLogs prints the stored logs. With --follow it then prints what tasks write until the run is over, and returns the error of a
+// run that did not succeed. Without --follow it also says if nothing was written, and which task has logs of earlier attempts. It
+// returns a notFound failure for an item or an attempt that does not exist.
 func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)

@@ -398,8 +398,8 @@ func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.
 	return s, nil
 }
 
-// missing returns the error for a schedule that does not exist. Its hint has a schedule of the DAG that the user may have meant, or
-// the DAG's schedules.
+// missing returns the error for a schedule that does not exist. Its hint names a schedule of the DAG that the user may have meant,
+// or the schedules of the DAG, or how to list schedules.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists the schedules that you may see"
 	if a.name != "" {

@@ -164,7 +164,7 @@ func (e *env) work(ctx context.Context, config embed.Config, own ownership) erro
 // unfitLogin is the kind of error of a worker that ends because its database login lacks the role for workers.
 var unfitLogin = kind{denied.code, exitUnreachable}
 
-// endOf returns the error of a worker with a hint for the user if it knows one, and otherwise unchanged. It returns nil for nil.
+// endOf returns the error of a worker. If it knows advice for that error, it adds it as a hint. It returns nil for nil.
 func (e *env) endOf(err error) error {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
 		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
@@ -437,8 +437,8 @@ type standby struct {
 	server  *health.Server
 }
 
-// begin reports to systemd and at /readyz why the worker waits. It listens for that, unless there is no address or another process
-// has it. The caller must call end.
+// begin reports to systemd why the worker waits, and listens to report it at /readyz, too. It does not listen if there is no
+// address or if another process has it. The caller must call end.
 func (s *standby) begin(why string) {
 	s.tell("STATUS=starting, " + why)
 	if s.listen == "" {

@@ -104,7 +104,8 @@ func (w *ownWorker) hasEnded() bool {
 	}
 }
 
-// workerEnvironment returns this command's settings as variables for a worker of the same program.
+// workerEnvironment returns the variables that give a worker process the database, the settings file and the log level of this
+// command.
 func (e *env) workerEnvironment() []string {
 	url := e.settings.Text("database_url")
 	if e.isPrivate() {

@@ -179,8 +179,8 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.showPage(page)
 }
 
-// looked notes whether the database may have been away during a look, which is over now: the look could not read, or was slow. If
-// all looks are slow, only the first one counts. It sets w.away and w.slow.
+// looked sets w.away if the database may have been away during a look that is over now: the look could not read, or it was slow
+// after a look that was not. took is how long the look lasted. looked also sets w.slow for the next look.
 func (w *watcher) looked(now time.Time, took time.Duration, unread bool) {
 	slow := took > slowLook
 	if unread || slow && !w.slow {

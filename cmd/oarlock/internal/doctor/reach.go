@@ -72,8 +72,8 @@ func reasons(err error) []string {
 	return all
 }
 
-// leaves returns the errors that err joins, and in place of an error that joins others again the errors within it. If err joins no
-// errors, leaves returns err alone.
+// leaves returns the errors that err joins. Of these it replaces an error that joins errors itself by its own leaves. If err joins
+// no errors, it returns err alone.
 func leaves(err error) []error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if joined, ok := e.(interface{ Unwrap() []error }); ok {
