@@ -66,22 +66,26 @@ func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
 	if err != nil {
 		return explain("make a cache folder", dir, err)
 	}
-	done := make(chan error, 1)
+	done := make(chan error)
 	go func() { // the library takes no context: after Ctrl-C the goroutine ends with the process
 		err := fetch(tmp)
 		if err == nil {
 			_, err = inspect(context.WithoutCancel(ctx), filepath.Join(tmp, "bin"))
 		}
-		if err == nil {
-			err = os.Rename(tmp, dir)
+		select {
+		case done <- err:
+		case <-ctx.Done():
+			_ = os.RemoveAll(tmp) // the caller removed what was there when ctx ended
 		}
-		done <- errors.Join(err, os.RemoveAll(tmp))
 	}()
 	select {
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), os.RemoveAll(tmp))
 	case err := <-done:
-		return err
+		if err == nil {
+			err = os.Rename(tmp, dir)
+		}
+		return errors.Join(err, os.RemoveAll(tmp))
 	}
 }
 

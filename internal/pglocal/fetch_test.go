@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
 // repository serves an archive of scripts, packed like the real one.
@@ -76,6 +78,32 @@ func TestFetchInto_EndsWithItsContext(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A download that goes on after the end of the context is thrown away, complete or not.
+func TestFetchInto_AfterItsContextMakesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	release, unpacked := make(chan struct{}), make(chan struct{})
+	source, folder := embedded(repository(t)), newDir(t)
+	err := fetchInto(ctx, filepath.Join(folder, "postgres"), func(dir string) error {
+		defer close(unpacked)
+		cancel()
+		<-release
+		return source(dir)
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	<-unpacked
+	await.True(t, "the download is gone", func() bool {
+		left, _ := filepath.Glob(filepath.Join(folder, "download-*"))
+		return len(left) == 0
+	})
+	if _, err := os.Stat(filepath.Join(folder, "postgres")); err == nil {
+		t.Error("the folder was made after fetchInto had returned")
 	}
 }
 
