@@ -36,7 +36,11 @@ const (
 	standardGrace  = 10 * time.Second
 )
 
-// start starts the command. Its niceness holds from the start; limits that no cgroup can hold are set right after the start.
+// start starts the command with its niceness, and begins to copy its output. Limits that no cgroup can hold are set as rlimits
+// right after the start, so the first process may run without them for a moment.
+//
+// The caller must call supervise, which also reaps the first process. If start returns an error, nothing of the body is left,
+// except processes that survive SIGKILL: the error then names these, too.
 func (a *attempt) start() (*body, error) {
 	left := a.x.config.Resources
 	if a.cgroup != nil {
@@ -74,9 +78,9 @@ func (b *body) endsBy(kill *dagspec.Kill) {
 	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
 }
 
-// spawn opens the two pipes as b.streams, starts the first process with their write ends, and returns its pid. After an error
-// the pipes are closed. It does not use package os/exec, which does more than needed: that work takes a tenth of the time in
-// which a small program starts.
+// spawn opens the two pipes, starts the first process with their write ends as its stdout and stderr, and returns its pid. It sets
+// b.pidFD, and b.streams to the read ends, from which nothing reads yet. After an error the pipes are closed. spawn does not use
+// package os/exec, which does more than needed: that work takes a tenth of the time in which a small program starts.
 func (b *body) spawn(a *attempt) (pid int, err error) {
 	var theirs []int
 	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
@@ -110,8 +114,9 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	return pid, nil
 }
 
-// process returns the attributes for starting the first process: its folder, environment, files and cgroup. The start sets
-// *pidFD; on a kernel without pidfds it stays noPidFD.
+// process returns the attributes for starting the first process: its folder, environment, process group, cgroup and files. pipes
+// are the descriptors that become its stdout and stderr. process sets *pidFD to noPidFD, and the start replaces that by the pidfd
+// if the kernel has pidfds.
 func (a *attempt) process(pipes []int, pidFD *int) *syscall.ProcAttr {
 	*pidFD = noPidFD
 	stdin := a.x.null
@@ -137,8 +142,9 @@ func (b *body) closeStreams() {
 	}
 }
 
-// supervise waits until nothing of the body is left. It stops the body when ctx ends or the task's Now is closed, and ends
-// leftovers. The error names processes that survived SIGKILL.
+// supervise waits until nothing of the body is left, except processes that the step keeps. When ctx ends, the body gets its signal,
+// and SIGKILL after its grace. When the task's Now is closed, it gets SIGKILL at once. If the body ended by itself, supervise ends
+// its leftovers. It returns nil however the body ended; an error means that processes survived SIGKILL, and names them.
 func (b *body) supervise(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -160,9 +166,12 @@ const (
 	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, unless the step's grace is shorter
 )
 
-// leftovers ends the processes that a body left behind when it ended by itself. It names them in the task's log. If the body
-// may leave processes behind and was not canceled, they live on instead, and leftovers sets b.lives. It returns an error if
-// processes survive.
+// leftovers ends the processes that a body left behind when it ended by itself. It gives them leftoverPause to end by themselves,
+// then the body's signal, and SIGKILL after leftoverGrace; a shorter grace of the step replaces each of these times. It names the
+// processes in the task's log before the signal.
+//
+// If the step keeps leftovers, they live on instead, and leftovers sets b.lives. That does not happen once ctx has ended, or if
+// keptLimit trees are kept already. An error means that processes survived SIGKILL.
 func (b *body) leftovers(ctx context.Context) error {
 	b.tree.keeps = b.keep && ctx.Err() == nil
 	if b.tree.empty() {
@@ -183,7 +192,8 @@ func (b *body) leftovers(ctx context.Context) error {
 	return b.tree.kill()
 }
 
-// note writes to the task's log which processes the body left behind.
+// note writes to the task's log that processes which the body left behind are ended. left describes them; note shows leftoversNamed
+// at most, and writes nothing if left is empty.
 func (b *body) note(left []string) {
 	if len(left) == 0 || b.task.Note == nil {
 		return
@@ -201,8 +211,9 @@ func (b *body) note(left []string) {
 
 const leftoversNamed = 10
 
-// settles waits for the tree to end by itself, for at most grace, and reports whether it did. If asked is closed meanwhile, the
-// tree gets the body's signal.
+// settles waits until no process of the body is alive, for at most grace, and reports whether that came true. It returns false as
+// soon as the task's Now is closed, and at once if grace is not positive. When asked is closed, the body gets its signal, and the
+// wait goes on; a nil asked never does that.
 func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 	if grace <= 0 {
 		return false
@@ -235,8 +246,9 @@ func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 	}
 }
 
-// end reads the rest of the pipes, reaps the first process, and removes it from the tracker. A pipe of processes that live on
-// stays open. end returns survivors. If there are survivors and the first process is one of them, end does not wait for it.
+// end reads the rest of the pipes, waits for the first process, reaps it, and removes it from the tracker. survivors is the error
+// about processes that survived SIGKILL, nil for none; end returns it unchanged. If the first process is a survivor, end does not
+// wait: a goroutine reaps it should it ever end. A pipe that kept processes hold stays open, and what they write is discarded.
 func (b *body) end(survivors error) error {
 	for _, s := range b.streams {
 		s.stop()

@@ -22,7 +22,8 @@ type cgroup struct {
 	dir  int // descriptor of the folder, for starting a process in the group; closed once
 }
 
-// OwnCgroup returns the folder of this process's cgroup v2 if groups can be made and filled in it, else "".
+// OwnCgroup returns the folder of the cgroup v2 that this process is in, if this process may make groups in it and move processes
+// there. It makes and removes a group to find out. It returns "" if not, and where no cgroup v2 is mounted.
 func OwnCgroup() string {
 	mount := cgroupMount()
 	text, err := os.ReadFile(procfs.Self("cgroup"))
@@ -39,7 +40,7 @@ func OwnCgroup() string {
 	return ""
 }
 
-// cgroupMount returns the folder where cgroup v2 is mounted; "" for none.
+// cgroupMount returns the folder where cgroup v2 is mounted, the first if there are several; "" for none.
 func cgroupMount() string {
 	text, err := os.ReadFile(procfs.Self("mounts"))
 	if err != nil {
@@ -53,7 +54,8 @@ func cgroupMount() string {
 	return ""
 }
 
-// checkCgroup tries whether groups can be made in a folder, and processes be started in them.
+// checkCgroup returns an error if no groups can be made in a folder, or this process may not move processes into it. It makes a
+// group and removes it again.
 func checkCgroup(folder string) error {
 	if err := unix.Access(filepath.Join(folder, "cgroup.procs"), unix.W_OK); err != nil {
 		return fmt.Errorf("cgroup %s: cgroup.procs must be writable: %w", folder, err)
@@ -65,13 +67,14 @@ func checkCgroup(folder string) error {
 	return g.remove()
 }
 
-// cgroupName returns the name of an attempt's group. It has the pid of this process, by which sweepCgroups finds groups of killed
-// executors.
+// cgroupName returns the name of the group of an attempt: number is the number of the attempt, prefix the one of its executor, with
+// 8 bytes at least. The name also has the pid of this process, by which sweepCgroups finds groups of killed executors.
 func cgroupName(prefix, number string) string {
 	return fmt.Sprintf("oarlock-%d-%s-%s", self, prefix[:8], number)
 }
 
-// sweepCgroups removes the empty groups of executors that were killed.
+// sweepCgroups removes the groups in folder that were made by executors of processes which are gone. A group with a process or a
+// group in it stays. Errors are ignored.
 func sweepCgroups(folder string) {
 	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*-*"))
 	for _, path := range old {
@@ -93,7 +96,8 @@ func makeCgroup(path string) (*cgroup, error) {
 	return &cgroup{path, dir}, nil
 }
 
-// limit sets the limits for which the group has controllers, and returns the limits that remain to be set by other means.
+// limit sets the limits of memory and processes for which the group has controllers. It returns r with 0 in place of each limit
+// that it set: the caller must set the others by other means.
 func (g *cgroup) limit(r Resources) Resources {
 	if r.Memory > 0 && g.write("memory.max", strconv.FormatInt(r.Memory, 10)) == nil {
 		r.Memory = 0
@@ -114,14 +118,16 @@ func (g *cgroup) write(file, text string) error {
 	return err
 }
 
-// populated reports whether a process is alive in the group or below it. A zombie does not count.
+// populated reports whether a process is alive in the group or below it. A zombie does not count. If the group cannot be read, for
+// example because it is gone, populated returns false.
 func (g *cgroup) populated() bool {
 	var buf [256]byte
 	n, err := procfs.ReadInto(filepath.Join(g.path, "cgroup.events"), buf[:])
 	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
 }
 
-// pids lists the processes of the group and of groups below it.
+// pids lists the processes of the group and of groups below it. A group that is gone or cannot be read counts as empty; the error
+// is always nil.
 func (g *cgroup) pids() ([]int, error) {
 	var pids []int
 	err := filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
@@ -139,10 +145,12 @@ func (g *cgroup) pids() ([]int, error) {
 	return pids, err
 }
 
-// kill kills all processes of the group at once, if the kernel can (5.14).
+// kill kills all processes of the group at once. It does nothing on a kernel before 5.14, so the caller must also kill each
+// process.
 func (g *cgroup) kill() { _ = g.write("cgroup.kill", "1") }
 
-// outOfMemory reports whether the kernel killed a process because of the group's memory limit.
+// outOfMemory reports whether the kernel killed a process of the group for want of memory. The limit that was reached may be the
+// group's own, one of a group above, or the memory of the host: the kernel counts them together.
 func (g *cgroup) outOfMemory() bool {
 	text, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
 	if err != nil {
@@ -158,8 +166,8 @@ func (g *cgroup) outOfMemory() bool {
 
 const closedDir = -1
 
-// remove closes g.dir and removes the group, with the groups that the body made below it. A group that is gone is no error.
-// After an error it may be called again.
+// remove closes g.dir and removes the group, with the groups that the body made below it. It returns an error if a process is left
+// in one of them; it may be called again then. A group that is gone is no error.
 func (g *cgroup) remove() error {
 	if g.dir != closedDir {
 		unix.Close(g.dir)

@@ -31,8 +31,10 @@ type command struct {
 	dir  string
 }
 
-// command returns the program, arguments and folder of a task. searched is the PATH in which it looks for the program. It
-// returns an error if there is no such program, or this worker may not run it.
+// command returns the program, arguments and working folder of a task. searched is the PATH in which it looks for the program. It
+// makes the attempt's folder in f if the step names no folder, and writes a script to a file of f if it is too long for an
+// argument. It returns an error if the program or the folder cannot be used, an argument has a NUL byte, or this worker's lists
+// forbid the program.
 func (x *Executor) command(t *worker.Task, f *folder, searched string) (command, error) {
 	var c command
 	var err error
@@ -56,7 +58,8 @@ func (x *Executor) command(t *worker.Task, f *folder, searched string) (command,
 	return c, nil
 }
 
-// argv returns the program and arguments of the body: a shell and its script for run, or the command with its args.
+// argv returns the program, as first element, and the arguments of the body: a shell and its script for run, or the command with
+// its args. It returns an error if the body has neither, or if an argument of a command is longer than maxValueBytes.
 func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	switch {
 	case t.Body.Run != "":
@@ -76,8 +79,9 @@ func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	return argv, nil
 }
 
-// shellCommand returns the shell with the text of `run:` unchanged. The shell of the step (or its DAG) wins over the worker's,
-// and that over StandardShell.
+// shellCommand returns a shell with its arguments, the last of which is the text of `run:` unchanged. A text of maxTextArg bytes or
+// more is written to a file of f, and the path of that file takes its place. The shell of the step (or its DAG) wins over the
+// worker's, and the worker's over StandardShell.
 func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	shell := StandardShell
 	for _, s := range [][]string{x.config.Shell, t.Body.Shell} {
@@ -97,8 +101,9 @@ func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	return append(argv, path), nil
 }
 
-// workingDir returns the folder that the step (or its DAG) names, else the attempt's own. A relative name counts from the
-// attempt's own folder.
+// workingDir returns the working folder of the body: the folder that the step (or its DAG) names, else the attempt's own, which it
+// makes. A relative name counts from the path of the attempt's own folder. It returns an error if the named folder is missing, is
+// no folder, or must not be entered by the worker's user.
 func workingDir(t *worker.Task, f *folder) (string, error) {
 	dir := t.Body.WorkingDir
 	if dir == "" {
@@ -122,7 +127,9 @@ func workingDir(t *worker.Task, f *folder) (string, error) {
 	return dir, nil
 }
 
-// findProgram looks a command up as a shell does: as a path if it has a slash, else in the folders of the body's PATH.
+// findProgram returns the file of a command, found as a shell does. A name with a slash is a path, relative to dir; any other is
+// looked up in the folders of searched, the PATH of the body. Relative folders there do not count. If no folder has a file of that
+// name that can be executed, the error says so, or why the first file of that name cannot be executed.
 func findProgram(name, dir, searched string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -150,7 +157,8 @@ func findProgram(name, dir, searched string) (string, error) {
 	return "", spawnError{fmt.Errorf("command %s not found on this worker: install it, give its whole path, or select a worker that has it; PATH is %s", name, searched)}
 }
 
-// executable returns why a file cannot be started, nil if it can.
+// executable returns an error if a file cannot be started: it is missing, a folder, or not executable for the worker's user. It
+// does not look at the content, so the kernel may still refuse to start a file for which it returns nil.
 func executable(file string) error {
 	info, err := os.Stat(file)
 	switch {
@@ -167,7 +175,8 @@ func executable(file string) error {
 	return nil
 }
 
-// errnoOf returns the errno of a path error, because the message around it has the path already.
+// errnoOf returns the errno of a path error, because the message around it has the path already. It returns any other error
+// unchanged.
 func errnoOf(err error) error {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err
@@ -189,7 +198,8 @@ func parsePrograms(allow, deny []string) (programs, error) {
 	return programs{resolveAll(allow), resolveAll(deny)}, nil
 }
 
-// CheckProgramGlob returns what is wrong with a glob of an allow or deny list; nil for nothing.
+// CheckProgramGlob returns an error if a glob of an allow or deny list is malformed, or is no absolute path. The caller must put
+// the glob before the message, which begins with "must be".
 func CheckProgramGlob(glob string) error {
 	if _, err := path.Match(glob, ""); err != nil || !filepath.IsAbs(glob) {
 		return errors.New("must be a pattern of an absolute path, such as /usr/bin/*")
@@ -197,7 +207,8 @@ func CheckProgramGlob(glob string) error {
 	return nil
 }
 
-// resolveAll adds the targets of symbolic links: on most systems /bin/sh, for one, is a link to a file elsewhere.
+// resolveAll returns globs, followed by the same paths without symbolic links, because programs are checked by the file that they
+// lead to: on most systems /bin/sh, for one, is a link. In a glob that is no existing path, it resolves only the folder.
 func resolveAll(globs []string) []string {
 	all := append([]string{}, globs...)
 	for _, glob := range globs {
@@ -210,8 +221,9 @@ func resolveAll(globs []string) []string {
 	return all
 }
 
-// check checks the file that a path leads to. So a link into an allowed folder does not allow its target, and a link outside a
-// denied folder does not hide it.
+// check returns an error if the lists forbid to start a file; nil if they allow it, or both are empty. It checks the file that the
+// path leads to. So a link into an allowed folder does not allow its target, and a link outside a denied folder does not hide it.
+// The list of denied programs wins, and is compared with the path of the link, too. A path that cannot be resolved is an error.
 func (p programs) check(file string) error {
 	if len(p.allow)+len(p.deny) == 0 {
 		return nil

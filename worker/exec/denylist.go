@@ -28,8 +28,8 @@ type DenyList struct {
 	globs []string
 }
 
-// ParseDenyList parses globs over names; case does not matter. A list that is not empty also denies every variable with a URL
-// that contains credentials in its value. An empty list denies nothing.
+// ParseDenyList parses globs over the names of variables; case does not matter. A list that is not empty also denies every variable
+// with a value that contains a URL with credentials. An empty list denies nothing. The error names the first malformed glob.
 func ParseDenyList(globs []string) (DenyList, error) {
 	list := DenyList{globs: make([]string, len(globs))}
 	for i, glob := range globs {
@@ -41,8 +41,9 @@ func ParseDenyList(globs []string) (DenyList, error) {
 	return list, nil
 }
 
-// withSecrets adds the globs of variables that DAGs may name as secrets, without globs that match everything, such as *. A list
-// that denies nothing stays empty.
+// withSecrets returns globs, followed by the globs in secrets: these are the variables that DAGs may name as secrets, and bodies
+// must not inherit them. It leaves out globs such as *, which would deny every variable. If globs is empty it returns globs alone,
+// because bodies then inherit everything. It changes neither argument.
 func withSecrets(globs, secrets []string) []string {
 	if len(globs) == 0 {
 		return globs
@@ -56,7 +57,8 @@ func withSecrets(globs, secrets []string) []string {
 	return globs
 }
 
-// CheckNameGlob returns what is wrong with a glob over the names of variables; nil for nothing.
+// CheckNameGlob returns an error if a glob over the names of variables is malformed or empty. The caller must put the glob before
+// the message, which begins with "must be".
 func CheckNameGlob(glob string) error {
 	if _, err := path.Match(glob, ""); err != nil || glob == "" {
 		return errors.New("must be a name, with * and ? for what may vary")
@@ -64,8 +66,8 @@ func CheckNameGlob(glob string) error {
 	return nil
 }
 
-// Denies reports whether the list denies a variable: its name matches a glob, or, unless the list is empty, its value is a URL
-// with credentials.
+// Denies reports whether the list denies a variable: its name matches a glob, in capitals or not, or its value contains a URL with
+// credentials. An empty list denies nothing.
 func (l DenyList) Denies(name, value string) bool {
 	upper := strings.ToUpper(name)
 	for _, glob := range l.globs {

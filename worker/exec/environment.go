@@ -23,7 +23,9 @@ const traceVariable = "TRACEPARENT"
 // environment holds variables by name. The environment of a body is made of several layers.
 type environment map[string]string
 
-// inherit returns the lowest two layers, which are the same for every body: inherited variables, and the worker's own.
+// inherit returns the variables that are the same for every body: the entries of c.Environ that the deny list does not deny, and
+// above them c.Env, which overrides them. Without c.EnvInherit it returns c.Env alone. The deny list is c.EnvDeny with
+// c.EnvSecrets. A nil c.EnvDeny stands for StandardDenyList. The error names a malformed glob.
 func inherit(c Config) (environment, error) {
 	globs := c.EnvDeny
 	if globs == nil {
@@ -44,7 +46,9 @@ func inherit(c Config) (environment, error) {
 	return env, nil
 }
 
-// layered returns the upper layers. From the lowest: trace, DAG and step, secrets, params, and Oarlock's own variables.
+// layered returns the variables of one body, which come above those of inherit. A later one of these layers overrides an earlier
+// one: the parent trace, env of DAG and step, secrets, params, and Oarlock's own variables. A null param has no variable. It
+// returns an error if no process can have one of the variables, or if checkLoaders refuses one of the DAG.
 func (x *Executor) layered(t *worker.Task) (environment, error) {
 	added := environment{}
 	if t.Resolved != nil {
@@ -78,7 +82,9 @@ func (x *Executor) layered(t *worker.Task) (environment, error) {
 	return added, added.check()
 }
 
-// ours returns the variables by which Oarlock describes the attempt to the body.
+// ours returns the variables by which Oarlock describes the run, the step and the attempt to the body. A variable that does not
+// apply is missing, such as OARLOCK_SCHEDULE if no schedule made the run. layered and files add the failed steps and the names of
+// files.
 func ours(t *worker.Task) environment {
 	env := environment{
 		"OARLOCK_RUN_ID":          strconv.FormatInt(t.Run, 10),
@@ -109,7 +115,7 @@ func ours(t *worker.Task) environment {
 	return env
 }
 
-// momentText returns a time in the format of references in DAGs.
+// momentText returns a time in UTC, in the format of RFC 3339 that references in DAGs use.
 func momentText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // paramText returns a param as text: a string unchanged, any other value as compact JSON.
@@ -121,7 +127,8 @@ func paramText(value any) (string, error) {
 	return string(text), err
 }
 
-// CheckVariable returns why no process can have a variable; nil if one can. The error does not contain the value.
+// CheckVariable returns an error if no process can have a variable: its name is empty or has = or a NUL byte, or its value has a
+// NUL byte. The error contains the name, never the value.
 func CheckVariable(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
@@ -141,8 +148,8 @@ func (e environment) check() error {
 	return nil
 }
 
-// list returns the environment as NAME=VALUE entries. Entries of the lower layer below are added unless e sets their name or
-// withheld has it.
+// list returns e as NAME=VALUE entries, in no order, followed by the entries of below, a lower layer. It leaves out an entry of
+// below if e has its name, or if withheld does. withheld does not concern e.
 func (e environment) list(below []string, withheld map[string]bool) []string {
 	list := make([]string, 0, len(e)+len(below))
 	for name, value := range e {
@@ -157,7 +164,8 @@ func (e environment) list(below []string, withheld map[string]bool) []string {
 	return list
 }
 
-// withheld returns the names of the worker's variables that the DAG declares as secrets: no task inherits them.
+// withheld returns the names of the worker's variables that the DAG of the task declares as secrets. The body must not inherit
+// them, even if its step does not name the secret.
 func withheld(t *worker.Task) map[string]bool {
 	names := map[string]bool{}
 	if t.Resolved != nil {
@@ -170,7 +178,7 @@ func withheld(t *worker.Task) map[string]bool {
 	return names
 }
 
-// path returns the PATH in which commands are looked up.
+// path returns the PATH in which commands are looked up: the PATH of e, else of below, the lower layer, else standardPath.
 func (e environment) path(below environment) string {
 	if path, ok := e["PATH"]; ok {
 		return path

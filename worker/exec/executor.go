@@ -17,8 +17,8 @@ import (
 
 // Config is the configuration of an Executor.
 type Config struct {
-	// Dir is the folder for the folders of attempts; New makes it if it is missing. New also removes what killed executors left
-	// in it.
+	// Dir is the folder for the folders of attempts; New makes it if it is missing. Unless KeepWorkDir is set, New also removes
+	// the folders that killed executors left in it.
 	Dir         string
 	KeepWorkDir bool // keep the folders of attempts, to look at
 
@@ -76,7 +76,9 @@ type Executor struct {
 
 var _ worker.Executor = (*Executor)(nil)
 
-// New returns an executor, with folders of its own for attempts. The caller closes it.
+// New returns an executor with folders of its own in c.Dir and c.RunDir, which it makes if they are missing. It removes the folders
+// that killed executors left there, but none in c.Dir if c.KeepWorkDir is set. The caller must close the executor. An error means
+// that the configuration is wrong, or that this host lacks something.
 func New(c Config) (*Executor, error) {
 	if c.Environ == nil {
 		c.Environ = os.Environ()
@@ -144,17 +146,20 @@ func (c Config) check() error {
 	return checkCgroup(c.Cgroup)
 }
 
-// LookupEnv returns a variable that every body gets: an inherited one that is not denied, or the worker's own.
+// LookupEnv returns the value of a variable that bodies get from this worker: an inherited one that is not denied, or the worker's
+// own. It returns false if there is none. The environment of a DAG or a step does not count.
 func (x *Executor) LookupEnv(name string) (string, bool) {
 	value, ok := x.base[name]
 	return value, ok
 }
 
-// EndKept kills the processes that bodies were allowed to leave behind. No Execute may be running.
+// EndKept kills the processes that bodies were allowed to leave behind, and waits until they are gone. The error names processes
+// that survive SIGKILL. The executor can be used afterwards. The caller must not let an Execute run meanwhile.
 func (x *Executor) EndKept() error { return x.kept.kill() }
 
-// Close kills the processes that bodies were allowed to leave behind, and removes the executor's folder. No Execute may be
-// running.
+// Close kills the processes that bodies were allowed to leave behind, waits until they are gone, and removes the executor's
+// folders. With Config.KeepWorkDir, the folders of attempts stay. It returns the first error, but goes on after it. The caller must
+// not let an Execute run meanwhile, or call one later.
 func (x *Executor) Close() error {
 	err := x.kept.kill()
 	x.tracker.close()
@@ -199,7 +204,8 @@ type attempt struct {
 	env    []string
 }
 
-// prepare makes all that a body needs. The caller closes the attempt even after an error.
+// prepare makes the files, folder, stdin, command line, environment and cgroup of a body, and starts nothing. The attempt is never
+// nil: the caller must close it even after an error.
 func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	number := strconv.FormatInt(x.count.Add(1), 10)
 	a := &attempt{x: x, task: task, owner: x.prefix + number + "-" + task.UID}
@@ -226,8 +232,9 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	return a, a.group(number)
 }
 
-// files writes the files of the body, and sets the variables in env that name them. A value of env that is too long moves to a
-// file: NAME goes, and NAME_FILE names the file.
+// files writes the files $OARLOCK_OUTPUT, which is empty, and $OARLOCK_UPSTREAM, and sets these variables in env. It also moves
+// each value in env that is longer than maxValueBytes to a file: it deletes the variable NAME, and sets NAME_FILE to the path of
+// the file.
 func (a *attempt) files(env environment) error {
 	var err error
 	if a.folder.output, err = a.folder.write("output", nil); err != nil {
@@ -255,7 +262,7 @@ func (a *attempt) files(env environment) error {
 	return nil
 }
 
-// group makes the attempt's cgroup, if the executor uses cgroups.
+// group makes a cgroup for the attempt with this number, and sets a.cgroup. It does nothing if the executor uses no cgroups.
 func (a *attempt) group(number string) error {
 	if a.x.config.Cgroup == "" {
 		return nil
@@ -267,7 +274,8 @@ func (a *attempt) group(number string) error {
 	return nil
 }
 
-// close removes what prepare made. A cgroup with living processes stays, and is removed together with the worker's.
+// close closes stdin, and removes the files, the folder and the cgroup that prepare made. A cgroup with living processes stays. It
+// is removed when the executor ends the kept processes, or together with the worker's own cgroup.
 func (a *attempt) close() {
 	if a.stdin != nil {
 		a.stdin.Close()

@@ -29,7 +29,9 @@ type session struct {
 	lock *os.File
 }
 
-// openSession makes and locks a folder. Unless keep is set, it first removes the folders of executors that are gone.
+// openSession makes a folder in dir and locks it, for one executor; it also makes dir if it is missing. Unless keep is set, it
+// first removes the folders in dir that no executor has locked. The caller must close the session: this ends the lock, and removes
+// the folder unless keep is set.
 func openSession(dir string, keep bool) (*session, error) {
 	if dir == "" {
 		return nil, errors.New("the executor needs a folder for the work of attempts: set Dir")
@@ -68,7 +70,8 @@ func makeSession(dir string, keep bool) *session {
 	return &session{path: path, lock: lock, keep: keep}
 }
 
-// lockFolder locks a folder. It returns nil if another process holds the lock.
+// lockFolder locks a folder without waiting, and returns the open folder: the caller holds the lock until it closes the file. It
+// returns nil if the folder cannot be opened or locked, above all if it is locked already, by another process or by this one.
 func lockFolder(path string) *os.File {
 	f, err := os.Open(path)
 	if err != nil {
@@ -92,7 +95,8 @@ func sweepSessions(dir string) {
 	}
 }
 
-// restore makes the folder again and locks it, if it was removed, for example by a cleaner of temporary files.
+// restore makes the folder again, empty, and locks it, if it was removed, for example by a cleaner of temporary files. It returns
+// nil if the folder is there, and an error if the folder cannot be locked, or remake refuses to make it.
 func (s *session) restore() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +115,8 @@ func (s *session) restore() error {
 	return nil
 }
 
-// remake makes a folder and its missing parents. It refuses where another user could put a folder of the same name there.
+// remake makes a folder, which must be missing, and its missing parents. It returns an error if another user could put a folder of
+// the same name into the lowest parent that exists.
 func remake(path string) error {
 	parent := filepath.Dir(path)
 	info, err := os.Stat(parent)
@@ -127,14 +132,16 @@ func remake(path string) error {
 	return os.Mkdir(path, 0o700)
 }
 
-// safe reports whether no other user can replace what this user makes in a folder.
+// safe reports whether no user but root can remove or replace what this user makes in a folder: the folder belongs to root or this
+// user, and others must not write to it, or it has the sticky bit.
 func safe(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	ours := ok && (owner.Uid == 0 || int(owner.Uid) == os.Geteuid())
 	return ours && (info.Mode().Perm()&0o022 == 0 || info.Mode()&fs.ModeSticky != 0)
 }
 
-// retry calls do, and once more if it failed because the folder was gone and could be restored.
+// retry calls do. If do returns fs.ErrNotExist, retry makes the session's folder again if it is missing, and calls do a second
+// time, unless restore fails. It returns the error of the last call.
 func (s *session) retry(do func() error) error {
 	err := do()
 	if !errors.Is(err, fs.ErrNotExist) || s.restore() != nil {
@@ -157,7 +164,8 @@ func (s *session) close() error {
 	return nil
 }
 
-// place returns the name of a session's folder for messages.
+// place returns the words by which a message names the folder that a session's folder is in, so that users know which one lacks
+// room or rights.
 func (x *Executor) place(s *session) string {
 	if s == x.work {
 		return "state_dir " + filepath.Dir(s.path)
@@ -180,7 +188,8 @@ func (x *Executor) folder(t *worker.Task, number string) *folder {
 	return &folder{x: x, number: number, name: fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)}
 }
 
-// dir returns the working folder, and makes it at the first call.
+// dir returns the path of the attempt's working folder, which is empty at the first call. The first call makes the folder, or takes
+// one that another body left untouched. An error is one of hostFault.
 func (f *folder) dir() (string, error) {
 	if f.work == nil {
 		name := f.number // no name of the attempt, because the folder may serve other attempts, too
@@ -196,8 +205,8 @@ func (f *folder) dir() (string, error) {
 	return f.work.path, nil
 }
 
-// write writes a small file outside the working folder, which stays empty. It returns the path, and adds it to f.files, which
-// are removed with the folder.
+// write writes content to a file for the body, and returns its path. The name is made of the attempt and suffix; a file of that
+// name is replaced. The file is outside the working folder, which stays empty. remove removes the file.
 func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
 	f.files = append(f.files, path)
@@ -207,7 +216,8 @@ func (f *folder) write(suffix string, content []byte) (string, error) {
 	return path, nil
 }
 
-// writeFile is os.WriteFile without its preparations for files that can be polled.
+// writeFile writes content to a file, in place of what the file had. It makes the file, for this user only, if it is missing. It is
+// os.WriteFile without its preparations for files that can be polled.
 func writeFile(path string, content []byte) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -226,7 +236,9 @@ func writeFile(path string, content []byte) error {
 	return nil
 }
 
-// remove removes the files and the working folder. What cannot be removed is removed together with the executor's folder.
+// remove removes the files of write, and gives the working folder back: another body may get it if it is untouched. With f.shared
+// no other body gets it, and it is removed. Errors are ignored, because the executor's folder is removed later with all that is
+// left in it.
 func (f *folder) remove() {
 	for _, path := range f.files {
 		if err := unix.Unlink(path); err != nil {

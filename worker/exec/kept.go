@@ -17,7 +17,8 @@ type kept struct {
 	reading sync.WaitGroup
 }
 
-// add takes a tree over, and reports whether there was room. It first drops trees that have ended.
+// add takes over the tree of a body, which lives on until kill, and reports whether there was room. It first drops trees that have
+// ended. It returns false if keptLimit trees are alive: then the caller must end this one.
 func (k *kept) add(b *body) bool {
 	k.mu.Lock()
 	all := k.trees
@@ -42,8 +43,9 @@ func (k *kept) add(b *body) bool {
 	return true
 }
 
-// drain takes a pipe over and discards what comes, because a process that lives on must not be killed by SIGPIPE when the log
-// has ended. It returns false if it cannot; then the caller closes the pipe.
+// drain takes over the pipe of a stream after its stop. A goroutine discards further output and closes the pipe once no process
+// holds its other end, or at kill. Without it, SIGPIPE would kill a process that lives on when the log has ended. If the pipe
+// cannot be read without a deadline, drain returns false, and the caller must close the pipe.
 func (k *kept) drain(s *stream) bool {
 	if s.from.SetReadDeadline(time.Time{}) != nil {
 		return false
@@ -64,7 +66,8 @@ func (k *kept) drain(s *stream) bool {
 	return true
 }
 
-// kill kills the kept trees, removes their cgroups, and waits until no pipe is read any more. kept is empty afterwards.
+// kill kills the kept trees, removes their cgroups, and waits until all pipes of drain are closed. It goes on after an error, such
+// as a process that survives SIGKILL, and returns the first. k is empty afterwards, and can be used again.
 func (k *kept) kill() error {
 	k.mu.Lock()
 	trees := k.trees

@@ -15,8 +15,9 @@ import (
 // limitRounds bounds the search for processes that were forked before the first process got its limits: 1<<limitRounds processes.
 const limitRounds = 8
 
-// limit sets rlimits on a tree that has just been started, for the limits that its cgroup could not hold. Processes that are
-// forked later inherit them.
+// limit sets rlimits on a tree that has just been started. r has the limits that its cgroup could not hold, and 0 for no limit.
+// Processes that are forked later inherit the rlimits. Since the kernel counts all threads of the user, the rlimit of processes is
+// r.PIDs more than the user has now. limit returns only errors about the first process: unix.ESRCH if it is gone.
 func (t *tree) limit(r Resources) error {
 	if r.Memory == 0 && r.PIDs == 0 {
 		return nil
@@ -47,8 +48,8 @@ func (t *tree) without(limited map[int]bool) []int {
 	return pids
 }
 
-// limitProcess sets the rlimits of one process. The memory limit is RLIMIT_DATA, so that reserved address space does not count,
-// of which some runtimes take a lot.
+// limitProcess sets the rlimits of one process: r.Memory bytes of data, and r.PIDs threads of its user; 0: that one stays as it is.
+// The memory limit is RLIMIT_DATA, so that reserved address space does not count, of which some runtimes take a lot.
 func limitProcess(pid int, r Resources) error {
 	for resource, most := range map[int]int64{unix.RLIMIT_DATA: r.Memory, unix.RLIMIT_NPROC: int64(r.PIDs)} {
 		if most <= 0 {
@@ -62,9 +63,13 @@ func limitProcess(pid int, r Resources) error {
 	return nil
 }
 
-// nicely starts a process from a thread with the given niceness, which the process inherits. To set the niceness afterwards is
-// too late for a short command. A thread cannot lower its niceness again, so the thread is thrown away: the Go runtime ends a
-// thread when its goroutine ends while locked to it, and never starts threads from a locked one. A new thread takes 50 µs.
+// nicely calls start once, on a thread with the given niceness, and returns its error. A process that start starts inherits the
+// niceness. To set the niceness afterwards is too late for a short command. If the niceness cannot be set, nicely returns an error
+// and does not call start.
+//
+// A thread cannot lower its niceness again, so the thread is thrown away: the Go runtime ends a thread when its goroutine ends
+// while locked to it, and never starts threads from a locked one. A new thread takes 50 µs. With nice 0, nicely calls start without
+// any of this.
 func nicely(nice int, start func() error) error {
 	if nice == 0 {
 		return start()
@@ -86,8 +91,9 @@ func nicely(nice int, start func() error) error {
 	return <-started
 }
 
-// Unbound returns why bodies may start more processes than Resources allow; "" where they may not. Without a cgroup the limit is
-// an rlimit, and the kernel does not apply that one to root.
+// Unbound returns the reason why bodies can start more processes than Resources.PIDs; "" if they cannot, or if there is no such
+// limit. The reason is always that no cgroup holds the limit, so it is an rlimit, and that this process is root, to which the
+// kernel does not apply that one.
 func (x *Executor) Unbound() string {
 	left, why := x.unheld()
 	if left.PIDs == 0 || !isRoot() {
@@ -96,8 +102,8 @@ func (x *Executor) Unbound() string {
 	return why + ", and the kernel's limit for users is not for root"
 }
 
-// Late returns why memory or processes of a body are limited only from just after its start; "" where they are limited from the
-// start.
+// Late returns the reason why a limit of memory or processes holds for a body only from just after its start: it is an rlimit. It
+// returns "" if all limits hold from the start, or there are none. A limit that Unbound reports does not count.
 func (x *Executor) Late() string {
 	left, why := x.unheld()
 	if left.Memory == 0 && (left.PIDs == 0 || isRoot()) {
@@ -106,7 +112,9 @@ func (x *Executor) Late() string {
 	return why
 }
 
-// unheld returns the limits that no cgroup holds here, and the reason.
+// unheld returns the limits of memory and processes that no cgroup can hold here, and the reason. left has 0 for a limit that is
+// not wanted, or that a cgroup holds. If left is all 0, why means nothing. unheld makes a cgroup to find out, and removes it; if it
+// cannot make one, it returns no limits, because then bodies do not start at all.
 func (x *Executor) unheld() (left Resources, why string) {
 	wanted := Resources{Memory: x.config.Resources.Memory, PIDs: x.config.Resources.PIDs}
 	if wanted == (Resources{}) {
@@ -123,7 +131,8 @@ func (x *Executor) unheld() (left Resources, why string) {
 	return trial.limit(wanted), "the cgroup of this worker lacks a controller"
 }
 
-// isRoot reports whether this process is the root that rlimits do not bind: not the root of a user namespace.
+// isRoot reports whether this process is the root that rlimits do not bind: its user is 0, and is also 0 outside of its user
+// namespace. If the mapping of users cannot be read, isRoot looks at the user alone.
 func isRoot() bool {
 	mapped, err := os.ReadFile(procfs.Self("uid_map"))
 	if err != nil || os.Getuid() != 0 {
@@ -133,7 +142,8 @@ func isRoot() bool {
 	return len(fields) == 3 && fields[0] == "0" && fields[1] == "0"
 }
 
-// tasksOfUser counts the threads of a user, because the rlimit counts all of them.
+// tasksOfUser counts the threads of all processes of a user, because the rlimit counts all of them. A process that /proc does not
+// show is not counted.
 func tasksOfUser(uid int) int {
 	listed, _ := listProcesses()
 	count := 0

@@ -41,7 +41,9 @@ func loads(name string) bool {
 	})
 }
 
-// checkLoaders refuses LoaderVariables that a DAG sets where only some programs are allowed.
+// checkLoaders returns an error if e, the variables that a DAG sets, has one of LoaderVariables. allow is the list of allowed
+// programs: if it is empty, all programs are allowed, and checkLoaders returns nil. A value that is too long for a variable also
+// counts under the name of the variable that will name its file.
 func (e environment) checkLoaders(allow []string) error {
 	if len(allow) == 0 {
 		return nil

@@ -33,7 +33,9 @@ func listProcesses() (map[int]uint64, error) {
 	return listed, err
 }
 
-// look reads /proc, and finds the owners of new processes.
+// look lists the processes in /proc, and finds the owner of each that t does not know yet. It reaps orphans that have ended. It
+// sets l.passing if a new process ended before it could be examined. The caller must hold t.looking, and hand the result to
+// remember.
 func (t *procTracker) look() (*look, error) {
 	listed, err := listProcesses()
 	if err != nil {
@@ -60,7 +62,8 @@ func (t *procTracker) look() (*look, error) {
 	return l, nil
 }
 
-// alive returns the living processes of some owners, and the pids of their processes that have ended.
+// alive examines the listed processes of the owners in the set. It returns the processes that are alive now, and the pids of those
+// that have ended but are not recorded as dead yet.
 func (l *look) alive(owners map[string]bool) (alive []process, gone []int) {
 	for pid := range l.listed {
 		id := l.known[pid]
@@ -76,7 +79,8 @@ func (l *look) alive(owners map[string]bool) (alive []process, gone []int) {
 	return alive, gone
 }
 
-// owner returns the owner of a process; "" for none.
+// owner returns the owner of a process; "" if it belongs to no body, or is not listed. It decides the owner of a new process at the
+// first call.
 func (l *look) owner(pid int) string {
 	if id, ok := l.known[pid]; ok {
 		return id.owner
@@ -92,10 +96,13 @@ func (l *look) owner(pid int) string {
 	return n.owner
 }
 
-// decide sets the owner of a new process: the owner of the group's first process, else of its parent, else the owner that its
-// environment names, else an owner of its own for a stray; "": none. It skips the environment if the parent is a stranger, since
-// the parent of an orphan of ours is one of reapers. It sets n.certain if the owner cannot change any more. If the process is
-// between two programs, decide sets l.moving: then the caller must look again.
+// decide sets the owner of a new process: the owner of its group's first process, else the owner of its parent, else the owner that
+// its environment names. A stray gets an owner of its own; "" means that the process belongs to no body. decide sets n.certain if
+// the owner cannot change any more.
+//
+// The environment is read only if the process may be an orphan of ours, so not if its parent is a stranger: the parent of such an
+// orphan is one of reapers. If the process is between two programs and shows no environment, decide sets l.moving, and the caller
+// must look again.
 func (l *look) decide(n *newProc) {
 	if n.owner = l.owner(n.Group); n.owner == "" {
 		n.owner = l.owner(n.Parent)
@@ -129,8 +136,9 @@ func (l *look) stranger(pid int) bool {
 	return ok && id.owner == ""
 }
 
-// betweenPrograms reports whether a process has no arguments yet, or has lost them because it is about to exit. A process that
-// has none for longer than unnamedTimeout has removed them itself.
+// betweenPrograms reports whether a process has no arguments yet, or has lost them because it is about to exit. It returns false
+// for a process that has had none for unnamedTimeout, because that one has removed them itself, and for one that cannot be read.
+// The time counts from the first call for the process.
 func (l *look) betweenPrograms(pid int) bool {
 	has, err := procfs.HasArguments(pid)
 	return err == nil && !has && l.tracker.unnamedFor(pid, l.listed[pid]) < unnamedTimeout

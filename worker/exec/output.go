@@ -22,8 +22,9 @@ import (
 // Limit of outputs besides those of package worker.
 const maxFileBytes = 2 << 20 // the file, names and delimiters included
 
-// readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's fault: the task then ends as `failed:
-// output`.
+// readOutputs reads the file at path, where a body wrote its outputs ($OARLOCK_OUTPUT). It returns the declared outputs as a JSON
+// object, with null for each that was not written; "" if none is declared and the file is empty. On any error the task ends as
+// `failed: output`.
 func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
 	text, err := readOutputFile(path)
 	if err != nil {
@@ -35,7 +36,9 @@ func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
 	return parseOutputs(string(text), declared)
 }
 
-// readOutputFile reads the file. It never waits, even if the body replaced the file by a pipe.
+// readOutputFile returns the content of the file; nil if it is empty. It returns an error if the body removed the file, replaced it
+// by something else than a file, or made it longer than maxFileBytes. It does not wait if the body replaced the file by a pipe, but
+// it may wait for a descriptor in openPatiently.
 func readOutputFile(path string) ([]byte, error) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
@@ -69,7 +72,9 @@ const (
 	outputPatience = 10 * time.Second
 )
 
-// openPatiently opens the file. If no descriptor is free it tries again, since other bodies end meanwhile.
+// openPatiently opens a file for reading. While this host has no descriptor or no memory left, it tries again for outputPatience,
+// since other bodies end meanwhile. It returns any other error at once. It does not follow a link, and does not wait for the writer
+// of a pipe.
 func openPatiently(path string) (*os.File, error) {
 	for deadline := time.Now().Add(outputPatience); ; time.Sleep(outputPause) {
 		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -79,8 +84,9 @@ func openPatiently(path string) (*os.File, error) {
 	}
 }
 
-// parseOutputs parses `name=value` lines and `name<<END` blocks, and returns the declared outputs as a JSON object. An error
-// names the line.
+// parseOutputs parses `name=value` lines and `name<<END` blocks, and returns the declared outputs as a JSON object, in their
+// declared order. An output that the text lacks is null. The error names the line, or the output if its value does not fit its
+// type.
 func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {
@@ -142,7 +148,8 @@ func (p *outputParser) entry(declared []dagspec.Output) error {
 	return p.check(o, value)
 }
 
-// splitEntry splits a line at the first = or <<, whichever comes first.
+// splitEntry splits a line at its first = or <<, whichever comes first. For <<, block is true, and value is the line that ends the
+// block. It returns an error if the line has neither, or ends with the <<.
 func splitEntry(line string) (name, value string, block bool, err error) {
 	equals, heredoc := strings.IndexByte(line, '='), strings.Index(line, "<<")
 	switch {
@@ -156,7 +163,8 @@ func splitEntry(line string) (name, value string, block bool, err error) {
 	return line[:heredoc], line[heredoc+2:], true, nil
 }
 
-// block returns the lines up to the line that ends the block, without the last newline.
+// block removes the lines of a block from the rest, together with the line end that ends it. It returns the lines without their
+// last newline, and an error if no line is end. name is the output, for the error.
 func (p *outputParser) block(name, end string) (string, error) {
 	start := p.rest
 	for p.rest != "" {
@@ -196,7 +204,8 @@ func find(declared []dagspec.Output, name string) (dagspec.Output, bool) {
 	return dagspec.Output{}, false
 }
 
-// encodeOutput returns an output as JSON; null if the body did not write it.
+// encodeOutput returns the value of an output as JSON of its declared type; null if values does not have it. It returns an error if
+// the text is no value of that type.
 func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
 	text, ok := values[o.Name]
 	switch {
@@ -210,7 +219,9 @@ func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
 	return plainjson.Compact(text)
 }
 
-// encodeNumber returns a number in its shortest form. An integer keeps all its digits.
+// encodeNumber returns a number in its shortest form. A number without fraction and exponent keeps all its digits; others are
+// rounded to float64, and every zero is 0. It returns an error if text is anything but a number as JSON has them, or out of the
+// range of float64.
 func encodeNumber(text string) ([]byte, error) {
 	wrong := fmt.Errorf("%s is not a number as JSON writes them", excerpt(text))
 	if text == "" || text != strings.TrimSpace(text) || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
@@ -228,7 +239,8 @@ func encodeNumber(text string) ([]byte, error) {
 	return plainjson.Compact(f)
 }
 
-// inRange refuses numbers that a float64 can only hold as infinity or as zero.
+// inRange returns the float64 that is nearest to a number. It returns an error if that is infinity, or is zero although the number
+// is not.
 func inRange(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
@@ -238,7 +250,8 @@ func inRange(text string) (float64, error) {
 	return f, nil
 }
 
-// encodeJSON returns a document compactly. It refuses documents that Postgres cannot store.
+// encodeJSON returns a JSON document without spaces. Numbers keep their digits. It returns an error if text is not exactly one
+// document, is nested too deeply, or has a value that Postgres cannot store.
 func encodeJSON(text string) ([]byte, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -258,7 +271,8 @@ func encodeJSON(text string) ([]byte, error) {
 	return plainjson.Compact(value)
 }
 
-// storable returns an error for values that JSON allows and Postgres refuses.
+// storable returns an error if a value that was decoded from JSON cannot be stored in Postgres: it has \u0000 in a text or a key,
+// or a number that is out of range.
 func storable(value any) error {
 	switch x := value.(type) {
 	case string:

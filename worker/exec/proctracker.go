@@ -115,7 +115,7 @@ func ancestors() map[int]bool {
 	return line
 }
 
-// children returns the inodes of the children of this process.
+// children returns the inodes in /proc of all processes that are children of this process now.
 func children() map[uint64]bool {
 	inodes := map[uint64]bool{}
 	pids, _ := procfs.Children(self) // New has listed processes before
@@ -131,10 +131,10 @@ func (t *procTracker) close() {
 	}
 }
 
-// childless reports whether the first process of a body certainly forked nothing. It costs far less than a look: it checks that
-// each pid given away since is the first process of another body. That proves something only for a quick body, during which no
-// machine can have given away all pids and begun again; for others, and where the kernel does not tell the last pid, the answer
-// is false. Without childless, BenchmarkSpawn/memory takes 1.27 times as long and BenchmarkSpawn/cgroup 1.14 times, the bare loop
+// childless reports whether the first process of a body, pid, certainly forked nothing. It costs far less than a look: it checks
+// that each pid given away since is the first process of another body. That proves something only for a quick body, during which no
+// machine can have given away all pids and begun again; for others, and where the kernel does not tell the last pid, the answer is
+// false. Without childless, BenchmarkSpawn/memory takes 1.27 times as long and BenchmarkSpawn/cgroup 1.14 times, the bare loop
 // beside them unchanged, on a machine with 280 processes: a look reads the list of all of them, however few are new.
 func (t *procTracker) childless(pid int) bool {
 	var buf [16]byte
@@ -156,7 +156,8 @@ func (t *procTracker) childless(pid int) bool {
 	return true
 }
 
-// adopt records the owner of a process that was just started. The caller must call forget before it reaps the process.
+// adopt records the owner of the first process of a body, which was just started. started is a moment before the start, for
+// childless. The caller must call forget before it reaps the process.
 func (t *procTracker) adopt(pid int, owner string, started time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +173,8 @@ func (t *procTracker) adopt(pid int, owner string, started time.Time) {
 // anyInode is the inode of a process that has not been reaped, so that its pid cannot have passed to another process.
 const anyInode = 0
 
-// bury records that a process is a zombie, or gone.
+// bury records that a process is a zombie or gone, so that it no longer counts as alive. It does nothing if the tracker does not
+// know a process with this pid and inode. With anyInode, the pid alone decides.
 func (t *procTracker) bury(pid int, inode uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,8 +184,8 @@ func (t *procTracker) bury(pid int, inode uint64) {
 	}
 }
 
-// forget drops a process that is about to be reaped. Looks drop such processes too, but where bodies fork nothing no look is
-// made.
+// forget drops the first process of a body, which the caller is about to reap, unless owner is no longer its owner. Looks drop such
+// processes too, but where bodies fork nothing no look is made.
 func (t *procTracker) forget(pid int, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +194,11 @@ func (t *procTracker) forget(pid int, owner string) {
 	}
 }
 
-// of lists the living processes of an owner. An empty list is certain: a process that forks and exits while /proc is read can be
-// missed together with its child, so of looks again when a process went away during a look. It returns errMoving if that goes on.
+// of lists the living processes of a body, and of strays that no other body may have started. It makes looks, and reaps orphans
+// that have ended. If the list is empty it also forgets these strays.
+//
+// An empty list is certain if the error is nil. A process that forks and exits while /proc is read can be missed together with its
+// child, so of looks again when a process went away during a look. If that goes on for looksAtMost looks, of returns errMoving.
 func (t *procTracker) of(owner string) ([]process, error) {
 	for n := 1; n <= looksAtMost; n++ {
 		l, err := t.lookTogether()
@@ -217,8 +222,8 @@ func (t *procTracker) of(owner string) ([]process, error) {
 	return nil, errMoving
 }
 
-// lookTogether returns a look that began after the call. Callers that come during a look share the next one: bodies that end at
-// the same time would otherwise each read all of /proc.
+// lookTogether returns a look that began after the call, and remembers it. It first waits for the end of a look in progress.
+// Callers that come during a look share the next one: bodies that end at the same time would otherwise each read all of /proc.
 func (t *procTracker) lookTogether() (*look, error) {
 	t.mu.Lock()
 	r := t.next
@@ -242,7 +247,8 @@ func (t *procTracker) lookTogether() (*look, error) {
 	return r.look, r.err
 }
 
-// recall returns the identities of the listed processes that were examined before.
+// recall returns the identities of the processes that an earlier look examined, by pid. listed has the inode of each pid: a process
+// that got the pid of another one later does not count.
 func (t *procTracker) recall(listed map[int]uint64) map[int]identity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,7 +279,8 @@ func (t *procTracker) remember(l *look) {
 	t.forgetStraysLocked(l)
 }
 
-// unnamedFor returns for how long a process has had no arguments and environment, counted from the look that first saw it so.
+// unnamedFor returns for how long a process has had no arguments and no environment. The caller has found that it has none now. The
+// time counts from the first call for the process, which returns 0.
 func (t *procTracker) unnamedFor(pid int, inode uint64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,7 +294,8 @@ func (t *procTracker) unnamedFor(pid int, inode uint64) time.Duration {
 	return 0
 }
 
-// namesWorker reports whether an environment names a worker, so that the end of that worker finds the process.
+// namesWorker reports whether an environment has Config.WorkerVariable. Then the guard that ends the worker with this id finds the
+// process. It returns false if that variable is "".
 func (t *procTracker) namesWorker(environ []byte) bool {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if name, _, _ := bytes.Cut(entry, []byte{'='}); t.worker != "" && string(name) == t.worker {
@@ -297,7 +305,7 @@ func (t *procTracker) namesWorker(environ []byte) bool {
 	return false
 }
 
-// ownerIn returns the owner that an environment names; "" for none.
+// ownerIn returns the owner in the OARLOCK_BODY_ID of an environment; "" if there is none, or if it is a body of another executor.
 func (t *procTracker) ownerIn(environ []byte) string {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if bytes.HasPrefix(entry, t.prefix) {

@@ -23,7 +23,8 @@ func (e configError) Unwrap() error { return e.error }
 
 var errStopped = errors.New("stopped before it started")
 
-// refused returns the result of a body that never started.
+// refused returns the result of a body that never started because of err. A hostError gives an unstarted attempt, so the worker
+// hands the run on. A configError gives kind config, any other error kind spawn.
 func refused(err error) dagrun.Result {
 	if lacking, ok := errors.AsType[hostError](err); ok {
 		return worker.Unstarted(lacking.error, lacking.place)
@@ -34,7 +35,8 @@ func refused(err error) dagrun.Result {
 	return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
 }
 
-// startReason adds a hint to the error of a program that was found but did not start.
+// startReason returns the error of a program that was found but did not start, with a hint if the errno has one. It leaves out
+// other texts around the errno then.
 func startReason(c command, err error) error {
 	hint := map[syscall.Errno]string{
 		unix.ENOENT:  "the file is there, but the interpreter its first line (or its header) names is not: install that",
@@ -52,8 +54,9 @@ func startReason(c command, err error) error {
 	return fmt.Errorf("start %s: %w", c.path, err)
 }
 
-// result returns how a body ended. Only a body that succeeded has outputs. If processes survived SIGKILL, their names are the
-// reason; if the first process is one of them, its status is not known, and counts as killed.
+// result returns how a body ended. It reads the outputs if the body succeeded: wrong outputs make it fail as kind output. survivors
+// is the error that names processes that survived SIGKILL, nil for none; it becomes the reason. If the first process is one of
+// them, its status is not known, and counts as killed.
 func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	if survivors != nil && !b.tree.reaped { // end's goroutine may be writing the status
 		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
@@ -71,7 +74,8 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	return r
 }
 
-// exit returns the result for the wait status of a process.
+// exit returns the result for the wait status of the first process: killed by a signal, a code other than 0, or success. It has no
+// outputs.
 func exit(status unix.WaitStatus) dagrun.Result {
 	switch {
 	case status.Signaled():

@@ -36,15 +36,16 @@ type Shortage struct {
 	Hint  string
 }
 
-// Fatal reports whether the worker must refuse to start.
+// Fatal reports whether the worker must refuse to start, because the host has less than s.Least.
 func (s Shortage) Fatal() bool { return s.Has < s.Least }
 
 func (s Shortage) String() string {
 	return fmt.Sprintf("%s: there are %d, and the slots of this worker need %d: %s", s.What, s.Has, s.Needs, s.Hint)
 }
 
-// Shortages returns the limits of this host that are too low for slots bodies at once. own is the number of descriptors that the
-// worker itself needs; folders are those in which bodies get files.
+// Shortages returns the limits of this host that are too low for as many bodies at once as slots. own is the number of descriptors
+// that the worker itself needs; folders are those in which bodies get files, and "" is skipped. A limit that cannot be read does
+// not count.
 func Shortages(slots, own int, folders ...string) (short []Shortage) {
 	for _, s := range append(append(descriptors(slots, own), processes(slots)...), rooms(slots, folders)...) {
 		if s.Has < s.Needs {
@@ -66,7 +67,8 @@ func descriptors(slots, own int) []Shortage {
 	}}
 }
 
-// processes compares the limits of processes: of the user, unless it is root, and of the cgroup.
+// processes returns the limits for the number of processes, too low or not: the limit of the user, unless it is root or has none,
+// and the limit of the cgroup, if it has one.
 func processes(slots int) (all []Shortage) {
 	var limit unix.Rlimit
 	if !isRoot() && unix.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
@@ -83,15 +85,17 @@ func processes(slots int) (all []Shortage) {
 
 func processesFor(slots int) int64 { return int64(slots)*usualProcesses + ownThreads }
 
-// tooFewProcesses bounds the slots by the number of processes. The kernel would refuse a process to any program of a body, and
-// that program would fail as if by the fault of its DAG. A worker without room for one slot is therefore of no use.
+// tooFewProcesses returns a Shortage for a limit under which has more processes can start. The limit also bounds the slots, because
+// the kernel would refuse a process to any program of a body, and that program would fail as if by the fault of its DAG. A worker
+// without room for one slot is therefore of no use.
 func tooFewProcesses(what string, has int64, slots int, hint string) Shortage {
 	return Shortage{
 		What: what, Has: has, Needs: processesFor(slots), Least: processesFor(1), Slots: int(max(0, has-ownThreads) / usualProcesses), Hint: hint,
 	}
 }
 
-// pidsLeft returns how many more processes the cgroup of this process takes, and which group on the way up sets that limit.
+// pidsLeft returns how many more processes the cgroup of this process takes, and the path of the group that sets this limit: the
+// group itself, or one above it. ok is false if none of them has a limit.
 func pidsLeft() (left int64, of string, ok bool) {
 	text, err := os.ReadFile(procfs.Self("cgroup"))
 	if err != nil {
@@ -132,7 +136,8 @@ func pidsLeftIn(folder string) (left int64, bounded bool) {
 	return max(0, most-used), bounded && known
 }
 
-// rooms compares the free space of disks. A full disk may be emptied later, so none is fatal.
+// rooms returns the free bytes and inodes on the disks of folders as shortages, too low or not. It skips "" and folders that it
+// cannot examine. None is fatal, because a full disk may be emptied later.
 func rooms(slots int, folders []string) (all []Shortage) {
 	for _, folder := range folders {
 		var fs unix.Statfs_t

@@ -12,8 +12,9 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// openStdin returns the stdin of the body; nil for none. A text is passed as a memfd, so that no goroutine has to feed it to a
-// body that reads slowly or not at all.
+// openStdin opens the stdin of the body; nil if the step has none. The caller must close it. A file with a relative name is looked
+// up in dir, the working folder. A text is passed as a memfd, so that no goroutine has to feed it to a body that reads slowly or
+// not at all.
 func openStdin(t *worker.Task, dir string) (*os.File, error) {
 	switch r := t.Resolved; {
 	case r == nil:

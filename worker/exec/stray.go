@@ -14,15 +14,16 @@ import (
 // stray came from one of them, since a body is never without a later look while it may have forked. It belongs to the last of
 // these bodies to end.
 
-// enter adds a body that is about to start.
+// enter adds a body that is about to start. Strays that are seen for the first time from now on may be the body's, until leave or
+// drop.
 func (t *procTracker) enter(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bodies[owner] = true
 }
 
-// leave removes a body that has no living process, and reports whether it did. It does not while a stray belongs to the body, nor,
-// if the body keeps what it left behind, while a stray may.
+// leave removes a body that has no living process, and reports whether it did. It does not while there is a stray that only this
+// body may have started. With keeps, it also does not while there is a stray that this body or another one may have started.
 func (t *procTracker) leave(owner string, keeps bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +36,8 @@ func (t *procTracker) leave(owner string, keeps bool) bool {
 	return true
 }
 
-// drop removes a body that did not start, or that has processes which survive SIGKILL.
+// drop removes a body without the conditions of leave, because it did not start, or has processes that survive SIGKILL. No stray
+// counts as the body's any more.
 func (t *procTracker) drop(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,8 +51,9 @@ func (t *procTracker) dropLocked(owner string) {
 	}
 }
 
-// stray returns the owner of a process that was listed as a child of this process and shows no sign of a body; "" if the process
-// is no orphan, or is gone.
+// stray makes an owner for a process that was listed as a child of this process and shows no sign of a body, and returns the owner.
+// All bodies that are there now may have started the process; a second call for it changes nothing. It returns "" if this process
+// adopts no orphans, or the process is no orphan, or is gone.
 func (t *procTracker) stray(pid int, inode uint64) string {
 	if !t.adopts || t.before[inode] || !offspring.Adopted(pid) {
 		return ""
@@ -68,7 +71,8 @@ func (t *procTracker) stray(pid int, inode uint64) string {
 	return owner
 }
 
-// owners returns the owners of which a body has to end the processes: itself, and each stray that no other body may have started.
+// owners returns the owners of the processes that a body has to end: the body itself, and each stray that no other body may have
+// started.
 func (t *procTracker) owners(body string) map[string]bool {
 	owners := map[string]bool{body: true}
 	t.mu.Lock()
@@ -81,7 +85,7 @@ func (t *procTracker) owners(body string) map[string]bool {
 	return owners
 }
 
-// haveEnded forgets the strays among owners that have no living process.
+// haveEnded forgets the strays in owners. The caller has found that no process of them is alive.
 func (t *procTracker) haveEnded(owners map[string]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +94,8 @@ func (t *procTracker) haveEnded(owners map[string]bool) {
 	}
 }
 
-// forgetStraysLocked forgets strays that ended by themselves. A look during which processes went away says nothing about them.
+// forgetStraysLocked forgets strays that have no process in a look, because they ended by themselves. It does nothing if processes
+// went away during the look, which may have missed a process then.
 func (t *procTracker) forgetStraysLocked(l *look) {
 	if len(t.strays) == 0 || l.moving || l.passing {
 		return
@@ -102,7 +107,8 @@ func (t *procTracker) forgetStraysLocked(l *look) {
 	maps.DeleteFunc(t.strays, func(owner string, _ map[string]bool) bool { return !there[owner] })
 }
 
-// reap reaps an orphan that has ended. It does nothing for other processes.
+// reap reaps an orphan that has ended. It does nothing for other processes, or if this process does not adopt the orphans of
+// bodies.
 func (t *procTracker) reap(pid int) {
 	if t.adopts {
 		offspring.Reap(pid)

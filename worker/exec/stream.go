@@ -22,7 +22,8 @@ type stream struct {
 	ended bool // no process holds the other end any more
 }
 
-// openStream returns the stream, and the descriptor of the write end for the body.
+// openStream makes a pipe. It returns a stream that will copy the pipe to a writer, and the descriptor of the write end for the
+// body. A nil writer discards the output. The caller must run s.copy, and close the descriptor once the body has it.
 func openStream(to io.Writer) (*stream, int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -35,7 +36,8 @@ func openStream(to io.Writer) (*stream, int, error) {
 	return &stream{from: os.NewFile(uintptr(ends[0]), "pipe"), to: to, done: make(chan struct{})}, ends[1], nil
 }
 
-// pollable makes a descriptor without other flags usable by Go's poller.
+// pollable sets O_NONBLOCK on a descriptor, so that Go's poller can wait for it. It clears other status flags, so the descriptor
+// must have none.
 func pollable(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) }
 
 // copy reads until no process can write any more, which sets s.ended, or until stop is called. It closes s.done at its end.
@@ -83,7 +85,8 @@ func (s *stream) drain(buf []byte) {
 	})
 }
 
-// stop ends the copying after the content of the pipe was read, and waits for that.
+// stop ends s.copy after the content of the pipe was copied, and waits for its end. copy must have been started. stop does not
+// close the pipe.
 func (s *stream) stop() {
 	_ = s.from.SetReadDeadline(time.Unix(1, 0))
 	<-s.done

@@ -38,10 +38,11 @@ func (t *tree) bury() {
 	t.tracker.bury(t.leader, anyInode)
 }
 
-// forget drops the first process from the tracker. The caller reaps the process afterwards.
+// forget drops the first process from the tracker. The caller must do so before it reaps the process.
 func (t *tree) forget() { t.tracker.forget(t.leader, t.owner) }
 
-// alive lists the living processes of the body: the ones that the tracker knows, and the ones in the cgroup.
+// alive lists the living processes of the body: the ones that the tracker knows, and the ones in the cgroup. After an error the
+// list may be incomplete.
 func (t *tree) alive() ([]process, error) {
 	alive, err := t.tracker.of(t.owner)
 	if err != nil || t.cgroup == nil {
@@ -58,8 +59,9 @@ func (t *tree) alive() ([]process, error) {
 	return alive, err
 }
 
-// empty reports whether no process of the body is alive. It returns false when it cannot tell, and when it finds that all other
-// bodies that may have started a stray have ended: then the stray belongs to this one.
+// empty reports whether no process of the body is alive. If so, it removes the body from the tracker. It returns false when it
+// cannot tell, and while the tracker has a stray for which the body must wait (see leave): kill and signal then end that stray,
+// too, if no other body may have started it.
 func (t *tree) empty() bool {
 	if t.cgroup != nil && t.cgroup.populated() {
 		return false
@@ -71,8 +73,8 @@ func (t *tree) empty() bool {
 	return err == nil && len(alive) == 0 && t.tracker.leave(t.owner, t.keeps)
 }
 
-// signal sends a signal to all living processes: to the group as a whole, so that no process forked meanwhile escapes, and then
-// to each process outside of the group.
+// signal sends a signal to all living processes of the body: to the group as a whole, so that no process forked meanwhile escapes,
+// and then to each process outside of the group. It does not wait, and ignores errors.
 func (t *tree) signal(sig unix.Signal) {
 	alive, _ := t.alive()
 	if !t.reaped {
@@ -104,7 +106,8 @@ func (t *tree) ask(sig unix.Signal) {
 	t.signal(unix.SIGCONT)
 }
 
-// kill kills the whole tree, repeatedly until no process is left, because processes may fork meanwhile.
+// kill sends SIGKILL to all processes of the body until none is left, because processes may fork meanwhile. It waits for at most
+// survivorPatience, and then returns an error that names the survivors. It sets t.keeps to false.
 func (t *tree) kill() error {
 	t.keeps = false
 	deadline := time.Now().Add(survivorPatience)
@@ -123,7 +126,8 @@ func (t *tree) kill() error {
 	}
 }
 
-// survivors returns an error that names the processes that survived SIGKILL.
+// survivors returns an error that names the processes that survived SIGKILL, or the error by which they cannot be listed. It is
+// never nil.
 func (t *tree) survivors() error {
 	alive, err := t.alive()
 	if err != nil {
@@ -138,7 +142,8 @@ func (t *tree) described() []string {
 	return names(alive)
 }
 
-// names returns programs and pids. It leaves out arguments, which may contain a secret.
+// names returns the name and the pid of each process as text, without processes that are gone. It leaves out arguments, which may
+// contain a secret.
 func names(alive []process) (named []string) {
 	for _, p := range alive {
 		if name, err := procfs.Name(p.pid); err == nil {

@@ -20,7 +20,8 @@ const trivialPath = "/bin/sh"
 // trialBytes is how much a trial writes where bodies get folders and files. A host with less room counts as full.
 const trialBytes = 64 << 10
 
-// Try starts a body that does nothing, in the way in which all bodies start. The error says what this host lacks.
+// Try starts a body that does nothing, in the way in which all bodies start, and waits for its end. It returns an error only if
+// this host lacks something that bodies need, and says what. Any other failure of the trial is no error.
 func (x *Executor) Try(ctx context.Context) error {
 	number := strconv.FormatInt(x.count.Add(1), 10)
 	task := &worker.Task{Step: "trial", Body: &dagspec.Step{}, Now: make(chan struct{})}
@@ -36,8 +37,8 @@ func (x *Executor) Try(ctx context.Context) error {
 	return nil
 }
 
-// prepareTrial makes all that a body may need: files, folder, stdin, command, environment and cgroup. An error says what this
-// host lacks.
+// prepareTrial makes all that a body may need: files, folder, stdin, command, environment and cgroup. It also writes trialBytes to
+// the folder and beside it, to see whether there is room. An error that is no hostError says nothing about this host.
 func (a *attempt) prepareTrial(number string) error {
 	env := environment{ownerVariable: a.owner}
 	if err := a.files(env); err != nil {
@@ -73,7 +74,8 @@ func (a *attempt) try(ctx context.Context) error {
 	return nil
 }
 
-// startTrivial starts a process that does nothing, and waits for its end.
+// startTrivial starts a process that does nothing, waits for its end, and returns nil if it could start. It also returns nil if
+// trivialPath is missing, because then too the kernel could make a process.
 func (x *Executor) startTrivial() error {
 	var p *os.Process
 	pid, err := offspring.Start(func() (pid int, err error) {

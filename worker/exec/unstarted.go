@@ -18,8 +18,8 @@ type hostError struct {
 
 func (e hostError) Unwrap() error { return e.error }
 
-// hostFault classifies an error about the worker's own folders, files, pipes and cgroups. A DAG can cause such an error only by
-// the length of a name.
+// hostFault returns an error about the worker's own folders, files, pipes and cgroups as a hostError. place says what the host
+// lacks; "": err says it. A name that is too long is a spawnError, since it is the only such error that a DAG can cause.
 func hostFault(err error, place string) error {
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return spawnError{err}
@@ -27,7 +27,8 @@ func hostFault(err error, place string) error {
 	return hostError{err, place}
 }
 
-// dagFault classifies an error about a file that a DAG names. shown is the error for the user.
+// dagFault returns the error for a file that a DAG names and that cannot be used because of err. It is a hostError if the host has
+// no descriptor or no memory left. Otherwise it is a spawnError with shown, which is err with words for the user.
 func dagFault(err, shown error) error {
 	if worker.Lacks(err) {
 		return hostError{err, ""}
@@ -41,7 +42,9 @@ var startHints = map[unix.Errno]string{
 	unix.EIO:    "the disk does not let the program be read",
 }
 
-// startError classifies an error of fork or exec. The kernel also returns ENOMEM and EIO for programs that are broken.
+// startError returns a failure of fork or exec as a hostError or a spawnError, by the side that is at fault: this host, or the
+// program. The kernel returns ENOMEM and EIO for both. For these two, startError counts the failure in x.suspects, and it may start
+// another program to find out.
 func (x *Executor) startError(c command, err error) error {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch {
@@ -68,8 +71,9 @@ type suspects struct {
 	count map[string]int
 }
 
-// blames counts a failed start of a program. It reports whether the program is at fault: it failed to start several times in a
-// row here, and another program starts. It calls another only after several failures.
+// blames counts a failed start of a program, and reports whether the program is at fault: more than suspectAfter starts in a row
+// have failed, and another program starts. another starts one and returns nil if it could; blames calls it only after so many
+// failures. trivialPath is never at fault. Beyond suspectAtMost programs, blames forgets all counts.
 func (s *suspects) blames(path string, another func() error) bool {
 	s.mu.Lock()
 	if s.count == nil || len(s.count) >= suspectAtMost {

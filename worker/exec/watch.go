@@ -12,7 +12,8 @@ import (
 // noPidFD is the value that a kernel without pidfds leaves in SysProcAttr.PidFD.
 const noPidFD = -1
 
-// watch waits until the first process is a zombie, and does not reap it: until then its pid and group number stay taken.
+// watch waits until the first process is a zombie, and then closes b.ended. It does not reap the process: until then its pid and
+// group number stay taken.
 func (b *body) watch() {
 	defer close(b.ended)
 	if b.pidFD != noPidFD && b.watchFD(b.pidFD) {
@@ -21,8 +22,9 @@ func (b *body) watch() {
 	b.isZombie(0)
 }
 
-// watchFD waits for the end of the first process in Go's poller, and reports whether it saw the end. A thread that waits in
-// waitid for each body costs a third of what starting the body costs.
+// watchFD waits for the end of the first process in Go's poller, and closes fd, its pidfd. It returns false if it could not wait
+// there: then the caller must wait by other means. A thread that waits in waitid for each body costs a third of what starting the
+// body costs.
 func (b *body) watchFD(fd int) (seen bool) {
 	pollable(fd)
 	file := os.NewFile(uintptr(fd), "pidfd")
@@ -38,7 +40,8 @@ func (b *body) watchFD(fd int) (seen bool) {
 	return err == nil && seen
 }
 
-// isZombie asks the kernel whether the first process has ended; without WNOHANG it waits until it has.
+// isZombie reports whether the first process has ended; it does not reap it. With WNOHANG in options it returns at once, else it
+// waits for the end. It also returns true if the kernel does not know the process as a child.
 func (b *body) isZombie(options int) bool {
 	for {
 		var info unix.Siginfo
@@ -50,7 +53,8 @@ func (b *body) isZombie(options int) bool {
 	}
 }
 
-// wait reaps the first process, which has ended or is about to.
+// wait reaps the first process and stores its status in b.status. It blocks until the process ends, so callers call it when that
+// has happened or is about to.
 func (b *body) wait() {
 	defer offspring.Reaped(b.tree.leader)
 	for {

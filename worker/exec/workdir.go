@@ -38,7 +38,8 @@ type workdirs struct {
 	free []*workdir
 }
 
-// take returns an empty folder. If it was used before, its mark shows no trace of that.
+// take returns an empty working folder: one that its last body left exactly as it was, or a new one with the given name. The caller
+// must give it back by give or remove.
 func (w *workdirs) take(name string) (*workdir, error) {
 	for d := w.pop(); d != nil; d = w.pop() {
 		if d.made == markOf(d.path) {
@@ -66,8 +67,8 @@ func (w *workdirs) pop() *workdir {
 	return d
 }
 
-// give takes back a folder that no process uses any more. It keeps an untouched folder for another body, and removes any
-// other; with Config.KeepWorkDir, remove leaves the folder in place.
+// give takes back a folder that no process uses any more. It keeps an untouched folder for another body, unless freeAtMost are kept
+// already, and removes any other; with Config.KeepWorkDir, remove leaves the folder in place.
 func (w *workdirs) give(d *workdir) {
 	if d.made.there && d.made == markOf(d.path) && isEmpty(d.path) && !w.session.keep && w.push(d) {
 		return
@@ -99,8 +100,8 @@ func markOf(path string) mark {
 	return mark{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid, changed: st.Ctim, there: true}
 }
 
-// isEmpty reads the folder, because a change within the same tick of the kernel's clock as the folder's making leaves its mark
-// unchanged.
+// isEmpty reports whether a folder has no entries; false if it cannot be read. It reads the folder, because a change within the
+// same tick of the kernel's clock as the folder's making leaves its mark unchanged.
 func isEmpty(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
