@@ -28,7 +28,8 @@ func (a *alarm) ring() {
 	}
 }
 
-// set sets the instant, since boot, at which the alarm wakes; 0: never. An instant that has passed wakes it at once.
+// set sets the instant of package boottime at which the alarm wakes, which is when C gets a value. An instant that has passed wakes
+// it at once; 0: it never wakes. set replaces an earlier instant.
 func (a *alarm) set(at time.Duration) error {
 	a.timer.Stop()
 	if at > 0 {

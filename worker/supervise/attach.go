@@ -18,8 +18,9 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
-// Attach reports whether a guard started this process, and returns the link to it. The guard may be gone already: see Gone.
-// Call Attach before anything that may start a process: a process that was started before would inherit the descriptors.
+// Attach returns the link to the guard that started this process, and true; nil and false if no guard did. It asks the guard for
+// the worker ids to replace, and waits up to answerWithin for the answer. The guard may be gone already: see Gone. Call Attach
+// once, before anything that may start a process: a process that was started before would inherit the descriptors.
 func Attach() (*Link, bool) {
 	value, marked := os.LookupEnv(marker)
 	_ = os.Unsetenv(marker) // tasks must not inherit it
@@ -37,7 +38,8 @@ func Attach() (*Link, bool) {
 	return l, true
 }
 
-// fits reports whether the descriptors of this process are the ones that the guard's variable names.
+// fits reports whether value, the content of the guard's variable, names the descriptors of this process and the inodes that they
+// have. In a task that inherited the variable it does not.
 func fits(value string) bool {
 	var own []string
 	for _, fd := range []int{fromGuardFD, toGuardFD, lockFD} {
@@ -46,8 +48,9 @@ func fits(value string) bool {
 	return value == strings.Join(own, " ")
 }
 
-// sweep kills the descendants of this process, the processes that carry one of the ids, and the processes of the cgroup, except
-// this process. It leaves zombies to their parents.
+// sweep kills the descendants of this process, the processes that carry one of the ids, and the processes of group, except this
+// process. It looks and kills again until none is left, and returns nil then. If ctx ends before, it returns an error with the
+// processes that are left. A zombie does not count: sweep leaves it to its parent.
 func sweep(ctx context.Context, ids []string, group cgroup) error {
 	since := boottime.Now()
 	left := &leftover{ids: ids, list: listProcesses, cgroup: group, since: since}
@@ -69,7 +72,7 @@ func sweep(ctx context.Context, ids []string, group cgroup) error {
 	}
 }
 
-// besides lists what find finds and the descendants of process self, without self and without zombies.
+// besides lists the processes that find lists, and the descendants of process self. It leaves out self and zombies.
 func (l *leftover) besides(self int) ([]process, error) {
 	found, err := l.find()
 	if err != nil {

@@ -20,7 +20,9 @@ var errOtherHost = errors.New("the lock file is from another boot or another PID
 // errCopied means that the list is in a copy of the lock file: the guard that wrote it holds another lock, and may be alive.
 var errCopied = errors.New("the lock file is a copy")
 
-// lock waits until no guard and no driver process of this name is left, or until the guard is asked to stop.
+// lock takes the lock of this worker's name. While another guard or driver process of this name holds it, lock waits and handles
+// events. After Limits.Handover it kills a driver process that outlived its guard, see evict. It returns nil when it has the lock.
+// It also returns nil, without the lock, when the guard was asked to stop: the caller must check g.asked.
 func (g *supervisor) lock() error {
 	since := boottime.Now()
 	for said := false; g.asked == 0; {
@@ -44,8 +46,9 @@ func (g *supervisor) lock() error {
 	return nil
 }
 
-// evict kills a driver process that should have ended long ago, after its guard died. A frozen one would hold the lock, and keep
-// its tasks, for ever.
+// evict kills the driver process that the lock file names, and its descendants, if its guard is dead. It does not wait for their
+// end. A frozen driver process would hold the lock, and keep its tasks, for ever. evict does nothing if the list is not of this
+// host, or if the driver process is gone.
 func (g *supervisor) evict() {
 	old := g.lockFile.list
 	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
@@ -57,8 +60,8 @@ func (g *supervisor) evict() {
 	}
 }
 
-// killBelow kills the descendants of a driver process. When the driver process is dead, an orphan that carries no worker id is no
-// longer below it, and nothing would find the orphan.
+// killBelow kills the descendants of a driver process, before the caller kills the driver process itself. Afterwards an orphan that
+// carries no worker id would no longer be below it, and nothing would find the orphan.
 func (g *supervisor) killBelow(driver int) {
 	find := func() ([]process, error) {
 		all, err := g.processes()
@@ -70,7 +73,8 @@ func (g *supervisor) killBelow(driver int) {
 	signalAll(left, syscall.SIGKILL)
 }
 
-// found reports whether the processes of a list, if any are left, are visible here and belong to a predecessor of this guard.
+// found reports whether a list was written under this boot and PID namespace, and to this lock file. Only then this guard can see
+// the processes that are left of it, and may kill them.
 func (g *supervisor) found(l list) bool { return g.unfound(l) == nil }
 
 func (g *supervisor) unfound(l list) error {
@@ -83,7 +87,10 @@ func (g *supervisor) unfound(l list) error {
 	return nil
 }
 
-// begin kills what an earlier incarnation left behind, waits until it is gone, and takes over the worker ids of its list.
+// begin kills the processes that an earlier incarnation left behind, and waits until they are gone. It writes its worker ids to the
+// lock file again, for the driver process to replace. It ignores a list that cannot be read, or is from another host or file, and
+// tells Ignored. It returns an error if this process is itself a task of that incarnation. If the guard is asked to stop meanwhile,
+// begin may return nil without having finished: the caller must check g.asked.
 func (g *supervisor) begin() error {
 	err := g.lockFile.read()
 	old := g.lockFile.list
@@ -122,7 +129,7 @@ func (g *supervisor) sweep(old list) error {
 	return nil
 }
 
-// makeCgroup makes a cgroup for the next driver process, g.cgroup, and writes it into the lock file. If that fails, it tells
+// makeCgroup makes a cgroup for the next driver process, sets g.cgroup, and writes it into the lock file. If that fails, it tells
 // Uncontained once, and from then on driver processes run without one. No cgroup is used twice: a process of a cgroup that was
 // killed once cannot start others in new cgroups below it, because the kernel (6.18 for one) kills those at birth.
 func (g *supervisor) makeCgroup() {
@@ -152,7 +159,8 @@ func (g *supervisor) dropCgroup() {
 	g.write(next)
 }
 
-// write writes the list for changes that need not be durable at once. If it fails, the list names too much, never too little.
+// write writes a list with a changed driver process or cgroup to the lock file. If it fails, it only tells Unwritten: the old list
+// stays, and has the same worker ids, by which a later guard finds the processes of tasks.
 func (g *supervisor) write(next list) {
 	if err := g.lockFile.write(next); err != nil {
 		g.Say(Event{Kind: Unwritten, Err: err})

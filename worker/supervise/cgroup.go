@@ -27,8 +27,8 @@ const (
 	cgroupDepth  = 16 // levels of folders; deeper ones are not ours
 )
 
-// makeCgroup makes a cgroup below that of this process, if it may. The name is random, so that no foreign cgroup is mistaken for
-// it.
+// makeCgroup makes a cgroup with a leaf, below the cgroup of this process. The name is random, so that no foreign cgroup is
+// mistaken for it. It returns an error where no cgroup v2 is mounted, or this process has no right to make groups.
 func makeCgroup() (cgroup, error) {
 	parent, err := ownCgroup()
 	if err != nil {
@@ -58,7 +58,8 @@ func ownCgroup() (string, error) {
 	return findCgroup(string(mounts), string(groups))
 }
 
-// findCgroup returns the folder of a process's cgroup v2, from the mounts and the process's own list of cgroups.
+// findCgroup returns the folder of a process's cgroup v2. mounts is the text of /proc/PID/mountinfo, groups of /proc/PID/cgroup. It
+// returns an error if the process has no cgroup v2, or no mount shows it.
 func findCgroup(mounts, groups string) (string, error) {
 	own := ""
 	for line := range strings.Lines(groups) {
@@ -81,7 +82,8 @@ func findCgroup(mounts, groups string) (string, error) {
 	return "", errors.New("no cgroup v2 is mounted that has this process")
 }
 
-// enable lets the leaves have the limits that the parent can set. Errors are ignored, because no promise depends on limits.
+// enable passes all controllers of the group on to the groups in it, so that attempts can have limits. Errors are ignored, because
+// no promise depends on limits.
 func (c cgroup) enable() {
 	offered, err := os.ReadFile(c.file("cgroup.controllers"))
 	if err != nil {
@@ -96,7 +98,8 @@ func (c cgroup) file(name string) string { return filepath.Join(string(c), name)
 
 func (c cgroup) leaf() string { return c.file(cgroupLeaf) }
 
-// ours reports whether a path from a lock file can be a cgroup that a guard made.
+// ours reports whether a path from a lock file is the folder of a cgroup with a name as makeCgroup gives it. It returns false for
+// "" and if the cgroup is gone.
 func (c cgroup) ours() bool {
 	_, err := os.Stat(c.file("cgroup.procs"))
 	return err == nil && filepath.IsAbs(string(c)) && strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix)
@@ -111,11 +114,13 @@ func (c cgroup) join(pid int) error {
 	return nil
 }
 
-// kill kills all processes at once, if the kernel can (5.14). The caller must look for survivors afterwards, as after any signal.
+// kill kills all processes of the cgroup at once, and does not wait. It does nothing on a kernel before 5.14. The caller must look
+// for survivors afterwards, as after any signal.
 func (c cgroup) kill() { _ = os.WriteFile(c.file("cgroup.kill"), []byte("1"), 0) }
 
-// members lists the processes of the cgroup. It reads the pids twice, and leaves out a PID that only the first reading has: a
-// foreign process may have taken that PID meanwhile.
+// members lists the processes of the cgroup and of those below it. It reads the pids twice, and leaves out a PID that only the
+// first reading has: a foreign process may have taken that PID meanwhile. A process that cannot be read is listed as spare, so that
+// the caller looks again.
 func (c cgroup) members() ([]process, error) {
 	before, err := c.pids()
 	if err != nil || len(before) == 0 {
@@ -172,7 +177,7 @@ func (c cgroup) folders() []string {
 	return found
 }
 
-// remove removes the cgroup if it is empty, and reports whether it is gone.
+// remove removes the cgroup and those below it, as far as they are empty. It reports whether the cgroup is gone.
 func (c cgroup) remove() bool {
 	for _, dir := range slices.Backward(c.folders()) {
 		_ = os.Remove(dir)

@@ -21,8 +21,9 @@ const (
 	doubtWithin  = time.Second
 )
 
-// clear kills processes until none is left. It gives up, and returns false, only if the guard was asked to stop and has reported
-// survivors.
+// clear kills the driver process and the processes that find lists, until find lists none, and returns true then. It handles events
+// meanwhile, and reports processes that survive for Limits.Survive. It returns false only if processes are left after that time and
+// the guard was asked to stop: otherwise it goes on for ever.
 func (g *supervisor) clear(find func() ([]process, error)) bool {
 	since := boottime.Now()
 	report := since + g.Limits.Survive
@@ -47,8 +48,8 @@ func (g *supervisor) clear(find func() ([]process, error)) bool {
 	}
 }
 
-// settle handles events until it is time to look again, or until no child is left. A look after each child that ends would cost
-// more than all the ends together.
+// settle handles events until an instant of package boottime, or until no child is left. The caller looks for survivors after that:
+// a look after each child that ends would cost more than all the ends together.
 func (g *supervisor) settle(until time.Duration) {
 	for now := boottime.Now(); now < until; now = boottime.Now() {
 		if g.turn(until - now); g.childless {
@@ -61,7 +62,8 @@ func nextLook(since time.Duration) time.Duration {
 	return min(max((boottime.Now()-since)/4, firstLook), lastLook)
 }
 
-// kill kills the driver process itself. It helps when no list of processes can be read, and on systems without one.
+// kill sends SIGKILL to the driver process itself, and on systems without a list of processes to its process group. It helps when
+// no list of processes can be read. It does nothing on a nil driver, or once the process was reaped.
 func (d *driver) kill() {
 	if d == nil || d.ended {
 		return
@@ -72,8 +74,9 @@ func (d *driver) kill() {
 	}
 }
 
-// freeze stops the processes that are left, until no new one appears. A stopped process starts no others. Where the number of
-// processes is limited, it also keeps its place, which a fork bomb would otherwise fill again at once.
+// freeze sends SIGSTOP to the processes in left, and to new ones that find lists, until find lists no new one or freezeRounds are
+// over. It kills none. A stopped process starts no others. Where the number of processes is limited, it also keeps its place, which
+// a fork bomb would otherwise fill again at once.
 func freeze(left []process, find func() ([]process, error)) {
 	stopped := map[identity]bool{}
 	for range freezeRounds {
@@ -107,9 +110,12 @@ func describe(all []process) []string {
 	return shown
 }
 
-// descendants lists the processes below this one. An empty answer is exact: a direct child stays in the list, at least as a
-// zombie, until the guard reaps it, and the guard does not reap while it reads. So every descendant that exists at the start of
-// the reading has an ancestor in the list.
+// descendants kills the cgroup and reaps ended children, and then lists the processes that are left below the guard or in the
+// cgroup. It leaves out g.inherited, the children from before Run.
+//
+// An empty list is exact: a direct child stays in the list, at least as a zombie, until the guard reaps it, and the guard does not
+// reap while it reads. So every descendant that exists at the start of the reading has an ancestor in the list. If the list would
+// be empty although the guard has a child, a spare process stands for the child.
 func (g *supervisor) descendants() ([]process, error) {
 	if g.cgroup != "" {
 		g.cgroup.kill()

@@ -37,8 +37,9 @@ type counts struct {
 
 func newCounts() counts { return counts{map[Why]int64{}, map[string]int64{}} }
 
-// keep stores counts of a driver process for its successors. A count replaces the one of the same name. It returns an error at
-// the first count that it does not accept; some of the others may be stored then.
+// keep stores counts of a driver process, by name, for its successors. A count replaces the one of the same name. It returns an
+// error at the first count that is negative, has an empty or too long name, or would be more than maxKept; some of the others may
+// be stored then.
 func (c *counts) keep(these map[string]int64) error {
 	for name, n := range these {
 		if _, known := c.kept[name]; !known && len(c.kept) >= maxKept {
@@ -52,7 +53,8 @@ func (c *counts) keep(these map[string]int64) error {
 	return nil
 }
 
-// whyReplaced returns the reason for which the present driver process is replaced.
+// whyReplaced returns the reason for which the present driver process is replaced. over is the reason for which the guard killed
+// it; nil: the guard did not.
 func (g *supervisor) whyReplaced(over error) Why {
 	switch {
 	case g.driver.PID == 0:
@@ -73,7 +75,7 @@ func (l *Link) Replaced() map[Why]int64 {
 	return maps.Clone(l.hello.Replaced)
 }
 
-// Kept returns the counts that earlier driver processes left with the guard.
+// Kept returns the counts, by name, that earlier driver processes left with the guard.
 func (l *Link) Kept() map[string]int64 {
 	if l == nil {
 		return nil
@@ -81,7 +83,9 @@ func (l *Link) Kept() map[string]int64 {
 	return maps.Clone(l.hello.Kept)
 }
 
-// Keep leaves counts with the guard for the driver process that may follow this one. A count is a number with a name.
+// Keep leaves counts, by name, with the guard for the driver processes that may follow this one. A count replaces the one of the
+// same name. Keep sends them and does not wait for an answer, so nil does not mean that the guard accepts them: it refuses negative
+// counts, long names, and more than a few names.
 func (l *Link) Keep(counts map[string]int64) error {
 	if l == nil || len(counts) == 0 {
 		return nil

@@ -42,9 +42,9 @@ var (
 	errDeadline    = errors.New("its lease ends without a sign of life from the database, or it was frozen")
 )
 
-// drive runs one driver process, from its start until nothing of it is left. It returns the exit code; -1: the process could
-// not be started. If the guard had to kill the process, g.over is the reason. The error is errLeft if processes survive and
-// the guard was asked to stop.
+// drive runs one driver process, from its start until nothing of it is left. It returns the exit code; -1: the process could not be
+// started. If the guard had to kill the process, drive sets g.over to the reason. The error is nil, or errLeft if processes survive
+// and the guard was asked to stop.
 func (g *supervisor) drive() (int, error) {
 	g.why, g.driver, g.over = nil, nil, nil
 	g.makeCgroup()
@@ -73,9 +73,11 @@ func (g *supervisor) drive() (int, error) {
 	return g.driver.code, nil
 }
 
-// start starts a driver process in a session of its own. A signal that the terminal sends to the guard's group then reaches the
-// driver process once, through the guard, and the death of the guard does not send SIGHUP to a stopped driver process, as to an
-// orphaned group.
+// start starts a driver process as g.driver, moves it to the cgroup, writes it into the lock file, and sets the deadline for its
+// Attach. After an error no process was started.
+//
+// The driver process gets a session of its own. A signal that the terminal sends to the guard's group then reaches it once, through
+// the guard. And the death of the guard does not send SIGHUP to a stopped driver process, as to an orphaned group.
 func (g *supervisor) start() error {
 	pipes, err := openPipes()
 	if err != nil {
@@ -105,7 +107,8 @@ func (g *supervisor) start() error {
 	return nil
 }
 
-// contain moves the driver process to the cgroup. The driver process waits in Attach meanwhile, and has started nothing.
+// contain moves the driver process to g.cgroup, if there is one. The driver process waits in Attach meanwhile, and has started
+// nothing. If the move fails, contain tells Uncontained and drops the cgroup.
 func (g *supervisor) contain(pid int) {
 	if g.cgroup == "" {
 		return
@@ -128,8 +131,8 @@ func newDriver(pid int, p *pipes) *driver {
 	return d
 }
 
-// listen tells the guard whenever the pipe has input, until either side closes it. Only the guard reads from the pipe: if this
-// goroutine read, the guard might decide to kill while a request was read but not handed on.
+// listen sends on readable whenever the pipe has input, until either side closes the pipe. Only the guard reads from the pipe: if
+// this goroutine read, the guard might decide to kill while a request was read but not handed on.
 func (d *driver) listen(readable chan<- struct{}) {
 	defer d.reading.Done()
 	for d.pipe.Read(hasInput) == nil {
@@ -204,8 +207,8 @@ func (d *driver) reaped(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// expect sets the instant at which the driver process is killed, and the reason. 0: never. If the alarm cannot be set, the
-// driver process is killed at once.
+// expect sets the instant of package boottime at which the driver process is killed, and the reason; 0: it is not killed. It
+// replaces the earlier instant. If the alarm cannot be set, the driver process is killed at once.
 func (g *supervisor) expect(at time.Duration, why error) {
 	g.killAt, g.killFor = at, why
 	if err := g.alarm.set(at); err != nil {
@@ -228,7 +231,8 @@ func (g *supervisor) overdue() error {
 
 func (g *supervisor) pastDeadline() bool { return g.killAt != 0 && boottime.Now() >= g.killAt }
 
-// takeRequests handles the requests that the driver process has sent so far.
+// takeRequests handles the requests that the driver process has sent so far, and does not wait for more. Once the driver process
+// has closed the pipe, it does nothing.
 func (g *supervisor) takeRequests() {
 	if g.driver.readable == nil {
 		return
@@ -268,7 +272,9 @@ func (g *supervisor) take(r request) {
 	}
 }
 
-// extend sets the deadline. The guard begins to kill a little before, so that nothing is left at the deadline.
+// extend sets the deadline of the driver process, an instant of package boottime; 0 or less: there is none. So that nothing is left
+// at the deadline, the guard begins to kill before it: by Limits.Margin, or by a quarter of the time to the deadline if that is
+// less.
 func (g *supervisor) extend(deadline time.Duration) {
 	if deadline <= 0 {
 		g.expect(0, nil)
@@ -304,7 +310,8 @@ func (g *supervisor) hello() *hello {
 	return h
 }
 
-// replaces lists the worker ids of which all processes are known to be gone.
+// replaces returns the worker ids in the lock file, for a driver process that has just started: all processes of them are gone
+// then. It returns nil on systems where the guard cannot verify that.
 func (g *supervisor) replaces() []string {
 	if !verifies {
 		return nil
@@ -355,8 +362,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// marker returns the variable that names the descriptors with their inodes. A task that inherits the variable has other files
-// under these numbers.
+// marker returns the variable that names the descriptors of the driver process with their inodes, as NAME=VALUE. lock is the inode
+// of the lock file. Attach compares the inodes: a task that inherits the variable has other files under these numbers.
 func (p *pipes) marker(lock uint64) string {
 	return fmt.Sprintf("%s=%d:%d %d:%d %d:%d", marker, fromGuardFD, inode(p.theirIn), toGuardFD, inode(p.theirOut), lockFD, lock)
 }

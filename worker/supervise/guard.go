@@ -62,8 +62,13 @@ type supervisor struct {
 	counts  counts
 }
 
-// Run guards driver processes. It returns when one ends on purpose, or when Run was asked to stop by a signal or by the end of
-// ctx, and nothing of the driver process is left. It returns the exit code of the last driver process.
+// Run starts a driver process, and after its end another one, until one ends on purpose: with exit code 0 or one in Config.Final.
+// It also returns when it was asked to stop, by a signal or by the end of ctx, and the driver process has ended. Nothing of a
+// driver process is left when the next one starts and when Run returns; if processes survive SIGKILL after a request to stop, Run
+// returns an error.
+//
+// Run returns the exit code of the last driver process: 128 and the signal if it was killed, -1 if it could not be started, 0 if
+// Run stopped before it started one.
 //
 // SIGTERM, SIGINT and SIGHUP are passed on to the driver process, and the end of ctx as a SIGTERM. At the third the guard kills.
 func Run(ctx context.Context, cfg Config) (int, error) {
@@ -142,8 +147,9 @@ func (g *supervisor) run() (int, error) {
 	}
 }
 
-// isLast reports whether no driver process follows after an exit code. The code of a driver process that was about to
-// be killed does not count, since it may have ended by itself in the meantime.
+// isLast reports whether no driver process follows after one that ended with an exit code: the guard was asked to stop, or the
+// process ended on purpose. The code of a driver process that was about to be killed does not count, since it may have ended by
+// itself in the meantime.
 func (g *supervisor) isLast(code int) bool {
 	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
 }
@@ -184,7 +190,9 @@ func (g *supervisor) hear(sig os.Signal) {
 	g.driver.signal(number)
 }
 
-// reap reaps the children that have ended. Only reap does so in this process, so until then the PID of a child means that child.
+// reap reaps the children that have ended, and does not wait for others. It records the exit code of the driver process in
+// g.driver, and in g.childless whether no child is left. Only reap does so in this process, so until then the PID of a child means
+// that child.
 func (g *supervisor) reap() {
 	for {
 		var status syscall.WaitStatus

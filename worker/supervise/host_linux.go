@@ -27,7 +27,8 @@ const (
 	maxComm = 15 // bytes of a process's name
 )
 
-// adoptOrphans makes this process the parent of every descendant that is orphaned.
+// adoptOrphans makes this process the parent of every descendant that is orphaned from now on. It returns an error if /proc belongs
+// to another PID namespace, because a guard would then not find its descendants.
 func adoptOrphans() error {
 	self, err := os.Readlink(procfs.Root + "/self")
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
@@ -44,8 +45,9 @@ func nameProcess(name string) {
 	_ = os.WriteFile(procfs.Self("comm"), []byte(name[:min(len(name), maxComm)]), 0) // an error is ignored: it costs only the name
 }
 
-// thisHost returns what must be equal for the processes of a list to be visible here. The number of a PID namespace is reused
-// only when no process is left in the namespace.
+// thisHost returns the boot and the PID namespace of this process: a process of a list is visible here only if the list has the
+// same host. It returns the zero host if they cannot be read. The number of a PID namespace is reused only when no process is left
+// in the namespace.
 func thisHost() host {
 	boot := boottime.ID()
 	namespace, err := os.Readlink(procfs.Self("ns/pid"))
@@ -87,7 +89,9 @@ func readProcess(pid int) (process, error) {
 
 func readEnviron(pid int) ([]byte, error) { return procfs.Environ(pid) }
 
-// signal signals exactly this process or none: it opens the pidfd before it compares the start time.
+// signal signals exactly this process or none: it opens the pidfd before it compares the start time. It returns errGone if the
+// process is gone, another one has its PID, or the PID is 0 or 1. In a sandbox without pidfds, a process that takes the PID between
+// comparison and signal would get the signal.
 func (p identity) signal(sig syscall.Signal) error {
 	if p.PID <= 1 {
 		return errGone

@@ -111,7 +111,8 @@ func (l *Link) change(r request) error {
 }
 
 // Extend sets the deadline: an instant of package boottime from which on nothing of this driver process may run. The guard begins
-// to kill a little before. 0 means that the driver process holds no lease.
+// to kill a little before. 0 or less means that the driver process holds no lease, so there is no deadline. Extend does not wait
+// for an answer; it returns ErrGone if the guard is gone.
 func (l *Link) Extend(deadline time.Duration) error {
 	if l == nil {
 		return nil
@@ -120,8 +121,8 @@ func (l *Link) Extend(deadline time.Duration) error {
 	return l.send(request{Extend: &deadline})
 }
 
-// Use adds a worker id to the lock file. Only after Use returned nil may a row of the database show the id, and tasks run
-// under it. A nil Link, without a guard, returns nil.
+// Use adds a worker id to the lock file, and waits until the guard has written it. Only after Use returned nil may a row of the
+// database show the id, and tasks run under it. A nil Link, without a guard, returns nil.
 func (l *Link) Use(workerID string) error {
 	if l == nil {
 		return nil
@@ -135,8 +136,8 @@ func (l *Link) Use(workerID string) error {
 	return nil
 }
 
-// Forget removes ids from the lock file. They must hold nothing in the database: ids that were replaced, or the driver process's
-// own after everything was released and none of its tasks runs.
+// Forget removes ids from the lock file, and waits until the guard has written it. The ids must hold nothing in the database: ids
+// that were replaced, or the driver process's own after everything was released and none of its tasks runs.
 func (l *Link) Forget(workerIDs ...string) error {
 	if l == nil || len(workerIDs) == 0 {
 		return nil
@@ -152,7 +153,8 @@ func (l *Link) Replaces() []string {
 	return slices.Clone(l.hello.Replaces)
 }
 
-// Gone returns a channel that is closed when the guard has died.
+// Gone returns a channel that is closed when the guard has died, or this process has called Close. A nil Link returns nil, which is
+// never closed.
 func (l *Link) Gone() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -177,7 +179,8 @@ func (l *Link) Cgroup() string {
 }
 
 // Sweep kills everything that this driver process started and every process that carries an id it used, whatever parent it has by
-// now. It returns when nothing is left, or when ctx ends. The caller must start no process meanwhile.
+// now. It returns nil when nothing is left; if ctx ends before, it returns an error with the processes that are left. The caller
+// must start no process meanwhile.
 func (l *Link) Sweep(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -188,9 +191,10 @@ func (l *Link) Sweep(ctx context.Context) error {
 	return sweep(ctx, ids, cgroup(l.hello.Cgroup))
 }
 
-// Adopt makes this process the parent of what its descendants orphan. A sweep then finds orphans whatever they do, since they are
-// below this process, also after the guard has died. The caller must start every process by package offspring from now on, and
-// must call Adopt at most once. Servers that this process started before, and that are orphans already, stay with the guard.
+// Adopt makes this process the parent of processes that its descendants orphan, and reaps them until Close. A sweep then finds
+// orphans whatever they do, since they are below this process, also after the guard has died. The caller must start every process
+// by package offspring from now on, and must call Adopt at most once. Servers that this process started before, and that are
+// orphans already, stay with the guard.
 func (l *Link) Adopt() (err error) {
 	if l == nil {
 		return nil
@@ -199,7 +203,8 @@ func (l *Link) Adopt() (err error) {
 	return err
 }
 
-// Close closes the connection. The lock stays held as long as the process lives.
+// Close closes the connection and ends the reaping of Adopt. The guard goes on with the deadline of the last Extend. The lock stays
+// held as long as the process lives.
 func (l *Link) Close() {
 	if l == nil {
 		return

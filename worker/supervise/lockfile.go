@@ -55,7 +55,8 @@ const (
 	lockName      = "worker-%s.lock"
 )
 
-// openLockFile opens the lock file, and makes it if it is missing. It does not lock it.
+// openLockFile opens the lock file of a worker's name, and makes it and its folder if they are missing. It does not lock the file.
+// The caller must close it.
 func openLockFile(folder, name string) (*lockFile, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
@@ -90,7 +91,8 @@ func (l *lockFile) close() {
 	}
 }
 
-// try takes the lock if it is free. If the file was removed meanwhile, the lock means nothing, so try opens the file anew.
+// try takes the lock if it is free, does not wait, and reports whether it has the lock. If the file was removed or replaced
+// meanwhile, the lock means nothing: then try opens the file anew and returns false, and the next call may get the lock.
 func (l *lockFile) try() (bool, error) {
 	err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -116,8 +118,8 @@ func (l *lockFile) file() file {
 	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
 }
 
-// read sets l.list to the last complete line, and l.end to where that line ends. A file without a complete line is an empty
-// list.
+// read sets l.list to the last complete line of the file, and l.end to where that line ends. A file without a complete line is an
+// empty list. After an error l.list is empty, too.
 func (l *lockFile) read() error {
 	l.list, l.end = list{}, 0
 	text := make([]byte, lockFileBytes)
@@ -144,8 +146,8 @@ func (l *lockFile) read() error {
 	return nil
 }
 
-// write appends next to the file and makes it l.list, or leaves the old list in place and returns an error. If the file has
-// grown too long, the new line becomes the only one.
+// write appends next to the file and makes it l.list; it fills in next.File. After an error, l.list and the file have the old list.
+// If the file has grown too long, the new line becomes the only one. write does not wait for the disk.
 func (l *lockFile) write(next list) error {
 	next.File = l.file()
 	line, err := json.Marshal(next)

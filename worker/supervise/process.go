@@ -26,7 +26,8 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d (%s, %c)", p.PID, p.name, p.state) }
 
-// below lists all descendants of root, parents first. It leaves out the processes of except, with their descendants.
+// below lists all descendants of the process root, parents first, without root itself. It leaves out the processes of except, with
+// their descendants.
 func below(all []process, root int, except map[identity]bool) []process {
 	children := map[int][]process{}
 	for _, p := range all {
@@ -50,7 +51,7 @@ func below(all []process, root int, except map[identity]bool) []process {
 	return found
 }
 
-// childrenOf returns the direct children of a process.
+// childrenOf returns the direct children of the process parent, as a set.
 func childrenOf(all []process, parent int) map[identity]bool {
 	found := map[identity]bool{}
 	for _, p := range all {
@@ -61,9 +62,10 @@ func childrenOf(all []process, parent int) map[identity]bool {
 	return found
 }
 
-// carriers lists the processes that have one of the ids in their environment, with all their descendants, but without self and
-// its descendants. A process that is just about to execute a program is listed as spare, because its environment is not there
-// yet.
+// carriers lists the processes in all that have one of the worker ids in their environment, with all their descendants. It leaves
+// out the process self, and descendants of self unless they have an id themselves. A process that is just about to execute a
+// program is listed as spare, because its environment is not there yet. A process with an environment that cannot be read, such as
+// another user's, does not count.
 func carriers(all []process, ids []string, self int, environ func(pid int) ([]byte, error)) []process {
 	marks := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -100,7 +102,7 @@ func carries(env []byte, marks []string) bool {
 	return false
 }
 
-// unique removes duplicates. A process is spare only if all its entries are.
+// unique removes duplicates and keeps the order. A process is spare only if all its entries are. all stays as it is.
 func unique(all []process) []process {
 	at := map[identity]int{}
 	var kept []process

@@ -50,7 +50,8 @@ type hello struct {
 	Kept     map[string]int64 `json:"kept,omitempty"`     // counts that they left
 }
 
-// send writes one line in a single write, so that os.File keeps concurrent writers apart.
+// send writes a message as one line of JSON, in a single write, so that os.File keeps concurrent writers apart. It returns an error
+// if the line would have lineBytes or more, or the pipe takes nothing for writeWithin.
 func send(to *os.File, message any) error {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -72,7 +73,8 @@ func lines(from io.Reader) *bufio.Scanner {
 	return s
 }
 
-// withWorker returns ids with one more, without returns ids without some. Neither changes its argument.
+// withWorker returns ids with one more at its end. It returns ids as it is if it has the id already, and drops the oldest ids
+// beyond maxWorkers. It does not change its argument.
 func withWorker(ids []string, id string) []string {
 	if slices.Contains(ids, id) {
 		return ids
@@ -81,6 +83,7 @@ func withWorker(ids []string, id string) []string {
 	return longer[max(0, len(longer)-maxWorkers):]
 }
 
+// without returns the ids that are not in gone. It does not change its arguments.
 func without(ids, gone []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(gone, id) })
 }
