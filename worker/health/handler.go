@@ -23,7 +23,8 @@ type Answer struct {
 	Busy        int     `json:"busy"`
 }
 
-// Handler serves the endpoints for a worker. metrics may be nil.
+// Handler serves /livez, /readyz and /metrics for a worker. It calls status for each request, concurrently if requests are. If
+// metrics is nil there is no /metrics.
 func Handler(status func() worker.Status, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", say(status, Alive))

@@ -38,7 +38,8 @@ type Server struct {
 	err      error // why it ended, valid once ended is closed; nil: it was closed
 }
 
-// New starts a server. The caller closes it.
+// New listens on the address, and serves in a goroutine until Close. The caller must close the server. An error means that Config
+// is wrong, or that the address cannot be had.
 func New(c Config) (*Server, error) {
 	if c.Status == nil {
 		return nil, errors.New("health: Config.Status is missing")
@@ -59,7 +60,8 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// address returns the address to listen on. Without a host it is on the loopback interface.
+// address returns the address to listen on, for the one in Config: "" is DefaultAddr, and an address without a host is on the
+// loopback interface. It returns an error for an address that CheckAddr refuses.
 func address(given string) (string, error) {
 	if given == "" {
 		return DefaultAddr, nil
@@ -74,7 +76,8 @@ func address(given string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// CheckAddr returns what is wrong with an address; nil for nothing. It does not check whether the address is free.
+// CheckAddr returns an error if an address is not HOST:PORT, where HOST may be empty and PORT may be a word such as http. It does
+// not check whether the address is free. The caller must put the address before the message, which begins with "must be".
 func CheckAddr(given string) error {
 	_, port, err := net.SplitHostPort(given)
 	if err == nil {
@@ -96,7 +99,8 @@ func (s *Server) serve() {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close waits for requests in progress until ctx ends, and then cuts them off. If the server ended before, Close returns why.
+// Close ends the server. It waits for requests in progress until ctx ends, and then cuts them off, which is no error. If the server
+// had ended by itself before, Close returns the reason.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {

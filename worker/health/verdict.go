@@ -17,7 +17,8 @@ const (
 	endingBound    = time.Minute      // from when everything was asked to end until it has ended
 )
 
-// Alive returns why the worker should be restarted; nil if it should not.
+// Alive returns an error with the reason why the worker should be restarted: it has stopped, or one of its loops is stuck. nil
+// means that it should not. The database being away is no reason.
 func Alive(s worker.Status) error { return alive(&s, time.Now()) }
 
 func alive(s *worker.Status, now time.Time) error {
@@ -41,7 +42,8 @@ func alive(s *worker.Status, now time.Time) error {
 	return nil
 }
 
-// Ready returns why no work should be expected of the worker; nil if it is ready.
+// Ready returns an error with the reason why the worker takes no work now; nil if it is ready. A worker for which Alive returns an
+// error is not ready.
 func Ready(s worker.Status) error { return ready(&s, time.Now(), boottime.Now()) }
 
 func ready(s *worker.Status, now time.Time, boot time.Duration) error {
@@ -67,7 +69,7 @@ func ready(s *worker.Status, now time.Time, boot time.Duration) error {
 	return nil
 }
 
-// margin returns how long the lease still holds; 0 without a lease.
+// margin returns how long the lease still holds; 0 if it has run out, or the worker holds none.
 func margin(s *worker.Status) time.Duration {
 	if s.Phase != worker.Live && s.Phase != worker.Draining {
 		return 0

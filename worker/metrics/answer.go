@@ -30,8 +30,9 @@ func newAnswer[T any]() *answer[T] {
 	return a
 }
 
-// ask returns the latest answer, and asks anew if it is old. While another scrape asks, ask returns the old answer without
-// waiting.
+// ask returns the latest answer, and calls question for a new one if that is older than answerEvery. It waits for question, for
+// answerTimeout at most. While another scrape asks, ask returns the old answer without waiting. known is false if the latest
+// question failed, or none was asked yet; now means nothing then. errors counts all questions that failed.
 func (a *answer[T]) ask(question func(context.Context) (T, error)) (now T, known bool, errors int64) {
 	select {
 	case <-a.asking:

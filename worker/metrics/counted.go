@@ -133,7 +133,7 @@ func (s *Set) RunStarted(_ string, waited time.Duration) {
 	s.counted.waited.Observe(waited.Seconds())
 }
 
-// RunLeft counts the end of a drive.
+// RunLeft counts the end of a drive by its outcome. If the run is over, it also records how long the run took.
 func (s *Set) RunLeft(dag string, as worker.Outcome, took time.Duration) {
 	s.counted.drives.inc(string(as))
 	if over, ok := s.counted.runTookAs[string(as)]; ok {
@@ -144,7 +144,7 @@ func (s *Set) RunLeft(dag string, as worker.Outcome, took time.Duration) {
 	}
 }
 
-// TaskSettled counts the end of a task.
+// TaskSettled counts a task that has come to its final state.
 func (s *Set) TaskSettled(dag string, as dagrun.State) {
 	s.counted.tasks.inc(as.String())
 	if s.perDAG != nil {
@@ -152,14 +152,15 @@ func (s *Set) TaskSettled(dag string, as dagrun.State) {
 	}
 }
 
-// AttemptEnded counts the end of a body.
+// AttemptEnded counts the end of a body by kind and outcome, and records how long it took.
 func (s *Set) AttemptEnded(a worker.AttemptEnd) {
 	body := s.counted.bodies.bound(a.Body)
 	s.counted.attempts.WithLabelValues(body, oneOf(attemptOutcomes, a.Outcome)).Inc()
 	s.counted.attemptTook.WithLabelValues(body).Observe(a.Took.Seconds())
 }
 
-// Polled counts a poll.
+// Polled counts a poll, and records how long it took and how many runs it claimed. A poll that claimed none is left out of the
+// numbers of runs.
 func (s *Set) Polled(p worker.PollEnd) {
 	c := &s.counted
 	c.polls.inc(result(p.Err))
@@ -169,7 +170,8 @@ func (s *Set) Polled(p worker.PollEnd) {
 	}
 }
 
-// Renewed counts a sign of life.
+// Renewed counts a try to renew the lease, and records margin, the time that was left until the worker would have killed its tasks.
+// Only if err is nil it records how long the renewal took.
 func (s *Set) Renewed(margin, took time.Duration, err error) {
 	s.counted.renewals.inc(result(err))
 	s.counted.margins.Observe(margin.Seconds())
@@ -178,7 +180,8 @@ func (s *Set) Renewed(margin, took time.Duration, err error) {
 	}
 }
 
-// Queue returns the meter for the store with which the worker registers.
+// Queue returns the functions that count what the store does: put them into queue.Config.Meter of the store with which the worker
+// registers.
 func (s *Set) Queue() queue.Meter {
 	c := &s.counted
 	return queue.Meter{

@@ -59,7 +59,7 @@ func (n *names) bound(name string) string {
 	return name
 }
 
-// oneOf returns value if it is in list, else other.
+// oneOf returns value if it is in list, else the label other.
 func oneOf(list []string, value string) string {
 	if slices.Contains(list, value) {
 		return value

@@ -36,7 +36,8 @@ type Set struct {
 	watched  *watched
 }
 
-// New returns a set and registers its metrics.
+// New makes a set and registers its metrics in c.Registerer; nil: in a registry of its own. If one cannot be registered, it removes
+// the others again and returns the error.
 func New(c Config) (*Set, error) {
 	s := &Set{counted: newCounted(), watched: newWatched(c.Version)}
 	if c.PerDAG {
@@ -74,7 +75,8 @@ const maxScrapes = 4
 // errUnreadable is for a prometheus.Registerer that is not a prometheus.Gatherer.
 var errUnreadable = errors.New("the registerer that was given shows its metrics elsewhere")
 
-// Handler returns a handler that serves the metrics of the registry.
+// Handler returns a handler that serves the metrics of the registry in which the set is, the metrics of others included. If
+// c.Registerer cannot be read, the handler answers 404. More than maxScrapes at once get 503.
 func (s *Set) Handler() http.Handler {
 	if s.gatherer == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -86,7 +86,7 @@ type Carried struct {
 }
 
 // Carry makes the metrics of losses begin with the counts of former driver processes. A driver process that is killed loses its
-// counts, and the loss for which it was killed would show nowhere.
+// counts, and the loss for which it was killed would show nowhere. Call it at most once, because some of the counts are added.
 func (s *Set) Carry(c Carried) {
 	s.watched.mu.Lock()
 	s.watched.before = c
@@ -97,15 +97,16 @@ func (s *Set) Carry(c Carried) {
 	}
 }
 
-// Watch sets the source of the worker's status.
+// Watch sets the function from which each scrape gets the worker's status, in place of an earlier one. Without one, the metrics of
+// the status are missing.
 func (s *Set) Watch(status func() worker.Status) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.status = status
 }
 
-// WatchLogs sets the source of the stats of logs, a logship.Shipper. When it is called again, for the shipper of the worker's
-// next registration, the numbers go on from the last ones.
+// WatchLogs sets the function from which each scrape gets the stats of logs, of a logship.Shipper. When it is called again, for the
+// shipper of the worker's next registration, the numbers go on from the last ones.
 func (s *Set) WatchLogs(stats func() logship.Stats) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
@@ -114,21 +115,23 @@ func (s *Set) WatchLogs(stats func() logship.Stats) {
 	s.watched.logs = stats
 }
 
-// WatchQueue sets the source of the scale of all queues, queue.Store.Scale.
+// WatchQueue sets the function that asks the database for the depth of all queues, queue.Store.Scale. Scrapes call it at most every
+// five seconds. Without one, the metrics of the queue are missing.
 func (s *Set) WatchQueue(scale func(context.Context) (queue.Scale, error)) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.scale = scale
 }
 
-// WatchPrune sets the source of how overdue pruning is, queue.Store.PruneOverdue.
+// WatchPrune sets the function that asks the database how overdue pruning is, queue.Store.PruneOverdue. Scrapes call it at most
+// every five seconds. Without one, the metric is missing.
 func (s *Set) WatchPrune(overdue func(context.Context) (time.Duration, error)) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.prune = overdue
 }
 
-// logStats returns the stats of all logs so far.
+// logStats returns the stats of the watched logs, added to the stats of the logs that were watched before. The caller holds mu.
 func (w *watched) logStats() logship.Stats {
 	sum := w.past
 	if w.logs != nil {
@@ -212,7 +215,7 @@ func (s shower) logs(now logship.Stats) {
 	s.one("log_waiting_bytes", float64(now.Waiting))
 }
 
-// queue leaves out numbers that are not known.
+// queue sends the numbers of the queue to the scrape. If known is false, it sends only the number of errors.
 func (s shower) queue(now queue.Scale, known bool, errors int64) {
 	s.one("queue_errors_total", float64(errors))
 	if !known {

@@ -27,8 +27,9 @@ type Config struct {
 	look time.Duration // 0: lookEvery
 }
 
-// Run tells systemd the state of the worker until ctx ends. Without a socket it does nothing. It returns an error if it cannot
-// open the socket; later errors are only logged, because systemd notices missing messages itself.
+// Run tells systemd the state of the worker until ctx ends, and then that the worker is stopping. Without a socket it returns nil
+// at once. It returns an error if it cannot open the socket; later errors are only logged, because systemd notices missing messages
+// itself.
 func Run(ctx context.Context, c Config) error {
 	if c.Socket == "" {
 		return nil
@@ -75,7 +76,8 @@ type notifier struct {
 	failing  bool
 }
 
-// look sends the messages that are due.
+// look examines the worker and sends the messages that are due at now: ready, stopping, a changed status, and a sign of life for
+// the watchdog unless the worker is stuck.
 func (n *notifier) look(now time.Time) {
 	s := n.Status()
 	var lines []string
@@ -97,7 +99,8 @@ func (n *notifier) look(now time.Time) {
 	n.tell(lines)
 }
 
-// tell sends lines. After an error, their content is sent again by the next look.
+// tell sends lines in one message, and nothing if there are none. It records which of READY and STOPPING were sent. After an error
+// it logs the first in a row, and makes the next look send the content again.
 func (n *notifier) tell(lines []string) {
 	if len(lines) == 0 {
 		return
@@ -123,7 +126,8 @@ func (n *notifier) stop() {
 	}
 }
 
-// describe returns the status as one line of text.
+// describe returns the status for systemd as one line of text. dead is the error of health.Alive: unless the worker has stopped, it
+// is shown in place of the rest.
 func describe(s *worker.Status, dead error) string {
 	if dead != nil && s.Phase != worker.Stopped {
 		return "stuck: " + strings.Join(strings.Fields(dead.Error()), " ")

@@ -18,7 +18,8 @@ type Environment struct {
 	Watchdog time.Duration // interval of the watchdog; 0: there is none
 }
 
-// FromEnv returns the settings that systemd passed to this process or to its parent: a guard's driver process answers for both.
+// FromEnv returns the settings that systemd passed to this process or to its parent: a guard's driver process answers for both. It
+// leaves out the watchdog if that is for another process, malformed, or maxWatchdog or longer.
 func FromEnv() Environment {
 	e := Environment{Socket: os.Getenv("NOTIFY_SOCKET")}
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) && pid != strconv.Itoa(os.Getppid()) {
@@ -30,13 +31,14 @@ func FromEnv() Environment {
 	return e
 }
 
-// maxWatchdog is the longest watchdog interval that counts. A longer one means no watchdog.
+// maxWatchdog bounds the watchdog interval. One of this length or longer means no watchdog.
 const maxWatchdog = 24 * time.Hour
 
 // socket is a connection to systemd's socket.
 type socket struct{ conn *net.UnixConn }
 
-// open connects to a socket. In Go, a name that begins with @ is an abstract one.
+// open connects to a socket of systemd, by its path, or by an abstract name that begins with @, as in package net. Any other name
+// is an error. The caller must close the socket.
 func open(name string) (*socket, error) {
 	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "@") {
 		return nil, fmt.Errorf("notify systemd: NOTIFY_SOCKET=%s is neither a path nor an abstract name", name)
@@ -48,7 +50,8 @@ func open(name string) (*socket, error) {
 	return &socket{conn}, nil
 }
 
-// Tell sends lines in one message, for a process without a running worker. Without a socket it does nothing.
+// Tell sends lines in one message to the socket of this name, see Environment.Socket. It is for a process without a running worker.
+// If name is "" it does nothing.
 func Tell(name string, lines ...string) error {
 	if name == "" {
 		return nil
@@ -61,7 +64,7 @@ func Tell(name string, lines ...string) error {
 	return s.send(lines...)
 }
 
-// send sends lines in one message.
+// send sends lines in one message. It waits for room in systemd's socket, for sendTimeout at most.
 func (s *socket) send(lines ...string) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)

@@ -84,8 +84,9 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	return got.result(task)
 }
 
-// lacking returns what this host lacks if that is the reason why no connection was made; else nil. A resolver does not return the
-// reason of its failure, so after a failed lookup lacking tries whether the host can open descriptors.
+// lacking returns the error by which this host lacks descriptors or memory, if that is the reason why no connection was made; else
+// nil. err is the error of the request. A resolver does not return the reason of its failure, so after a failed lookup lacking
+// tries whether the host can open descriptors.
 func lacking(err error) error {
 	if worker.Lacks(err) {
 		return err
@@ -98,7 +99,8 @@ func lacking(err error) error {
 	return nil
 }
 
-// untilNow returns a context that also ends when now is closed. A request needs no grace.
+// untilNow returns a context that ends with ctx, or when now is closed: a request needs no grace. A nil now never ends it. The
+// caller must call the function, since a goroutine waits until the context ends.
 func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if now != nil {
@@ -113,8 +115,9 @@ func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, contex
 	return ctx, cancel
 }
 
-// Probe sends one request, and reports whether the status of the answer is an expected one. If no server answers, the thing that
-// the wait waits for is not there. Only a wrong request or a denied address is an error.
+// Probe sends one request, and reports in there whether the status of the answer is an expected one: then the wait is over. why
+// describes the last answer; if no server answers, there is false, and why says so. Only a wrong request or a denied address is an
+// error.
 func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, why string, err error) {
 	r, err := parse(with, "")
 	if err != nil {
@@ -133,7 +136,8 @@ func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, wh
 	return there, why, nil
 }
 
-// send sends a request, and calls read with the answer.
+// send sends a request, follows redirects, and calls read with the answer, which it closes afterwards. A timeout of the step covers
+// read, too. It returns an error of the request or of read, without the URL.
 func (a *Action) send(ctx context.Context, r *request, read func(*http.Response) error) error {
 	if r.timeout > 0 {
 		var cancel context.CancelFunc
@@ -161,7 +165,8 @@ func (a *Action) send(ctx context.Context, r *request, read func(*http.Response)
 	return nil
 }
 
-// read reads an answer, up to the size that the step allows.
+// read reads the body of an answer, up to the size that the step allows. If the body is longer, the answer is cut. The caller
+// closes res.
 func (r *request) read(res *http.Response) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, r.maxBytes+1))
 	if err != nil {
@@ -171,8 +176,9 @@ func (r *request) read(res *http.Response) (*answer, error) {
 	return &answer{res.StatusCode, res.Header, body[:kept], int64(len(body)) > kept}, nil
 }
 
-// follow decides about a redirect. It lets nothing that a step sends go to another host: it drops the headers, and refuses to
-// send a body again.
+// follow decides about a redirect to req, as http.Client.CheckRedirect; nil: it is followed. It lets nothing that a step sends go
+// to another host, or from https to http: it drops the headers, and refuses to send a body again. More than maxRedirects are an
+// error.
 func follow(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -187,7 +193,8 @@ func follow(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// plain returns an error without the URL in its text, because a URL may contain secrets.
+// plain returns the cause if ctx has ended. Otherwise it returns err without the URL in its text, because a URL may contain
+// secrets.
 func plain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -200,7 +207,8 @@ func plain(ctx context.Context, err error) error {
 	return err
 }
 
-// result turns an answer into outputs, and masks the secrets in it. A body that is not text cannot be an output.
+// result returns an answer as outputs, with the secrets in it masked. A body that is not UTF-8 or has a NUL byte cannot be an
+// output: then the result is a failure of kind output.
 func (got *answer) result(task *worker.Task) dagrun.Result {
 	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}

@@ -32,7 +32,8 @@ type Policy struct {
 	Deny  []netip.Prefix // denied besides those that are always denied
 }
 
-// check returns an error if an address may not be dialled.
+// check returns an error if an address, or an IPv4 address that it carries, must not be dialled. Allow wins over Deny and over the
+// addresses that are always denied.
 func (p Policy) check(address netip.Addr) error {
 	address = address.Unmap().WithZone("")
 	for _, address := range append(carried(address), address) {
@@ -74,7 +75,8 @@ func (e *deniedError) Error() string {
 	return fmt.Sprintf("address %s is denied: name it in http_allow of the worker if it is meant", e.address)
 }
 
-// dialer returns a dialer that checks each address before it connects: after DNS, and again after each redirect.
+// dialer returns a dialer that checks each address before it connects: after DNS, and again after each redirect. timeout bounds one
+// dial, DNS included.
 func (p Policy) dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{
 		Timeout: timeout,

@@ -64,7 +64,7 @@ func parse(with map[string]any, shown string) (r *request, err error) {
 	return r, errors.Join(r.setExpect(with["expect_status"]), r.setBounds(with))
 }
 
-// setBody uses a text as it is, and encodes any other value as JSON.
+// setBody sets r.body: to a text as it is, and to any other value as JSON, for which it also sets r.isJSON.
 func (r *request) setBody(body any) (err error) {
 	if text, ok := body.(string); ok {
 		r.body = []byte(text)
@@ -109,7 +109,7 @@ func (r *request) setBounds(with map[string]any) error {
 	return nil
 }
 
-// tooLong returns what to do about an answer longer than max_bytes.
+// tooLong returns the reason for the failure of an answer longer than max_bytes, with advice.
 func (r *request) tooLong() string {
 	advice := "ask for less, or have a command put it elsewhere"
 	if r.maxBytes < maxBytes {
@@ -118,7 +118,7 @@ func (r *request) tooLong() string {
 	return fmt.Sprintf("the answer has more than %d bytes: %s", r.maxBytes, advice)
 }
 
-// expects reports whether the step expects a status.
+// expects reports whether the step expects a status: one that with.expect_status lists, or without that list 200 to 299.
 func (r *request) expects(status int) bool {
 	if r.expect == nil {
 		return status >= 200 && status <= 299
@@ -135,7 +135,7 @@ func (r *request) place() string {
 	return r.method + " " + shown.String()
 }
 
-// shownPlace returns shown without credentials and query. shown is not a valid URL before its secrets are filled in, so it is
+// shownPlace returns r.shown without credentials and query. r.shown is not a valid URL before its secrets are filled in, so it is
 // cut as text.
 func (r *request) shownPlace() string {
 	text := r.shown

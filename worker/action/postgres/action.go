@@ -24,7 +24,8 @@ type Action struct {
 	life      atomic.Pointer[life]
 }
 
-// New returns an Action. It connects when a connection is first needed.
+// New returns an Action for the connections of c, or an error if c is wrong. It connects only when a task first needs a connection.
+// The caller must close the Action.
 func New(c Config) (*Action, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -42,16 +43,19 @@ func New(c Config) (*Action, error) {
 	return a, nil
 }
 
-// Use makes tasks on the run's own database settle through a session of the worker. Call it at each registration, before the
-// worker claims runs. Until then tasks do not settle, and happen at least once.
+// Use makes tasks on the run's own database settle through s, the session of one registration of the worker; worker is the id of
+// that registration. Call it at each registration, before the worker claims runs. Until then tasks do not settle, and happen at
+// least once.
 func (a *Action) Use(s Settler, worker uuid.UUID) {
 	a.life.Store(&life{settler: s, worker: worker, known: map[string]bool{}})
 }
 
-// Close closes all idle connections. It does not wait: a connection in use is closed at the end of its task.
+// Close closes all idle connections, and fails tasks that wait for one. It does not wait for tasks: a connection in use is closed
+// at the end of its task.
 func (a *Action) Close() { a.budget.close() }
 
-// lend returns the database that a postgres.query step names. It refuses Own if KeepOwn is set.
+// lend returns the database that a postgres.query step names. It returns a failure if the worker has no connection of that name, or
+// if the name is Own and KeepOwn is set.
 func (a *Action) lend(name string) (*database, error) {
 	if a.keepOwn && name == Own {
 		return nil, &failure{kind: dagrun.KindConfig, reason: "this worker keeps its own connection, " + Own + ", from postgres.query (own_sql: false): name another one"}

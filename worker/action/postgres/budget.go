@@ -37,7 +37,8 @@ func newBudget(c Config) *budget {
 	return b
 }
 
-// take waits for the task's turn, and returns a connection that answers.
+// take waits for the task's turn, and returns a connection to d: an idle one that still answers, or a new one. The caller must give
+// it back by give. It returns an error if ctx ends, the budget is closed, or the connection cannot be made.
 func (b *budget) take(ctx context.Context, d *database) (*session, error) {
 	s, err := b.slot(ctx, d)
 	if err != nil {
@@ -57,9 +58,9 @@ func (b *budget) take(ctx context.Context, d *database) (*session, error) {
 	return s, nil
 }
 
-// slot returns the right to have one connection open. It waits for one until ctx ends, and returns errClosed after close. A
-// connection may come with it, to any of the databases: the caller must use it or close it. The caller must give the slot back
-// by give, or by free if it has no connection.
+// slot waits for the right to have one connection open, until ctx ends; after close it returns errClosed. Often an idle connection
+// comes with the right, perhaps to another database than d: then the caller must use it or close it. A nil session without an error
+// is the right alone. The caller must end the right by give, or by free if it has no connection.
 func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	b.mu.Lock()
 	if s, ok, err := b.now(d); ok || err != nil {
@@ -81,8 +82,8 @@ func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	}
 }
 
-// now takes a slot that is available without waiting: an idle connection to d, or else a new slot, or else the oldest idle
-// connection to another database. ok is false if there is none. The caller holds mu.
+// now takes a slot that is available without waiting: an idle connection to d, or else a new slot, for which s is nil, or else the
+// oldest idle connection to another database. ok is false if there is none. The caller holds mu.
 func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	if b.closed {
 		return nil, false, errClosed
@@ -104,7 +105,8 @@ func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	return nil, false, nil
 }
 
-// withdraw removes a waiter that waits no longer. A connection that was granted at the same moment is given back.
+// withdraw removes a waiter because its task no longer waits. If the waiter was granted a slot at the same moment, the slot is
+// given back, with its connection if it has one.
 func (b *budget) withdraw(w *waiter) {
 	b.mu.Lock()
 	if i := slices.Index(b.waiting, w); i >= 0 {
@@ -118,8 +120,9 @@ func (b *budget) withdraw(w *waiter) {
 	}
 }
 
-// give takes a connection back, for the next waiter or as an idle one. It closes a connection that is broken or older than the
-// lifetime, and frees its slot. nil gives back a slot without a connection.
+// give takes a connection back, for the next waiter or as an idle one. It closes a connection that is broken, older than the
+// lifetime, or not needed, and frees its slot. nil gives back a slot without a connection. give resets the session, so it waits for
+// the server, for resetTimeout at most.
 func (b *budget) give(s *session) {
 	if s == nil || !s.reset() || time.Since(s.born) >= b.config.Lifetime {
 		if s != nil {
@@ -135,7 +138,9 @@ func (b *budget) give(s *session) {
 	}
 }
 
-// keep grants a connection to the first waiter, or makes it idle. It returns false if the connection must be closed.
+// keep grants a connection to the first waiter if it waits for the same database. If no task waits, it makes the connection idle.
+// Otherwise, and if MaxIdle connections to the database are idle already or the budget is closed, it returns false: then the caller
+// must close the connection and free its slot.
 func (b *budget) keep(s *session) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +184,7 @@ func (b *budget) next(s *session) {
 	w.granted <- s
 }
 
-// tidy closes connections that have been idle or open for too long.
+// tidy closes idle connections that have been idle for IdleTime or open for Lifetime. It looks again and again, until close.
 func (b *budget) tidy() {
 	defer close(b.done)
 	tick := time.NewTicker(max(time.Millisecond, min(b.config.IdleTime, b.config.Lifetime)/4))

@@ -88,7 +88,8 @@ func open(name string, c Connection) (*database, error) {
 	return &database{Connection: c, name: name, config: config}, nil
 }
 
-// read returns the configuration of connections: a copy of Config, or else the parsed URL.
+// read returns the configuration of connections: a copy of c.Config, or else the parsed c.URL. It returns an error if both or
+// neither is given, or the URL is malformed.
 func (c *Connection) read() (*pgx.ConnConfig, error) {
 	switch {
 	case c.Config != nil && c.URL != "":

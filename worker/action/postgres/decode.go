@@ -16,7 +16,8 @@ import (
 // types has the types of Postgres, by which decode recognises arrays and their elements. Nothing changes it.
 var types = pgtype.NewMap()
 
-// decode turns a value in the server's text format into JSON. A value of a type that JSON lacks becomes a string.
+// decode turns a value in the server's text format into JSON; nil is NULL, and becomes null. oid is the type of the value. A value
+// of a type that JSON lacks becomes a string. The error means that a JSON value has \u0000.
 func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	if value == nil {
 		return json.RawMessage("null"), nil
@@ -65,7 +66,8 @@ func hasNUL(value []byte) bool {
 	}
 }
 
-// instant returns a timestamp in the format of RFC 3339, as Postgres writes timestamps in JSON.
+// instant returns a timestamp in the format of RFC 3339, as Postgres writes timestamps in JSON. text is a timestamp in the format
+// ISO of Postgres. A text without a time, such as infinity, stays as it is.
 func instant(text string) string {
 	day, rest, ok := strings.Cut(text, " ")
 	if !ok || rest == "BC" {
@@ -81,7 +83,8 @@ func instant(text string) string {
 	return day + "T" + clock
 }
 
-// list returns an array as a JSON list, nested for each further dimension.
+// list returns an array as a JSON list, nested for each further dimension. oid is the type of the array, element the type of its
+// elements, and value its text. A text that cannot be parsed becomes a JSON string.
 func list(oid, element uint32, value []byte) (json.RawMessage, error) {
 	var a pgtype.Array[pgtype.Text]
 	if err := types.Scan(oid, pgtype.TextFormatCode, value, &a); err != nil {
@@ -95,7 +98,8 @@ func list(oid, element uint32, value []byte) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// dimension writes one dimension of an array, and returns the elements that it did not write.
+// dimension writes the first dimension of an array to b, with the further dimensions in it, and returns the elements that it did
+// not write. oid is the type of the elements.
 func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.Text, oid uint32) (rest []pgtype.Text, err error) {
 	b.WriteByte('[')
 	for i := range dims[0].Length {
@@ -123,7 +127,8 @@ func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.
 	return elements, nil
 }
 
-// declared returns a declared output: the column of that name in the first row.
+// declared returns the value of an output that the step declares, as JSON: the column of that name in the first row. It returns an
+// error if there is no such column or no row, or if the output is a number and the value is not.
 func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 	for i, c := range r.columns {
 		if c.Name != o.Name {

@@ -84,7 +84,9 @@ type statementError struct {
 func (e *statementError) Error() string { return e.err.Error() }
 func (e *statementError) Unwrap() error { return e.err }
 
-// result returns the result of an attempt that failed with an error.
+// result returns the result of an attempt that failed with err, without secrets in its reason. The kind is sql, or the kind of a
+// failure. The attempt is unstarted if the host lacked what a connection needs. It is lost if the worker no longer holds the run,
+// or if the run's own database went away and task.Lost agrees. If ctx has ended, the reason also has the cause.
 func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	r := dagrun.Result{Kind: dagrun.KindSQL, Reason: reason(err)}
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -106,7 +108,8 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	return r
 }
 
-// reason returns the server's message, with the place in the SQL.
+// reason returns the text of an error for users: the server's message and code, with the place in the SQL, or else a text of our
+// own without a URL. It puts the numbers of params in place of their values.
 func reason(err error) string {
 	at, isStatement := errors.AsType[*statementError](err)
 	var text string
@@ -149,7 +152,8 @@ func position(sql string, at int) string {
 // distinct is the length from which a value is replaced wherever it occurs. A shorter one may be part of ordinary words.
 const distinct = 4
 
-// hidden replaces the values of params in the server's message by their numbers.
+// hidden replaces the values of params in the server's message by their numbers, such as $1. A value shorter than distinct is
+// replaced only in quotes.
 func (s statement) hidden(text string) string {
 	for i, p := range s.params {
 		value, err := encode(0, p)
@@ -165,7 +169,8 @@ func (s statement) hidden(text string) string {
 	return text
 }
 
-// explain writes the error with the server's hint and context to the log. It leaves out the detail, which quotes rows.
+// explain writes the reason of an error to the log of the task, and for an error of a statement the server's hint and context. It
+// leaves out the detail, which quotes rows.
 func explain(task *worker.Task, err error) {
 	fmt.Fprintf(task.Stderr, "%s\n", reason(err))
 	at, isStatement := errors.AsType[*statementError](err)

@@ -36,10 +36,13 @@ type life struct {
 	known map[string]bool // by connection: whether it leads to the database in which the worker is registered
 }
 
-// owns reports whether tasks on a connection may settle: they may where the row of this worker is. It asks once for each
-// connection, and remembers the answer; that of a standby it does not remember. It asks outside of the task's transaction,
-// which an error would abort. If a right is missing, the answer is false, and owns notes the reason in the log of the task
-// that asked.
+// owns reports whether tasks on the connection of s may settle: it leads to the primary that has the row of this worker, and its
+// role has the rights. It asks the server once for each name of a connection, and remembers the answer. It asks outside of the
+// task's transaction, which an error would abort.
+//
+// If a right is missing, owns calls note with the reason once, for the log of the task, and returns false. It returns false for a
+// standby, too, but does not remember that, because a standby may be promoted. An error means that the server did not answer the
+// question.
 func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, error) {
 	name := s.database.name
 	if own, known := l.recall(name); known {

@@ -14,7 +14,9 @@ import (
 // wholly are the types for which a list or a map is sent as JSON. For any other type a list is sent as an array.
 var wholly = []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID, pgtype.UnknownOID}
 
-// encode returns a value in the server's text format for a type; nil is NULL. Texts and numbers are sent as they were written.
+// encode returns a value in the server's text format for the type oid; nil is NULL. Texts and numbers are sent as they were
+// written. A list becomes an array, unless the type is JSON or text: then it becomes JSON, as a map does for each type. It returns
+// an error for a text with a NUL byte.
 func encode(oid uint32, value any) ([]byte, error) {
 	switch value := value.(type) {
 	case nil:
@@ -34,7 +36,8 @@ func encode(oid uint32, value any) ([]byte, error) {
 	return plainjson.Compact(value)
 }
 
-// array writes a list in the format {…} of Postgres arrays.
+// array writes a list to b in the format {…} of Postgres arrays. A list in the list is a further dimension, or with ofJSON one
+// element, as all elements are JSON then.
 func array(b *bytes.Buffer, list []any, ofJSON bool) error {
 	b.WriteByte('{')
 	for i, value := range list {

@@ -82,7 +82,8 @@ func (q *query) setStatements(with map[string]any) error {
 	return nil
 }
 
-// listed returns an entry of a list: a text, or a text with params.
+// listed returns an entry of a list of statements as a statement. The entry is a text, or a map with a text and params. For
+// anything else the statement is empty, which check refuses.
 func listed(entry any) (s statement) {
 	switch entry := entry.(type) {
 	case string:
@@ -94,7 +95,7 @@ func listed(entry any) (s statement) {
 	return s
 }
 
-// place names the i-th statement; "" if it is the only one.
+// place returns a text for messages that names the statement with index i, such as ", statement 1" for 0; "" if it is the only one.
 func (q *query) place(i int) string {
 	if len(q.statements) == 1 {
 		return ""
@@ -139,8 +140,9 @@ func (q *query) setOptions(with map[string]any) (err error) {
 	return nil
 }
 
-// complete fills in options that the step leaves out. Without a statement timeout, it derives one from the step's timeout, a
-// little longer, so that the attempt ends as timed out first.
+// complete returns o with the timeouts that the step leaves out, from the connection. If that has no statement timeout either,
+// complete derives one from the step's timeout, a little longer, so that the attempt ends as timed out first. A nil step has no
+// timeout.
 func (o options) complete(c *database, step *dagspec.Step) options {
 	o.statement, o.lock = cmp.Or(o.statement, c.StatementTimeout), cmp.Or(o.lock, c.LockTimeout)
 	if o.statement == 0 && step != nil && step.Timeout != nil && *step.Timeout > 0 {

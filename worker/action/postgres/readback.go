@@ -28,9 +28,12 @@ const (
 	lastPatience = time.Second      // after the task was told to end at once
 )
 
-// readBack finds out whether a COMMIT with a lost reply was done; nil: it was. It tries until it knows, and for a while even
-// after the task was asked to end: if it reported a failure of a COMMIT that was done, a retry would have the effect a second
-// time.
+// readBack finds out whether a COMMIT was done after its reply was lost. lost is the error of the COMMIT. It returns nil if it was
+// done, a lostError if it was rolled back, queue.ErrLeaseLost if another driver has gone on with the run, and a permanent failure
+// if it could not find out.
+//
+// It tries until it knows, and for a while even after the task was asked to end: if it reported a failure of a COMMIT that was
+// done, a retry would have the effect a second time.
 func (t *transaction) readBack(ctx context.Context, lost error) error {
 	fmt.Fprintf(t.task.Stderr, "the reply of COMMIT was lost (%s): reading back\n", plain(lost))
 	ctx, cancel := linger(ctx, t.task.Now)
@@ -49,7 +52,8 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	return nil
 }
 
-// linger returns a context that ends a while after ctx, or soon after ctx once now is closed.
+// linger returns a context that ends after ctx: patience later, or lastPatience after now is closed if that is sooner. As long as
+// ctx has not ended, now has no effect. The caller must call the function.
 func linger(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -67,8 +71,9 @@ func linger(ctx context.Context, now <-chan struct{}) (context.Context, context.
 	return longer, func() { stop(); cancel() }
 }
 
-// ask reads back once, on a new connection in place of the broken one. The answer is final: either the backend of the COMMIT has
-// ended, or the lock on the task's row has waited for it.
+// ask reads back once whether the COMMIT was done, on a new connection in place of the broken one. Without an error the answer is
+// final: the backend of the COMMIT has ended, and no transaction that could still settle the task is open. It returns a permanent
+// queue.ErrLeaseLost if another driver has gone on with the run. After any other error the caller may ask again.
 func (t *transaction) ask(ctx context.Context) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

@@ -49,7 +49,8 @@ func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	return nil
 }
 
-// add writes a row to the text. It returns an error if the row is one too many, makes the text too long, or is not UTF-8.
+// add writes a row to the text, and keeps a copy of the first one. It returns an error if the row is one too many, makes the text
+// too long, or is not UTF-8.
 func (r *rows) add(values [][]byte) error {
 	if r.count++; r.count > r.query.maxRows {
 		return tooMuch("more than %d rows: ask for less, or raise with.max_rows", r.query.maxRows)
@@ -86,7 +87,7 @@ func (r *rows) keep(values [][]byte) {
 	}
 }
 
-// write adds a row to the text. finished adds the end of a JSON list.
+// write adds a row to the text, in the format of the step. With the first row it begins a JSON list, which finished ends.
 func (r *rows) write(values [][]byte) error {
 	switch r.query.format {
 	case "csv":
@@ -101,7 +102,7 @@ func (r *rows) write(values [][]byte) error {
 	return r.object(&r.text, values)
 }
 
-// line writes a row as CSV. NULL is an empty field.
+// line writes a row to the text as CSV. NULL becomes an empty field, as an empty text does.
 func (r *rows) line(values [][]byte) error {
 	record := make([]string, len(values))
 	for i, v := range values {
@@ -115,7 +116,8 @@ func (r *rows) line(values [][]byte) error {
 	return w.Error()
 }
 
-// object writes a row as a JSON object, with the columns in order.
+// object writes a row to b as a JSON object, with the columns in order. The error names the column with a value that cannot be an
+// output.
 func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	for i, v := range values {
 		b.WriteByte("{,"[min(i, 1)])
@@ -155,8 +157,9 @@ func (r *rows) finished() []byte {
 	return r.text.Bytes()
 }
 
-// outputs returns the outputs of the task: the rows (unless they go to the log), their number, the first row, and the declared
-// outputs, which are columns of the first row.
+// outputs returns the outputs of the task: the rows (unless they go to the log), their number, the first row (unless two columns
+// share a name), and the declared outputs, which are columns of the first row. It ends the text of the rows by finished. It returns
+// an error if a declared output has no value, or all of them together are too large.
 func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	out := map[string]json.RawMessage{}
 	if r.query.format == "" {

@@ -52,7 +52,7 @@ func (s *session) heard(n *pgconn.Notice) {
 	}
 }
 
-// listen sets the log for notices; nil: notices are dropped.
+// listen sets the log for notices of the server, in place of an earlier one; nil: notices are dropped.
 func (s *session) listen(w io.Writer) {
 	if w == nil {
 		s.notices.Store(nil)
@@ -61,14 +61,14 @@ func (s *session) listen(w io.Writer) {
 	s.notices.Store(&w)
 }
 
-// answers reports whether the server still answers on an idle connection.
+// answers reports whether the server still answers on an idle connection, within pingTimeout.
 func (s *session) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return s.conn.Ping(ctx) == nil
 }
 
-// status returns the state of the connection's transaction, as the server last reported it.
+// status returns idle, inside or isAborted: whether the connection is in a transaction, as the server last reported it.
 func (s *session) status() byte { return s.conn.PgConn().TxStatus() }
 
 const (
@@ -77,7 +77,8 @@ const (
 	isAborted = 'E'
 )
 
-// reset resets the state of the session. It returns false if the connection cannot be used again.
+// reset ends the notices, and resets all that a task may have set on the connection. It returns false if the connection is closed,
+// in a transaction, or does not answer within resetTimeout: then the caller must close it.
 func (s *session) reset() bool {
 	s.listen(nil)
 	if s.conn.IsClosed() || s.status() != idle {
@@ -89,7 +90,8 @@ func (s *session) reset() bool {
 	return err == nil
 }
 
-// again closes the connection, which is broken, and makes a new one in its place.
+// again closes the connection, which is broken, and makes a new one in its place. After an error s has no connection, and s.conn is
+// nil.
 func (s *session) again(ctx context.Context) error {
 	s.close()
 	return s.dial(ctx)

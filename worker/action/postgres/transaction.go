@@ -45,9 +45,9 @@ type backend struct {
 	started time.Time
 }
 
-// transact runs do in a transaction on a database, and commits. On the run's own database it first stores the outcome of the
-// task, with the outputs that do returns. It rolls back on any error and on a panic. If that database went away before anything was
-// committed, transact returns a lostError.
+// transact runs do in a transaction on a database, and commits. On the run's own database it first stores the outcome of the task,
+// with the outputs that do returns. It waits for a connection of the budget. It rolls back on any error and on a panic. If the
+// run's own database went away before anything was committed, transact returns a lostError.
 func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o options, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	s, err := a.budget.take(ctx, d)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o
 	return err
 }
 
-// perform begins the transaction, calls do in it, and commits.
+// perform calls the task's Started, begins the transaction, calls do in it, and commits. On any error it rolls back.
 func (t *transaction) perform(ctx context.Context, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	t.task.Started()
 	defer t.rollback()
@@ -82,8 +82,8 @@ func (t *transaction) perform(ctx context.Context, do func(context.Context, *tra
 	return t.commit(ctx, outputs)
 }
 
-// settles decides whether the transaction stores the task's outcome, and sets t.life if it does. A read-only one does not: it
-// may run again. Neither does a publish.
+// settles decides whether the transaction stores the task's outcome, and sets t.life to l if it does. It asks the database. A
+// read-only transaction does not: it may run again. Neither does a publish, nor any transaction while l is nil.
 func (t *transaction) settles(ctx context.Context, l *life) error {
 	if l == nil || t.task.Publish || t.options.tx.AccessMode == pgx.ReadOnly {
 		return nil
@@ -104,7 +104,7 @@ func (t *transaction) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// milliseconds returns a duration as a setting; nil, for the server's default, if it is 0.
+// milliseconds returns a duration as the text of a setting, 1 at least; nil, for the server's default, if it is 0.
 func milliseconds(d time.Duration) any {
 	if d == 0 {
 		return nil
@@ -112,7 +112,8 @@ func milliseconds(d time.Duration) any {
 	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
 }
 
-// nameOf returns the application_name of a task in pg_stat_activity: run, step, item, attempt.
+// nameOf returns the application_name of a task in pg_stat_activity: run, step, item, attempt. It cuts the step and the item if the
+// name is too long for Postgres.
 func nameOf(task *worker.Task) string {
 	step := task.Step
 	if task.Item != "" {
@@ -122,7 +123,7 @@ func nameOf(task *worker.Task) string {
 	return run + step[:min(len(step), maxNameBytes-len(run)-len(attempt))] + attempt
 }
 
-// rollback rolls back if the transaction was not committed. The caller need not know whether it was.
+// rollback rolls back if the transaction was not committed, and ignores errors. The caller need not know whether it was committed.
 func (t *transaction) rollback() {
 	if t.tx == nil || t.session.conn.IsClosed() {
 		return
@@ -132,7 +133,9 @@ func (t *transaction) rollback() {
 	_ = t.tx.Rollback(ctx) // a connection that cannot roll back is closed
 }
 
-// commit commits the transaction, and first stores the outcome of the task if the transaction settles.
+// commit commits the transaction, and first stores the outcome of the task if the transaction settles. outputs are the outputs to
+// store. If the reply of a settling COMMIT is lost, commit finds out by readBack whether it was done. Without settling, it returns
+// a failure that says that nothing is known.
 func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	if err := t.whole(); err != nil {
 		return err
@@ -179,8 +182,8 @@ func (t *transaction) whole() error {
 	return nil
 }
 
-// settle stores the outcome of the task. It is the last step before COMMIT, because from here on the transaction blocks a worker
-// that takes the run over.
+// settle stores the outcome of the task in the transaction, and sets t.backend. It is the last step before COMMIT, because from
+// here on the transaction blocks a worker that takes the run over.
 func (t *transaction) settle(ctx context.Context, outputs dagrun.JSON) error {
 	row := t.tx.QueryRow(ctx, readySettle, "oarlock/"+t.life.worker.String(), milliseconds(settleLock))
 	if err := row.Scan(&t.backend.pid, &t.backend.started); err != nil {

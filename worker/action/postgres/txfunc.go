@@ -53,8 +53,9 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 	return res
 }
 
-// inTx calls the function in a transaction. It returns the function's own error apart from other errors. Both are set if the
-// function returned an error because the database went away.
+// inTx calls the function in a transaction on d, which settles the task. theirs is the error of the function, ours any other error.
+// Both are set if the function returned an error because the database went away. A connection that cannot settle is an error: then
+// the function is not called.
 func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (outputs dagrun.JSON, theirs, ours error) {
 	ours = x.action.transact(ctx, task, d, options{}, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
 		if t.life == nil {
