@@ -170,7 +170,8 @@ func (x *Executor) Close() error {
 	return firstError(err, x.work.close())
 }
 
-// Execute implements worker.Executor: it runs one body, as the package comment describes.
+// Execute implements worker.Executor: it runs one body, as the package comment describes, and returns once nothing of it is left,
+// except processes that it may leave behind or that survive SIGKILL.
 func (x *Executor) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	a, err := x.prepare(task)
 	defer a.close()

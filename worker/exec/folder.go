@@ -84,7 +84,7 @@ func lockFolder(path string) *os.File {
 	return f
 }
 
-// sweepSessions removes the folders that no executor has locked. It ignores errors: the next sweep tries again.
+// sweepSessions removes the folders of sessions in dir that no executor has locked. It ignores errors: the next sweep tries again.
 func sweepSessions(dir string) {
 	old, _ := filepath.Glob(filepath.Join(dir, sessionPattern))
 	for _, path := range old {
@@ -189,7 +189,7 @@ func (x *Executor) folder(t *worker.Task, number string) *folder {
 }
 
 // dir returns the path of the attempt's working folder, which is empty at the first call. The first call makes the folder, or takes
-// one that another body left untouched. An error is one of hostFault.
+// a folder that another body left untouched. The error says what the host lacks.
 func (f *folder) dir() (string, error) {
 	if f.work == nil {
 		name := f.number // no name of the attempt, because the folder may serve other attempts, too
@@ -254,7 +254,8 @@ func (f *folder) remove() {
 	}
 }
 
-// removeTree removes a tree like os.RemoveAll, and also enters folders from which a body has taken the permissions.
+// removeTree removes a tree like os.RemoveAll. If permissions are missing, it restores the permissions of folders from which a body
+// has taken them, and tries once more.
 func removeTree(path string) error {
 	err := os.RemoveAll(path)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {

@@ -33,7 +33,8 @@ var LoaderVariables = []string{
 	"AWS_CONFIG_FILE", "KUBECONFIG", "DOCKER_CONFIG", "CLOUDSDK_*", "TF_CLI_*", "ANSIBLE_*",
 }
 
-// loads reports whether a variable is one of LoaderVariables. Case matters, as it does for the programs that read them.
+// loads reports whether the name of a variable matches one of LoaderVariables. Case matters, as it does for the programs that read
+// them.
 func loads(name string) bool {
 	return slices.ContainsFunc(LoaderVariables, func(glob string) bool {
 		ok, _ := path.Match(glob, name)

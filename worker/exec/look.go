@@ -124,7 +124,8 @@ func (l *look) decide(n *newProc) {
 	n.certain = n.Parent != self && (seen || n.Parent == 0)
 }
 
-// stranger reports whether a process certainly belongs to no body, and cannot have adopted an orphan of one.
+// stranger reports whether a process certainly belongs to no body, and cannot have adopted an orphan of one. It returns false for a
+// process that is not listed.
 func (l *look) stranger(pid int) bool {
 	if l.tracker.reapers[pid] {
 		return false

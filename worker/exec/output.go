@@ -298,7 +298,7 @@ func storable(value any) error {
 	return nil
 }
 
-// excerpt quotes the beginning of a text for a message.
+// excerpt quotes a text for a message, and cuts it after 40 bytes.
 func excerpt(text string) string {
 	const most = 40
 	if len(text) > most {

@@ -31,8 +31,8 @@ var self = unix.Getpid()
 
 var errMoving = errors.New("processes of the body come and go faster than they can be looked at")
 
-// procTracker knows which process belongs to which body. It remembers the owner of each process, which never changes, so that a look
-// costs one reading of the folder /proc, besides a reading of each new process.
+// procTracker knows which process belongs to which body. It remembers the owner of each process, which never changes, so that a
+// look costs one reading of the folder /proc, besides a reading of each new process.
 type procTracker struct {
 	prefix  []byte          // of the environment entries that name an owner of this executor
 	reapers map[int]bool    // pids that may become the parent of an orphan of ours: this process, its ancestors, and init
@@ -90,8 +90,8 @@ func newProcTracker(prefix string, c Config) *procTracker {
 	}
 }
 
-// openLast opens the file with the last pid. It returns nil where the kernel lacks the file, or has so few pids that they might
-// be used again while a body runs.
+// openLast opens the file with the last pid that the kernel gave away. It returns nil where the kernel lacks the file, or has so
+// few pids that they might be used again while a body runs. The caller must close it.
 func openLast() *os.File {
 	most, err := os.ReadFile(procfs.Root + "/sys/kernel/pid_max")
 	if n, notOne := strconv.Atoi(string(bytes.TrimSpace(most))); err != nil || notOne != nil || n < fewPIDs {
@@ -104,7 +104,8 @@ func openLast() *os.File {
 	return last
 }
 
-// ancestors returns the pids of this process, its ancestors, and init. When one of them ends, another adopts its children.
+// ancestors returns the pids of this process, its ancestors, and init. One of them becomes the parent of a process that is orphaned
+// below this process.
 func ancestors() map[int]bool {
 	line := map[int]bool{1: true}
 	for pid := unix.Getpid(); pid > 0 && !line[pid]; {

@@ -87,8 +87,8 @@ func (t *tree) signal(sig unix.Signal) {
 	}
 }
 
-// signal signals the process only if it is the one that was examined. Where pids are scarce, another process may have its pid
-// already.
+// signal sends a signal to the process, unless the inode of its pid has changed since it was examined: where pids are scarce,
+// another process may have its pid already. Errors are ignored.
 func (p process) signal(sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
@@ -100,7 +100,8 @@ func (p process) signal(sig unix.Signal) {
 	}
 }
 
-// ask sends the signal by which a body is asked to end, and SIGCONT, since a stopped process would not handle the signal.
+// ask sends sig, by which a body is asked to end, to all processes of the body. It then sends SIGCONT, since a stopped process
+// would not handle the signal.
 func (t *tree) ask(sig unix.Signal) {
 	t.signal(sig)
 	t.signal(unix.SIGCONT)
@@ -136,7 +137,7 @@ func (t *tree) survivors() error {
 	return fmt.Errorf("after SIGKILL and %s these processes are still there: %s", survivorPatience, strings.Join(names(alive), ", "))
 }
 
-// described returns the names of the living processes of the body.
+// described returns the name and the pid of each living process of the body, as text.
 func (t *tree) described() []string {
 	alive, _ := t.alive()
 	return names(alive)

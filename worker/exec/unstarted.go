@@ -85,7 +85,7 @@ func (s *suspects) blames(path string, another func() error) bool {
 	return often && path != trivialPath && another() == nil
 }
 
-// clear forgets the failures of a program that has started.
+// clear forgets the failed starts of a program, because it has started now.
 func (s *suspects) clear(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

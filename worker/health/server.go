@@ -60,8 +60,8 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// address returns the address to listen on, for the one in Config: "" is DefaultAddr, and an address without a host is on the
-// loopback interface. It returns an error for an address that CheckAddr refuses.
+// address returns the address to listen on. given is the address in Config: "" stands for DefaultAddr, and without a host the
+// address is on the loopback interface. It returns an error if CheckAddr refuses given.
 func address(given string) (string, error) {
 	if given == "" {
 		return DefaultAddr, nil

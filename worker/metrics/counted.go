@@ -127,7 +127,8 @@ func (c *counted) collectors() []prometheus.Collector {
 	}
 }
 
-// RunStarted implements worker.Meter, as do the next five methods.
+// RunStarted implements worker.Meter, as do the next five methods. It counts the start of a run, and records for how long the run
+// had been due.
 func (s *Set) RunStarted(_ string, waited time.Duration) {
 	s.counted.started.Inc()
 	s.counted.waited.Observe(waited.Seconds())

@@ -105,7 +105,7 @@ func (c cgroup) ours() bool {
 	return err == nil && filepath.IsAbs(string(c)) && strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix)
 }
 
-// join moves a process, with all its threads, to the leaf.
+// join moves a process, with all its threads, to the leaf of the cgroup.
 func (c cgroup) join(pid int) error {
 	err := os.WriteFile(filepath.Join(c.leaf(), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 	if err != nil {
@@ -157,7 +157,8 @@ func (c cgroup) pids() ([]int, error) {
 	return found, nil
 }
 
-// folders lists the folder and those below it, the deepest last.
+// folders lists the folder of the cgroup and the folders below it, the deepest last. It looks cgroupDepth levels deep, and leaves
+// out folders that cannot be read.
 func (c cgroup) folders() []string {
 	found := []string{string(c)}
 	level := found

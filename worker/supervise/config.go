@@ -12,7 +12,7 @@ import (
 // WorkerEnv is the variable by which a sweep finds the processes of a worker.
 const WorkerEnv = "OARLOCK_WORKER_ID"
 
-// Environ returns the variable that every process of a worker's tasks must carry.
+// Environ returns the variable with the worker's id, as NAME=VALUE. Every process of the worker's tasks must carry it.
 func Environ(workerID string) string { return WorkerEnv + "=" + workerID }
 
 // Config is the configuration of a guard.
@@ -42,7 +42,8 @@ type Limits struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckName returns what is wrong with the name of a worker; nil for nothing.
+// CheckName returns an error if the name of a worker is malformed. The caller must put the name before the message, which begins
+// with "must be".
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return errors.New("must be up to 64 letters, digits, dots, dashes and underscores")

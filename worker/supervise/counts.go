@@ -67,7 +67,8 @@ func (g *supervisor) whyReplaced(over error) Why {
 	return WhyDied
 }
 
-// Replaced returns how many driver processes the guard has had before this one, by the reason of their replacement.
+// Replaced returns how many driver processes the guard has replaced so far, by reason; nil for a nil Link. The present driver
+// process does not count.
 func (l *Link) Replaced() map[Why]int64 {
 	if l == nil {
 		return nil

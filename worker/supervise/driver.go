@@ -150,9 +150,9 @@ func hasInput(fd uintptr) bool {
 	return n != 0
 }
 
-// read returns the complete requests in the pipe, and whether more may come. It keeps the beginning of a request for the next
-// call. A line that is no request becomes a request with err set. It reads once, which is all that a pipe holds: so a driver
-// process that sends without end cannot occupy the guard.
+// read returns the complete requests in the pipe; open is false once the driver process has closed it. It does not wait, and keeps
+// the beginning of a request for the next call. A line that is no request becomes a request with err set. It reads once, which is
+// all that a pipe holds: so a driver process that sends without end cannot occupy the guard.
 func (d *driver) read() (waiting []request, open bool) {
 	var n int
 	var err error
@@ -178,8 +178,8 @@ func (d *driver) read() (waiting []request, open bool) {
 	}
 }
 
-// hangUp closes the pipes, and ends the goroutine that reads. A driver process that is still alive takes that for the death of
-// its guard. A second call does nothing.
+// hangUp closes the pipes to the driver process, and waits for the end of listen. A driver process that is still alive takes that
+// for the death of its guard. A second call does nothing.
 func (d *driver) hangUp() {
 	if d.in == nil {
 		return
@@ -216,9 +216,9 @@ func (g *supervisor) expect(at time.Duration, why error) {
 	}
 }
 
-// overdue returns the reason for which the driver process must be killed now; nil if it need not. A guard that was frozen itself
-// finds its known deadline passed: it first reads the requests that the driver process sent meanwhile, which may extend the
-// deadline.
+// overdue returns the reason for which the driver process must be killed now; nil if it need not. If the deadline has passed,
+// overdue first handles the requests that the driver process sent meanwhile, which may extend it: the guard itself may have been
+// frozen.
 func (g *supervisor) overdue() error {
 	if g.pastDeadline() {
 		g.takeRequests()

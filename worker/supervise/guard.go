@@ -154,8 +154,8 @@ func (g *supervisor) isLast(code int) bool {
 	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
 }
 
-// turn waits for one event, for d at most, and handles it. Every wait of a guard is a loop around turn, so that events are
-// handled in every phase.
+// turn waits for one event, for d at most, handles it, and reaps the children that have ended. Every wait of a guard is a loop
+// around turn, so that events are handled in every phase.
 func (g *supervisor) turn(d time.Duration) {
 	var readable chan struct{}
 	if g.driver != nil {
@@ -208,8 +208,8 @@ func (g *supervisor) reap() {
 	}
 }
 
-// rest waits before the next driver process, for longer each time. It does not wait after a driver process that lived long,
-// nor after the first in a row that did not. A request to stop ends the wait.
+// rest waits before the next driver process, for longer each time, up to Limits.MaxDelay. It does not wait after a driver process
+// that lived for Limits.Healthy, nor after the first in a row that did not. A request to stop ends the wait.
 func (g *supervisor) rest() {
 	g.short++
 	if boottime.Now()-g.driver.since >= g.Limits.Healthy {

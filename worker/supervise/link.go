@@ -57,8 +57,8 @@ func (l *Link) listen() {
 	}
 }
 
-// ask sends a request and waits for its answer. It returns ErrGone if the guard is gone, and errMute if the guard does not
-// answer within answerWithin.
+// ask sends a request and waits for its answer. It returns ErrGone if the guard is gone, and errMute if the guard does not answer
+// within answerWithin. An error of the guard is not an error of ask: it is in the answer.
 func (l *Link) ask(r request) (answer, error) {
 	c := make(chan answer, 1)
 	l.mu.Lock()
@@ -145,7 +145,7 @@ func (l *Link) Forget(workerIDs ...string) error {
 	return l.change(request{Forget: workerIDs})
 }
 
-// Replaces lists the worker ids of which all processes are gone, and which the driver process replaces.
+// Replaces returns the worker ids that the driver process replaces: all processes of them are gone. The list is as of Attach.
 func (l *Link) Replaces() []string {
 	if l == nil {
 		return nil
@@ -162,7 +162,7 @@ func (l *Link) Gone() <-chan struct{} {
 	return l.gone
 }
 
-// Containment returns what keeps tasks from outliving the driver process: cgroup, subreaper, group or none.
+// Containment returns the means that keeps tasks from outliving the driver process: cgroup, subreaper, group or none.
 func (l *Link) Containment() string {
 	if l == nil || l.hello.Containment == "" {
 		return "none"
@@ -170,7 +170,7 @@ func (l *Link) Containment() string {
 	return l.hello.Containment
 }
 
-// Cgroup returns the folder of the cgroup v2 with all processes of the worker; "" for none. Attempts may get cgroups in it.
+// Cgroup returns the folder of the cgroup v2 with all processes of the worker; "" if there is none. Attempts may get cgroups in it.
 func (l *Link) Cgroup() string {
 	if l == nil {
 		return ""

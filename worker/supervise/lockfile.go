@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may hold
-// runs in the database. Lock and list are one file, so that deleting the lock deletes the list, too: no worker is replaced because
-// of a list without its lock.
+// lockFile is the lock file. Its lock belongs to a guard and its driver process, and its text lists the ids of workers that may
+// hold runs in the database. Lock and list are one file, so that deleting the lock deletes the list, too: no worker is replaced
+// because of a list without its lock.
 //
 // Each line is the whole list, and the last complete line counts. So a change is either there or not, even if the guard is killed
 // while it writes. The list need not survive a crash of the machine, because another boot makes it void.
@@ -65,8 +65,8 @@ func openLockFile(folder, name string) (*lockFile, error) {
 	return l, l.open()
 }
 
-// open opens the file, which it makes if there is none, and closes the one that was open before. It refuses links, and files
-// that other users may write: the processes that the file lists get killed.
+// open opens the file, which it makes if there is none, and closes the one that was open before. It returns an error for a link,
+// and for a file of another user or one that other users may write: the processes that the file lists get killed.
 func (l *lockFile) open() error {
 	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -36,7 +36,9 @@ type answer struct {
 // shownBytes is how much of a failed answer's body goes to the log.
 const shownBytes = 4 << 10
 
-// Execute implements worker.Executor: it sends the request of a task.
+// Execute implements worker.Executor: it sends the request of a task, and returns status, headers and body of the answer as
+// outputs. It adds the headers Idempotency-Key and Traceparent unless the step sets them. An unexpected status, or no answer, fails
+// the attempt as kind http. The request is cut off when ctx ends or task.Now is closed.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	r, err := parse(task.Resolved.With, task.Resolved.ShownURL)
 	if err != nil {
@@ -115,9 +117,9 @@ func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, contex
 	return ctx, cancel
 }
 
-// Probe sends one request, and reports in there whether the status of the answer is an expected one: then the wait is over. why
-// describes the last answer; if no server answers, there is false, and why says so. Only a wrong request or a denied address is an
-// error.
+// Probe sends one request, and reports by there whether the answer has a status that with expects, so that the wait is over. If
+// not, why describes the answer, or says why no server answered. A missing answer is no error: only a wrong request or a denied
+// address is.
 func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, why string, err error) {
 	r, err := parse(with, "")
 	if err != nil {

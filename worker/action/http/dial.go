@@ -52,7 +52,8 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// carried returns the IPv4 addresses in an IPv6 address: a translator on the way sends packets to them.
+// carried returns the IPv4 addresses that are part of an IPv6 address, because a translator on the way sends packets to them; nil
+// if it has none. It knows NAT64, 6to4 and Teredo.
 func carried(address netip.Addr) []netip.Addr {
 	b := address.As16()
 	v4 := func(at int, flip byte) netip.Addr {

@@ -38,8 +38,8 @@ type request struct {
 	maxBytes int64
 }
 
-// parse parses a `with` after its references were filled in. An error is the fault of the DAG. shown is the URL with references
-// in place of its secrets; "" if it has none.
+// parse parses a step's `with`, in which references are replaced by their values. An error is the fault of the DAG. shown is the
+// URL with references in place of its secrets, for messages and the log; "" if it has none.
 func parse(with map[string]any, shown string) (r *request, err error) {
 	r = &request{shown: shown, method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: maxBytes}
 	if method, ok := with["method"].(string); ok {

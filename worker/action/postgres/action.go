@@ -63,7 +63,8 @@ func (a *Action) lend(name string) (*database, error) {
 	return a.find(name)
 }
 
-// find returns the database of a name. If there is none, the failure names the connections that this worker has.
+// find returns the database of a connection by its name. If there is none, it returns a failure that names the connections of this
+// worker.
 func (a *Action) find(name string) (*database, error) {
 	if d := a.databases[name]; d != nil {
 		return d, nil
@@ -79,7 +80,8 @@ func (a *Action) find(name string) (*database, error) {
 	return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has " + strings.Join(names, ", ")}
 }
 
-// Execute implements worker.Executor: it runs the statements of a task.
+// Execute implements worker.Executor: it runs the statements of a task in one transaction, and returns the rows of the last one as
+// outputs. With with.format these rows go to the log instead, after the commit.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	q, err := parse(task.Resolved.With)
 	if err != nil {
@@ -111,7 +113,7 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	return dagrun.Result{Outputs: outputs}
 }
 
-// declared returns the outputs that the step declares.
+// declared returns the outputs that the step declares; nil if the task has no body.
 func declared(task *worker.Task) []dagspec.Output {
 	if task.Body == nil {
 		return nil

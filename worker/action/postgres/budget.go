@@ -165,7 +165,8 @@ func (b *budget) keep(s *session) bool {
 	return true
 }
 
-// free gives back a slot without a connection, to the first waiter if there is one.
+// free gives back a slot without a connection: the first waiter gets it, or one connection more may be opened. The caller must have
+// closed the connection of the slot.
 func (b *budget) free() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,8 +221,8 @@ func (b *budget) drop(old func(*session) bool) {
 	}
 }
 
-// close closes idle connections, and ends all waits with errClosed. A connection in use is closed when it is given back. A
-// second call does nothing.
+// close closes idle connections, and ends all waits with errClosed. It waits for tidy, but not for tasks: a connection in use is
+// closed when it is given back. A second call does nothing.
 func (b *budget) close() {
 	b.mu.Lock()
 	if b.closed {

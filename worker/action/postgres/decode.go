@@ -42,7 +42,7 @@ func decode(oid uint32, value []byte) (json.RawMessage, error) {
 	return plainjson.Compact(string(value))
 }
 
-// compacted returns a JSON value without spaces. It refuses a value with \u0000, which could not be stored.
+// compacted returns a JSON value without spaces. It returns an error for a value with \u0000, which no output can hold.
 func compacted(value []byte) (json.RawMessage, error) {
 	if hasNUL(value) {
 		return nil, errors.New(`it holds \u0000, which no output can hold`)

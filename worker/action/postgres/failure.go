@@ -33,7 +33,7 @@ type connectError struct {
 func (e *connectError) Error() string { return "connection " + e.name + ": " + plain(e.err) }
 func (e *connectError) Unwrap() error { return e.err }
 
-// plain returns why a connection failed, without URL, host or address.
+// plain returns a text that says why a connection failed, without URL, host or address.
 func plain(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fmt.Sprintf("%s (%s)", pg.Message, pg.Code)
@@ -61,7 +61,8 @@ type lostError struct{ error }
 func (e *lostError) Unwrap() error { return e.error }
 
 // wentAway reports whether an error means that the server went away: it was stopped, it crashed, or the network broke. It returns
-// false for a session that the server ended by one of its limits, because the next one would end in the same way.
+// false for a session that the server ended by one of its limits, because the next session would end in the same way. It also
+// returns false for the end of a context, except while connecting.
 func wentAway(err error) bool {
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	class := pglink.Classify(err)
@@ -136,7 +137,7 @@ func reason(err error) string {
 	return text
 }
 
-// position returns a position in a statement as line and column. The server counts characters from 1.
+// position returns a position in a statement as text: line and column, from 1. at counts characters from 1, as the server does.
 func position(sql string, at int) string {
 	before := []rune(sql)
 	before = before[:min(at-1, len(before))]

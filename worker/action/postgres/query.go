@@ -45,7 +45,8 @@ type statement struct {
 	params []any
 }
 
-// parse parses a `with` after its references were filled in. An error is the fault of the DAG.
+// parse parses a step's `with`, in which references are replaced by their values, and checks the statements. An error is the fault
+// of the DAG; the query must not be used then.
 func parse(with map[string]any) (*query, error) {
 	q := &query{connection: Own}
 	if name, ok := with["connection"].(string); ok {

@@ -25,8 +25,8 @@ type rows struct {
 	first    [][]byte // values of the first row; nil: there is none
 }
 
-// begin takes the columns, before the statement is executed, and writes the header of CSV. It returns an error if two columns
-// have the same name, except for CSV.
+// begin takes the columns, before the statement is executed, and writes the header if the format is CSV. It returns an error if two
+// columns have the same name, which only CSV allows.
 func (r *rows) begin(columns []pgconn.FieldDescription) error {
 	r.columns = append(r.columns, columns...)
 	seen := map[string]bool{}
@@ -79,7 +79,7 @@ func (r *rows) advice() string {
 	return ", or raise with.max_bytes"
 }
 
-// keep copies the first row, because the driver reuses its buffer.
+// keep copies a row to r.first, because the driver reuses its buffer.
 func (r *rows) keep(values [][]byte) {
 	r.first = make([][]byte, len(values))
 	for i, v := range values {
@@ -140,8 +140,8 @@ func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
 	return nil
 }
 
-// finished ends the text of the rows, for example with the bracket of a JSON list, and returns it. No row may be added
-// afterwards.
+// finished ends the text of the rows, for example with the bracket of a JSON list, and returns it. Call it once, after the last
+// row.
 func (r *rows) finished() []byte {
 	switch f := r.query.format; {
 	case (f == "" || f == "json") && r.count == 0:
@@ -190,7 +190,7 @@ func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	return dagrun.JSON(text), err
 }
 
-// tooMuch returns the failure of a query with rows that cannot be outputs.
+// tooMuch returns a failure of kind output for rows that cannot be outputs. It formats its text as fmt.Sprintf does.
 func tooMuch(format string, args ...any) error {
 	return &failure{kind: dagrun.KindOutput, reason: fmt.Sprintf(format, args...)}
 }

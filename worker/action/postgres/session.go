@@ -45,7 +45,8 @@ func (s *session) dial(ctx context.Context) (err error) {
 	return nil
 }
 
-// heard writes a notice to the log of the task. The driver calls it while the task waits for its statement.
+// heard writes a notice of the server to the log that listen has set, if there is one. The driver calls it while the task waits for
+// its statement.
 func (s *session) heard(n *pgconn.Notice) {
 	if w := s.notices.Load(); w != nil {
 		fmt.Fprintf(*w, "%s: %s\n", n.Severity, n.Message)

@@ -20,8 +20,8 @@ var (
 	stdio = regexp.MustCompile(`(?i)\b(?:stdin|stdout)\b`)
 )
 
-// check refuses statements that would end the transaction, or wait for data from a client. It runs before anything is sent, and
-// looks only at the first words; execute notices what check misses.
+// check returns an error for a statement that is empty, would begin or end a transaction, or waits for data from a client. It runs
+// before anything is sent, and looks mostly at the first words; execute notices an end of the transaction that check misses.
 func (s statement) check() error {
 	text := ahead.ReplaceAllString(s.sql, "")
 	if text == "" {
@@ -41,7 +41,8 @@ func begins(text string, with ...string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return text == w || strings.HasPrefix(text, w+" ") })
 }
 
-// run executes the statements of a query in order, and collects the rows of the last one.
+// run executes the statements of a query in order, and returns the rows of the last one. It stops at the first error, which it
+// returns as a statementError.
 func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
 	collected := &rows{query: q}
 	for i, s := range q.statements {
@@ -56,9 +57,9 @@ func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
 	return collected, nil
 }
 
-// execute sends s by the extended query protocol, so that s cannot hold a second statement. It sends all values in the text
-// format of the type that the server expects. Rows go to to; a nil to discards them. execute fails if the statement ended the
-// transaction.
+// execute sends s by the extended query protocol, so that s cannot hold a second statement. It sends all values in the text format
+// of the type that the server expects. Rows go to to; a nil to discards them. If the statement ended the transaction, execute
+// returns a permanent failure.
 func (t *transaction) execute(ctx context.Context, s statement, to *rows) error {
 	conn := t.session.conn.PgConn()
 	described, err := conn.Prepare(ctx, "", s.sql, nil)
@@ -83,8 +84,8 @@ func (t *transaction) execute(ctx context.Context, s statement, to *rows) error 
 	return err
 }
 
-// read adds all rows of a result to r, and sets r.affected. If a row is too much, it calls stop and returns the error of add.
-// A nil r discards the rows.
+// read adds all rows of a result to r, sets r.affected, and closes the result. If a row is too much, it calls stop and returns the
+// error of add. A nil r discards the rows. tag says which command the server has executed.
 func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag pgconn.CommandTag, err error) {
 	for result.NextRow() {
 		if r == nil || err != nil {
@@ -110,8 +111,8 @@ func endsTransaction(tag pgconn.CommandTag) bool {
 	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String()) // sql-shown: command tags of the server
 }
 
-// values returns the params in the text format of the types that the server expects. It fails unless there is one for each
-// type.
+// values returns the params in the text format of the types that the server expects. It returns an error if the numbers of params
+// and types differ, or a value cannot be sent.
 func (s statement) values(types []uint32) ([][]byte, error) {
 	if len(s.params) != len(types) {
 		return nil, fmt.Errorf("the statement has %d parameters, but params has %d values", len(types), len(s.params))

@@ -160,14 +160,16 @@ func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	return t.readBack(ctx, err)
 }
 
-// end commits. Its wait is bounded, because a COMMIT without an answer blocks a worker that takes the run over.
+// end commits. It waits for commitTimeout, or for the statement timeout if that is longer, because a COMMIT without an answer
+// blocks a worker that takes the run over.
 func (t *transaction) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(commitTimeout, t.options.statement))
 	defer cancel()
 	return t.tx.Commit(ctx)
 }
 
-// whole returns an error if the transaction can no longer be committed as a whole.
+// whole returns an error if a commit would not store all that the task did: the connection is closed or busy, a statement failed,
+// or the transaction was ended already.
 func (t *transaction) whole() error {
 	switch {
 	case t.session.conn.IsClosed():

@@ -12,13 +12,14 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// TxFunc is an action as a Go function that gets a transaction on the run's own database. Its changes there become durable
-// together with the outcome of the task, exactly once. An error, a snooze and a panic mean the same as in a worker.Func, and roll
-// the transaction back. The attempt is lost if the function returns the error of a connection that broke: it should wrap errors of the
+// TxFunc is an action as a Go function that gets a transaction on the run's own database. Its changes there become durable together
+// with the outcome of the task, exactly once. An error, a snooze and a panic mean the same as in a worker.Func, and roll the
+// transaction back. The attempt is lost if the function returns the error of a connection that broke: it should wrap errors of the
 // transaction, not replace them. The function must not commit or roll back itself; it may use savepoints.
 type TxFunc func(ctx context.Context, tx pgx.Tx, task *worker.Task) (worker.Outputs, error)
 
-// Func returns the executor of a function. It uses the connection Own, with a role that must be able to settle.
+// Func returns an executor that calls f in a transaction. It uses the connection Own, with a role that must be able to settle:
+// otherwise tasks fail as kind config, and f is not called.
 func (a *Action) Func(f TxFunc) worker.Executor { return &txAction{a, f} }
 
 type txAction struct {
@@ -26,7 +27,8 @@ type txAction struct {
 	call   TxFunc
 }
 
-// Execute implements worker.Executor: it calls the function like a worker.Func, in a transaction.
+// Execute implements worker.Executor: it calls the function like a worker.Func, in a transaction that settles the task. A publish
+// fails as kind config.
 func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	d, err := x.action.find(Own)
 	if err != nil {
