@@ -82,9 +82,9 @@ func (x *Executor) layered(t *worker.Task) (environment, error) {
 	return added, added.check()
 }
 
-// ours returns the variables by which Oarlock describes the run, the step and the attempt to the body. A variable that does not
-// apply is missing, such as OARLOCK_SCHEDULE if no schedule made the run. layered and files add the failed steps and the names of
-// files.
+// ours returns the variables by which Oarlock describes the run, the step and the attempt to the body. Without an item OARLOCK_ITEM
+// is empty. Other variables that do not apply are missing, such as OARLOCK_SCHEDULE if no schedule made the run. layered and files
+// add the failed steps and the names of files.
 func ours(t *worker.Task) environment {
 	env := environment{
 		"OARLOCK_RUN_ID":          strconv.FormatInt(t.Run, 10),

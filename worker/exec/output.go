@@ -163,8 +163,8 @@ func splitEntry(line string) (name, value string, block bool, err error) {
 	return line[:heredoc], line[heredoc+2:], true, nil
 }
 
-// block removes the lines of a block from the rest, together with the line end that ends it. It returns the lines without their
-// last newline, and an error if no line is end. name is the output, for the error.
+// block removes the lines of a block from the rest, with the line that ends it, which must equal end. It returns the lines before
+// that one, without their last newline. It returns an error if no line equals end. name is the output, for the error.
 func (p *outputParser) block(name, end string) (string, error) {
 	start := p.rest
 	for p.rest != "" {

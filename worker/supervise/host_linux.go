@@ -89,9 +89,9 @@ func readProcess(pid int) (process, error) {
 
 func readEnviron(pid int) ([]byte, error) { return procfs.Environ(pid) }
 
-// signal signals exactly this process or none: it opens the pidfd before it compares the start time. It returns errGone if the
-// process is gone, another one has its PID, or the PID is 0 or 1. In a sandbox without pidfds, a process that takes the PID between
-// comparison and signal would get the signal.
+// signal signals exactly this process or none: it opens the pidfd before it compares the start time. It returns an error unless it
+// sent the signal, mostly errGone: another process has the PID, or the PID is 0 or 1. In a sandbox without pidfds, a process that
+// takes the PID between comparison and signal would get the signal.
 func (p identity) signal(sig syscall.Signal) error {
 	if p.PID <= 1 {
 		return errGone

@@ -82,8 +82,9 @@ func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
 	}
 }
 
-// now takes a slot that is available without waiting: an idle connection to d, or else a new slot, for which s is nil, or else the
-// oldest idle connection to another database. ok is false if there is none. The caller holds mu.
+// now takes a slot that is available without waiting: with an idle connection to d, or else a new slot, for which s is nil, or else
+// with the oldest idle connection to another database. ok is false if the caller must wait for one. err is errClosed after close,
+// else nil. The caller holds mu.
 func (b *budget) now(d *database) (s *session, ok bool, err error) {
 	if b.closed {
 		return nil, false, errClosed

@@ -153,8 +153,8 @@ func position(sql string, at int) string {
 // distinct is the length from which a value is replaced wherever it occurs. A shorter one may be part of ordinary words.
 const distinct = 4
 
-// hidden replaces the values of params in the server's message by their numbers, such as $1. A value shorter than distinct is
-// replaced only in quotes.
+// hidden replaces the values of params in a text of the server by their numbers, such as $1. A value shorter than distinct is
+// replaced only where the text has it in double quotes.
 func (s statement) hidden(text string) string {
 	for i, p := range s.params {
 		value, err := encode(0, p)

@@ -141,9 +141,9 @@ func (q *query) setOptions(with map[string]any) (err error) {
 	return nil
 }
 
-// complete returns o with the timeouts that the step leaves out, from the connection. If that has no statement timeout either,
-// complete derives one from the step's timeout, a little longer, so that the attempt ends as timed out first. A nil step has no
-// timeout.
+// complete returns the options of a step with the timeouts that it leaves out, taken from its connection c. If c has no statement
+// timeout either, complete derives one from the timeout of step, a little longer, so that the attempt ends as timed out first. A
+// nil step has no timeout.
 func (o options) complete(c *database, step *dagspec.Step) options {
 	o.statement, o.lock = cmp.Or(o.statement, c.StatementTimeout), cmp.Or(o.lock, c.LockTimeout)
 	if o.statement == 0 && step != nil && step.Timeout != nil && *step.Timeout > 0 {

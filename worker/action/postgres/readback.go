@@ -52,8 +52,8 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	return nil
 }
 
-// linger returns a context that ends after ctx: patience later, or lastPatience after now is closed if that is sooner. As long as
-// ctx has not ended, now has no effect. The caller must call the function.
+// linger returns a context that lives on after ctx has ended: for patience, or for lastPatience once now is closed as well. As long
+// as ctx has not ended, now has no effect. The caller must call the function to end the context.
 func linger(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -158,8 +158,8 @@ func (r *rows) finished() []byte {
 }
 
 // outputs returns the outputs of the task: the rows (unless they go to the log), their number, the first row (unless two columns
-// share a name), and the declared outputs, which are columns of the first row. It ends the text of the rows by finished. It returns
-// an error if a declared output has no value, or all of them together are too large.
+// share a name), and the declared outputs, which are columns of the first row. If the rows are an output, it calls finished. It
+// returns an error if a declared output has no value, or all of them together are too large.
 func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	out := map[string]json.RawMessage{}
 	if r.query.format == "" {

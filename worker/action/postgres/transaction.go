@@ -68,7 +68,8 @@ func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o
 	return err
 }
 
-// perform calls the task's Started, begins the transaction, calls do in it, and commits. On any error it rolls back.
+// perform calls the task's Started, begins the transaction, calls do in it, and commits; the commit settles the task if t.life is
+// set. It rolls back on any error and on a panic.
 func (t *transaction) perform(ctx context.Context, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	t.task.Started()
 	defer t.rollback()
