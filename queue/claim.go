@@ -68,15 +68,18 @@ type Claim struct {
 	leaving  func() // Leave calls it if the claim was lost before; nil: nothing is called
 }
 
-// NewClaim returns a claim that is not lost. A store fills in the other fields before it hands the claim out.
+// NewClaim returns a claim of a run under the claim id id. Its Lost channel is open, and all its other fields are zero. A store
+// fills these in before it hands the claim out.
 func NewClaim(run RunID, id uuid.UUID) *Claim {
 	return &Claim{Run: run, ID: id, lost: make(chan struct{})}
 }
 
-// Fresh reports whether the run has no tasks and no controls yet, so that there is nothing to Load.
+// Fresh reports whether this was the first claim of the run, and no control had been stored for the run when it was made. Such a
+// run has no tasks, so the driver has nothing to Load.
 func (c *Claim) Fresh() bool { return c.Epoch == 1 && c.Inbox == 0 }
 
-// Begins reports whether rec says nothing but that the run is running. The claim has stored that already.
+// Begins reports whether rec says no more than that the run is running: it equals c.Row in all fields but State, StartedAt and
+// Counts, and its State is RunRunning. The claim has stored the state and the start already, so rec need not be written.
 func (c *Claim) Begins(rec *dagrun.RunRecord) bool {
 	was, is := c.Row, *rec
 	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // the claim stored both, and no drive changes them
@@ -84,8 +87,8 @@ func (c *Claim) Begins(rec *dagrun.RunRecord) bool {
 	return was == is
 }
 
-// Results returns the results that the request brought along for some steps, by step. These steps do not run. It returns nil if
-// there are none.
+// Results decodes c.Precomputed: the results, by step name, that the request for the run brought along. These steps do not run.
+// It returns nil if the request brought none, and an error if they are no valid JSON.
 func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	if len(c.Precomputed) == 0 {
 		return nil, nil //nolint:nilnil // the request brought no results
@@ -108,14 +111,16 @@ func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	return results, nil
 }
 
-// Lost returns a channel that is closed once the session knows that the claim is gone.
+// Lost returns a channel that is closed once the session knows that the claim is gone, or has given it up. The driver must then
+// kill everything of the run, and call Leave.
 func (c *Claim) Lost() <-chan struct{} { return c.lost }
 
-// Forfeit closes Lost. Stores call it; it may be called more than once.
+// Forfeit closes the channel of Lost, by which the driver learns that it must stop. Only stores call it. Further calls do
+// nothing.
 func (c *Claim) Forfeit() { c.lostOnce.Do(func() { close(c.lost) }) }
 
-// Leave reports to the session that the driver of this claim has stopped, with everything it had under way for the run. The
-// session gives a lost claim that the database still holds back only after that.
+// Leave reports to the session that the driver of this claim has stopped, and that nothing it started for the run is left. If the
+// claim is lost but the database still holds it for this worker, the session gives the run back to the queue only after Leave.
 func (c *Claim) Leave() {
 	c.left.Store(true)
 	select {
@@ -181,7 +186,8 @@ type Keep struct {
 	Shared bool // runs of other submitters find the outputs too
 }
 
-// keepOf returns the Keep of a task record, or nil if the record's outputs are not to be kept.
+// keepOf returns the element of b.Keeps for a task record of the batch. It returns nil if there is none, if the task has not
+// succeeded, or if the record has no cache key.
 func (b *Batch) keepOf(t *dagrun.TaskRecord) *Keep {
 	if t.State != dagrun.TaskSucceeded || t.CacheKey == "" {
 		return nil
@@ -212,7 +218,8 @@ type claimReply struct {
 	claims []*Claim
 }
 
-// read reads all rows. Each row is one claim; if nothing was claimed, there is a single row without a run.
+// read scans all rows into r, and closes rows. Each row is one claim. If nothing was claimed, there is a single row without a
+// run, and r.claims stays empty.
 func (r *claimReply) read(rows pgx.Rows) error {
 	defer rows.Close()
 	var c claimRow
@@ -259,7 +266,8 @@ func (c *claimRow) targets() []any {
 	}
 }
 
-// claim returns the claim of a row. If the row cannot be read, the claim has the reason in unreadable.
+// claim returns a new Claim made from the scanned row. If the columns of the run's own row cannot be decoded, the claim has the
+// reason in unreadable, and must not be handed to a driver.
 func (c *claimRow) claim() *Claim {
 	claim := NewClaim(RunID(c.run), uuid.UUID(c.id))
 	claim.UID, claim.Epoch, claim.Inbox, claim.Losses = uuid.UUID(c.uid), int(c.epoch), int64(c.inbox), int(c.losses)
@@ -275,7 +283,8 @@ func (c *claimRow) claim() *Claim {
 	return claim
 }
 
-// row decodes the run's own row as the last drive left it.
+// row decodes the run's own row as the last drive left it. State is always RunQueued. It returns an error if the row has an
+// ending or counts that this version does not know.
 func (c *claimRow) row() (dagrun.RunRecord, error) {
 	r := dagrun.RunRecord{
 		State: dagrun.RunQueued, Reason: string(c.reason), Generation: int(c.generation), EndingBy: string(c.by), EndingText: string(c.text),
@@ -327,8 +336,9 @@ type heldClaim struct {
 	committing atomic.Bool // a batch of this claim is in the journal
 }
 
-// begins reports whether rec says nothing but that the run is running, while the run's row says the same since the claim. The
-// journal then does not write the row, so that a short run has its row written only once, at its end.
+// begins reports whether a batch with this record of the run need not write the run's row: rec says no more than that the run is
+// running, and no earlier record of this drive has changed the row. A short run then has its row written only once, at its end.
+// If rec says more, begins sets h.written, and returns false from then on. It also returns false if rec is nil.
 func (h *heldClaim) begins(rec *dagrun.RunRecord) bool {
 	if rec == nil || h.written {
 		return false
@@ -341,8 +351,9 @@ func newClaimSet() *claimSet {
 	return &claimSet{byRun: map[RunID]*heldClaim{}, forfeited: map[uuid.UUID]*Claim{}}
 }
 
-// add adds a claim, and ties its leaving to the doubt of the set. If the set still holds an older claim of the same run, that
-// one was lost, for example by a failover, and add forfeits it: its driver must not go on beside the new one.
+// add adds a claim. If the set still holds an older claim of the same run, that claim was lost, for example by a failover. add
+// then replaces and forfeits it, because its driver must not go on beside the new one. From now on c.Leave calls h.doubt if c was
+// lost before.
 func (h *claimSet) add(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -353,7 +364,8 @@ func (h *claimSet) add(c *Claim) {
 	c.leaving = h.doubt
 }
 
-// of returns the held claim of c, or nil if the set does not hold c, or holds it no more.
+// of returns the set's entry for c. It returns nil if the set never held c, holds it no more, or holds another claim of the same
+// run.
 func (h *claimSet) of(c *Claim) *heldClaim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -363,7 +375,8 @@ func (h *claimSet) of(c *Claim) *heldClaim {
 	return nil
 }
 
-// remove removes a claim that was given back in order.
+// remove removes a claim that the session has given back in order. Unlike forfeit, it leaves the claim's Lost channel open. It
+// does nothing if the set does not hold c.
 func (h *claimSet) remove(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -381,7 +394,8 @@ func (h *claimSet) dropLocked(c *Claim) {
 	}
 }
 
-// forfeit removes a claim that is gone, and tells its driver by closing Lost.
+// forfeit removes a claim that is gone, and closes its Lost channel, so that its driver stops. h.forfeited keeps the claim until
+// its driver has left, because the database may still hold it.
 func (h *claimSet) forfeit(c *Claim) {
 	h.mu.Lock()
 	h.dropLocked(c)
@@ -390,8 +404,9 @@ func (h *claimSet) forfeit(c *Claim) {
 	c.Forfeit()
 }
 
-// missing returns the claims that the set held before the sweep asked the database, that the database lacks, and that the set
-// still holds. It leaves out claims of which the journal has a batch, because that batch may have ended the claim.
+// missing compares the set with f, the database's answer to a sweep. It returns the claims that the set held before the sweep and
+// still holds, but that the database lacks. It leaves out claims with a batch in the journal, because that batch may have ended
+// the claim.
 func (h *claimSet) missing(f *sweepReply) (missing []*Claim) {
 	there := make(map[uuid.UUID]bool, len(f.claims))
 	for _, id := range f.claims {
@@ -405,9 +420,12 @@ func (h *claimSet) missing(f *sweepReply) (missing []*Claim) {
 	return missing
 }
 
-// unknown returns the claims that the database says this worker holds, but that nothing in this session knows of. The set held
-// them neither before the sweep asked nor now, no poll was or is claiming under their ids, and no driver is left on them.
-// expected are the ids that polls may be claiming under now.
+// unknown returns the claims in f that nothing in this session knows: the database says that this worker holds them, but the set
+// held them neither before the sweep nor now. It leaves out claims that are or were under way in a poll, and forfeited claims
+// with a driver that has not left. expected holds the ids of the polls under way now, f.expected those at the time of the sweep.
+// runs[i] is the run of claims[i].
+//
+// It also forgets every forfeited claim with a driver that has left.
 func (h *claimSet) unknown(f *sweepReply, expected []uuid.UUID) (runs []RunID, claims []uuid.UUID) {
 	known := make(map[uuid.UUID]bool, len(f.before))
 	for _, held := range slices.Concat(f.before, h.all()) {
@@ -444,7 +462,7 @@ func (h *claimSet) all() []*heldClaim {
 	return all
 }
 
-// runs returns the runs of all claims.
+// runs returns the runs of all claims, in no order.
 func (h *claimSet) runs() []RunID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -457,8 +475,8 @@ func (h *claimSet) count() int {
 	return len(h.byRun)
 }
 
-// sum returns the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same two numbers for
-// the claims that the database holds.
+// sum returns the number of claims and the xor of the first eight bytes of their ids. The answer to a renewal has the same two
+// numbers for the claims that the database holds, so different numbers mean different claims.
 func (h *claimSet) sum() (count int, hash int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

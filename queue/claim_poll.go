@@ -39,10 +39,13 @@ var (
 	claimFamily  = sql.Named("queue/claim_family")
 )
 
-// Poll claims runs. Call it when there is room for more and something may be due, and at each PollInterval while no Look reports
-// whether something is due.
+// Poll claims up to want.Slots runs, or up to want.Idle if Slots is 0, but at most MaxClaims. It does not wait for runs to become
+// due. Call it when there is room for more and something may be due, and at each PollInterval while no Look reports whether
+// something is due. A second Poll of the session waits for the first.
 //
-// After an error Poll may still have claimed runs: if only the reply was lost, a Sweep gives those runs back.
+// If a part of the poll fails after runs were claimed, Poll returns these runs and no error. After an error there may still be
+// claims in the database: if only the reply was lost, a Sweep gives those runs back. If the session has ended, Poll forfeits all
+// claims, and returns ErrLeaseLost or ErrClosed.
 func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
 	var p Polled
 	err := s.alone(ctx, s.claimer.polling, func() (err error) {
@@ -105,8 +108,9 @@ type order struct {
 	newFirst bool // new runs before runs that have begun and want a slot
 }
 
-// order returns the order of the next poll. Of the polls for slots, every sixteenth is fair and every second takes new runs
-// first. A poll with a lowest priority says in its Want whether it is fair.
+// order counts a poll for slots, and returns the order in which the poll claims. Every sixteenth poll for slots is fair, and
+// every second one takes new runs first. If want.Lowest is set, want.Fair says instead whether the poll is fair. A poll without
+// Slots claims only runs of stageRoused, and is not counted.
 func (c *claimer) order(want *Want) order {
 	o := order{last: stageRoused, lowest: math.MinInt32}
 	if want.Slots == 0 {
@@ -123,8 +127,13 @@ func (c *claimer) order(want *Want) order {
 	return o
 }
 
-// claim adds claims to p.Claims. It claims behind limits after the rest, and also before the rest if the due runs behind limits
-// have the higher priority. At equal priorities the two take turns.
+// claim makes the claims of one poll, and adds them to p.Claims. If limitedFirst says so, it begins with runs behind limits;
+// unless the poll is fair, these need at least the highest priority of the other due runs. Then it claims behind no limit. At
+// last it claims behind limits again with the room that is left, if the worker serves such lanes. For a worker with Only, it
+// claims runs of that family and nothing else.
+//
+// After an error p keeps the claims made before it. If the worker's fence is gone, claim ends the session, and returns
+// ErrLeaseLost.
 func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 	if c.anew.Swap(false) {
 		c.x.cursors.forget()
@@ -153,7 +162,7 @@ func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 	return c.claimLimited(ctx, want, o, p)
 }
 
-// room returns how many more runs the poll may claim.
+// room returns how many more runs a poll for w may claim: w.Slots, or w.Idle if Slots is 0, less the claims that p has already.
 func (w *Want) room(p *Polled) int {
 	n := w.Slots
 	if n == 0 {
@@ -162,8 +171,9 @@ func (w *Want) room(p *Polled) int {
 	return max(n-len(p.Claims), 0)
 }
 
-// claimOpen claims runs behind no limit, and reports whether the worker also serves lanes behind limits. If the connection died,
-// it tries again on a new one.
+// claimOpen claims runs behind no limit, adds them to p.Claims and sets p.Now. It reports whether the worker also serves lanes
+// behind limits. It asks the database even if p has no room left, to check the worker's fence. If the fence is gone, it ends the
+// session, and returns ErrLeaseLost. If the connection has died, it tries again on a new one, at most repolls times.
 func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) (limits bool, err error) {
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want.room(p)) // each try has new ids, because the try before may have claimed runs under its own
@@ -198,6 +208,8 @@ type seen struct {
 	found int64    // value of exchange.found
 }
 
+// claimLimited claims runs behind limits, and adds them to p.Claims. It sends nothing if p has no room left. It also sends
+// nothing if such a claim found nothing less than vainInterval ago, and c has learned nothing since that could change this.
 func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polled) error {
 	ids := newClaimIDs(want.room(p))
 	sees, now := seen{c.x.due.Load(), c.held.limitedEnds.Load(), c.x.found.Load()}, c.now()
@@ -215,7 +227,8 @@ func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polle
 	return nil
 }
 
-// claimFamily claims runs for a worker that serves only one run and its children.
+// claimFamily claims runs for a worker that serves only the run c.worker.Only and its children, and adds them to p.Claims. It
+// sends nothing if p has no room left.
 func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
 	ids := newClaimIDs(want.room(p))
 	if len(ids) == 0 {
@@ -237,7 +250,8 @@ func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
 	}
 }
 
-// gave adds the claims of a reply to p, and moves their queues to the end of c.queues.
+// gave adds the claims of a reply to p.Claims, and moves their queues to the end of c.queues. It also tells the cursors which
+// runs were claimed.
 func (c *claimer) gave(r *claimReply, p *Polled) {
 	c.x.cursors.claimed(r.now, r.claims)
 	for _, claim := range r.claims {
@@ -249,8 +263,9 @@ func (c *claimer) gave(r *claimReply, p *Polled) {
 	p.Claims = append(p.Claims, r.claims...)
 }
 
-// ask sends a statement that claims runs under ids, and adds the claims to the claim set, in the order of ids. Sweeps do not give
-// back claims under these ids until the reply is read, or until the server process is known to be gone.
+// ask sends text, a statement that claims runs under ids. It adds the claims to the claim set, and returns them in the order of
+// ids. limited means that the statement claims behind limits, and becomes the Limited of each claim. Sweeps do not give back
+// claims under these ids until the reply is read, or until the server process is known to be gone.
 func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs, ids []uuid.UUID, limited bool) (*claimReply, error) {
 	var reply claimReply
 	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -274,7 +289,8 @@ func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs
 	return &reply, nil
 }
 
-// hold adds claims to the claim set, in the order in which the database picked them.
+// hold sorts claims in place by the position of their ids in ids, the order in which the database picked the runs. It sets the
+// Limited of each claim, and adds it to the claim set.
 func (c *claimer) hold(claims []*Claim, ids []uuid.UUID, limited bool) {
 	rank := make(map[uuid.UUID]int, len(ids))
 	for i, id := range ids {
@@ -307,8 +323,10 @@ func plain(ids []uuid.UUID) [][16]byte {
 
 var wakeOthers = sql.Named("queue/wake")
 
-// passOn forwards notices to other hungry workers if this worker has no slot left for the runs. The row of this worker already
-// says that it is not hungry, so the notices do not come back.
+// passOn forwards notices of new runs to other hungry workers, if this poll has used up the free slots of this worker. told holds
+// the notices by lane. passOn forwards as many runs of a lane as its notice counts, less the ones in claims. It sends nothing if
+// slots are left or no other worker claims runs. The row of this worker already says that it is not hungry, so the notices do not
+// come back.
 func (c *claimer) passOn(ctx context.Context, told map[int]notice, free int, claims []*Claim) error {
 	if len(claims) < free || len(told) == 0 || !c.x.peers.Load() {
 		return nil
@@ -360,7 +378,8 @@ type unreadClaim struct {
 	why   error
 }
 
-// dropUnreadable removes claims from a poll if their rows could not be read, and leaves them to DoChores.
+// dropUnreadable removes the claims with a row that could not be read from p.Claims, forfeits them, and leaves them to the next
+// DoChores, which gives them back.
 func (c *claimer) dropUnreadable(p *Polled) {
 	var readable []*Claim
 	for _, claim := range p.Claims {
@@ -373,8 +392,9 @@ func (c *claimer) dropUnreadable(p *Polled) {
 	p.Claims = readable
 }
 
-// releaseUnreadable gives back claims that this version cannot read. If another connection holds the row of a run, the next call
-// tries that run again.
+// releaseUnreadable gives back at most unreadableBatch claims that this version cannot read. If that fails for a claim, the next
+// call tries that claim again, and releaseUnreadable returns the error. It returns no error if another connection merely holds
+// the run's row.
 func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	var errs []error
 	for _, u := range j.x.takeUnreadable(unreadableBatch) {
@@ -391,6 +411,8 @@ func (j *janitor) releaseUnreadable(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// releaseOne parks a claimed run for unreadablePause, for other workers, with the reason in its history. If that was the last of
+// unreadableTries tries, the run fails instead. It does nothing if the claim is gone.
 func (j *janitor) releaseOne(ctx context.Context, u unreadClaim) error {
 	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", j.worker.Name, j.worker.Version, u.why)
 	return j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -420,8 +442,10 @@ type Pace struct {
 	polls int // consecutive hungry polls that brought nothing
 }
 
-// After takes the result of a poll, and returns how long the next poll may wait. A worker that was not hungry polls as soon as it
-// has room again, even before that time.
+// After records the result of a poll, and returns how long the caller may wait before the next one. If the poll was not hungry,
+// that is PollInterval, but the caller must poll earlier if it has room again. After a hungry poll it is the next of the short
+// pauses in soon, and PollInterval once all of them are used up. A poll that was not hungry, or that brought claims, makes them
+// begin again.
 func (p *Pace) After(polled Polled) time.Duration {
 	switch {
 	case !polled.Hungry:
@@ -437,5 +461,6 @@ func (p *Pace) After(polled Polled) time.Duration {
 	return soon[p.polls-1]
 }
 
-// Hear restarts the short pauses, because something may be due. The caller polls at once.
+// Hear makes After begin again with its shortest pause. The caller calls it when something may have become due, and then polls at
+// once.
 func (p *Pace) Hear() { p.polls = 0 }

@@ -64,14 +64,16 @@ func newDedicatedConn(config *pgx.ConnConfig) *dedicatedConn {
 	return l
 }
 
-// use runs do with the connection, and makes a connection if there is none. If do returns an error that makes the connection
-// useless, use closes it. do must return when its context ends.
+// use runs do with the connection, and makes a connection first if there is none. It waits until nothing else uses l. do must
+// return when its context ends: with ctx, after l.limit, or when l is closed. If do returns an error that makes the connection
+// useless, use closes it. It returns the error of do, the error of connecting, ErrClosed if l is closed, or the error of ctx if
+// that ended during the wait.
 func (l *dedicatedConn) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	return l.hold(ctx, l.connected(do))
 }
 
-// useOr is use, but if this one is in use, it takes the first of the spare dedicatedConns that is free. If none is free, it waits
-// for this one.
+// useOr is use, but if l is in use, it runs do on the first of spare that is not in use. If all of them are in use, it waits for
+// l.
 func (l *dedicatedConn) useOr(ctx context.Context, spare []*dedicatedConn, do func(context.Context, *pgx.Conn) error) error {
 	for _, one := range append([]*dedicatedConn{l}, spare...) {
 		select {
@@ -83,7 +85,8 @@ func (l *dedicatedConn) useOr(ctx context.Context, spare []*dedicatedConn, do fu
 	return l.use(ctx, do)
 }
 
-// connected returns a function for hold that runs do with a working connection.
+// connected returns a function for hold. The function connects l if necessary, runs do with the connection, and closes the
+// connection if it is of no use afterwards.
 func (l *dedicatedConn) connected(do func(context.Context, *pgx.Conn) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := l.connect(ctx); err != nil {
@@ -97,7 +100,8 @@ func (l *dedicatedConn) connected(do func(context.Context, *pgx.Conn) error) fun
 	}
 }
 
-// hold runs do while nothing else uses the dedicatedConn, for at most limit.
+// hold waits until nothing else uses l, and then runs do. It returns ErrClosed if l is closed first, and the error of ctx if that
+// ends first. The context of do ends after l.limit at the latest, and when l is closed.
 func (l *dedicatedConn) hold(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case <-l.turn:
@@ -109,7 +113,8 @@ func (l *dedicatedConn) hold(ctx context.Context, do func(context.Context) error
 	return l.holding(ctx, do)
 }
 
-// holding runs do while it holds the token, and then puts the token back.
+// holding runs do and then puts the token back into l.turn. The caller must have taken the token. Afterwards l lends its
+// connection if another dedicatedConn waits for one.
 func (l *dedicatedConn) holding(ctx context.Context, do func(context.Context) error) error {
 	defer l.lend() // runs last: a dedicatedConn that has begun to wait by then gets the connection here; a later one finds it unused by itself
 	defer func() { l.turn <- struct{}{} }()
@@ -132,6 +137,8 @@ func breaks(err error) bool {
 	}
 }
 
+// connect makes l ready for use: it does nothing if l.conn is open and was taken up. A connection that was dialed earlier and
+// never taken up may have ended since. connect then makes one new connection.
 func (l *dedicatedConn) connect(ctx context.Context) error {
 	if l.taken && !l.conn.IsClosed() {
 		return nil
@@ -144,8 +151,8 @@ func (l *dedicatedConn) connect(ctx context.Context) error {
 	return err
 }
 
-// takeUp makes a connection, if there is none yet, and makes it ready for use: it records the server process, and calls known,
-// and again if this is not the first connection. After an error there is no connection.
+// takeUp makes a connection, if there is none yet, and makes it ready for use. It reads which server process serves the
+// connection, and calls l.known, and l.again if this is not the first connection. After an error l has no usable connection.
 func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	if err := l.dial(ctx); err != nil {
 		return err
@@ -168,8 +175,9 @@ func (l *dedicatedConn) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// dial sets l.conn to a new connection that is not taken up yet, unless there is already such a one. If the server refuses
-// more connections, it borrows one instead.
+// dial sets l.conn to an open connection that is not taken up yet: takeUp does that. It keeps l.conn if that is such a
+// connection. If the server refuses more connections, or has done so within crowdedPause, dial borrows a connection of the same
+// session instead.
 func (l *dedicatedConn) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
@@ -190,8 +198,10 @@ func (l *dedicatedConn) dial(ctx context.Context) error {
 	return nil
 }
 
-// endFormer ends the server process of the former connection, and waits until it is gone. It is for again, if a statement on the
-// new connection must not be overtaken by one that is still under way on the old one.
+// endFormer ends the server process of the connection before conn, and returns nil once that process is gone. If the process does
+// not end in time, or if this role is not allowed to end it, endFormer returns an error, and the caller must not use conn. It
+// serves as again where a statement on the new connection must not be overtaken by one that is still under way on the old
+// connection.
 func (l *dedicatedConn) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	var gone bool
 	err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone)
@@ -219,6 +229,7 @@ func (l *dedicatedConn) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
+// drop closes the connection, if there is one, within closeTimeout, and keeps it in l.dropped.
 func (l *dedicatedConn) drop() {
 	if l.conn == nil {
 		return
@@ -229,7 +240,8 @@ func (l *dedicatedConn) drop() {
 	l.conn, l.taken, l.dropped = nil, false, l.conn
 }
 
-// finish drops the connection for good. It waits until the driver has closed it, but not for long after ctx has ended.
+// finish drops the connection, and waits until the driver has closed the last connection that was dropped. It waits only a short
+// time, and even less once ctx has ended.
 func (l *dedicatedConn) finish(ctx context.Context) {
 	l.drop()
 	if l.dropped != nil {
@@ -237,7 +249,8 @@ func (l *dedicatedConn) finish(ctx context.Context) {
 	}
 }
 
-// closeConns closes dedicatedConns at the same time, so that with a silent server all of them take as long as one.
+// closeConns closes dedicatedConns at the same time, so that with a silent server all of them take as long as one. It returns
+// their errors, joined.
 func closeConns(ctx context.Context, links ...*dedicatedConn) error {
 	errs := make([]error, len(links))
 	var closing sync.WaitGroup
@@ -248,7 +261,8 @@ func closeConns(ctx context.Context, links ...*dedicatedConn) error {
 	return errors.Join(errs...)
 }
 
-// close closes the connection once it is not in use. If ctx ends first, close cuts off what uses the connection.
+// close closes l for good: it waits for the use under way, and closes the connection. Later uses return ErrClosed. If ctx ends
+// first, close cuts off the use under way, and returns an error. A later call waits for the first one and returns nil.
 func (l *dedicatedConn) close(ctx context.Context) (err error) {
 	l.closed.Do(func() {
 		select {
@@ -278,7 +292,7 @@ func (p *pulse) beat() { p.since.Store(awake()) }
 // rest records that the goroutine is idle, until the next beat.
 func (p *pulse) rest() { p.since.Store(0) }
 
-// at returns how long the current thing has taken; 0: the goroutine is idle.
+// at returns for how long the goroutine has been busy since the last beat. 0 means that it is idle.
 func (p *pulse) at() time.Duration {
 	since := p.since.Load()
 	if since == 0 {
@@ -339,9 +353,10 @@ func (l *sessionConns) close(ctx context.Context) error {
 	return closeConns(ctx, all[:]...)
 }
 
-// calls returns how many pool connections a worker takes before it registers. With Config.Direct it is 0, because the pool does not
-// share the pooler's connections with the dedicatedConns. It is also 0 for a pool of the calling program, which may be busy with
-// work that waits for this worker, unless a pooler stands behind that pool.
+// calls returns how many pool connections a worker takes before it registers, at most CallConns. p is the pooler between the
+// session and its database. With Config.Direct it returns 0, because the pool does not share the pooler's connections with the
+// dedicatedConns. It also returns 0 for a pool of the calling program without a pooler, because that pool may be busy with work
+// that waits for this worker.
 func (s *Store) calls(p pglink.Pooler) int {
 	if s.beside || !s.ownsPool && p == pglink.NoPooler {
 		return 0
@@ -349,7 +364,7 @@ func (s *Store) calls(p pglink.Pooler) int {
 	return min(CallConns, int(s.pool.Config().MaxConns))
 }
 
-// needs returns how many connections a worker must get before it registers.
+// needs returns how many connections a worker must get from pooler p, or from the server, before it registers.
 func (s *Store) needs(p pglink.Pooler) int { return Connections(s.pollOnly) - CallConns + s.calls(p) }
 
 // gains are the connections that a worker got at the same time.
@@ -358,9 +373,10 @@ type gains struct {
 	refused error // why the worker did not get the next connection; nil: unknown
 }
 
-// occupy makes the connections of a session at the same time, except the one for claims, which exists. If they were made
-// later, other clients might have taken them by then. It returns how many the session has, and the refusal of the next one. In
-// tests with ConnectLate it makes none.
+// occupy makes the connections that a worker needs at the same time, except l.claims, which exists. If they were made later,
+// other clients might have taken them by then. It returns how many connections the worker has now, l.claims included, and why it
+// did not get the next one. It does not judge the number: suffices does. In tests with ConnectLate it makes none, and returns the
+// number that the worker needs.
 func (s *Store) occupy(ctx context.Context, l *sessionConns, p pglink.Pooler) gains {
 	if s.shortage.trusting {
 		return gains{n: s.needs(p)}
@@ -373,7 +389,9 @@ func (s *Store) occupy(ctx context.Context, l *sessionConns, p pglink.Pooler) ga
 	return gains{1 + more, refused}
 }
 
-// suffices returns a *ShortError if a worker got too few connections.
+// suffices returns nil, and ends the shortage, if g is as many connections as the worker needs. If not, it returns a *ShortError,
+// or the server's refusal if that was not about the number of connections. With a pooler it asks the server over conn how many
+// connections of the same pool other clients have.
 func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g gains) error {
 	switch {
 	case g.n == s.needs(p):
@@ -390,8 +408,9 @@ func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g
 	return s.short(g.n, others, g.refused)
 }
 
-// gets returns functions that make the connections a session needs besides the one for claims. A server that accepts a connection
-// has it to give. A pooler accepts every connection, and lends one only for the first statement.
+// gets returns one function for each connection that a worker needs besides l.claims. Without a pooler the function for a
+// dedicatedConn only connects, because a server that accepts a connection has it to give. A pooler accepts every connection, and
+// lends a server connection only for the first statement. So with a pooler the function also sends statements.
 func (s *Store) gets(l *sessionConns, p pglink.Pooler) (gets []pglink.Get) {
 	for _, other := range l.all() {
 		switch {
@@ -411,18 +430,19 @@ func (s *Store) gets(l *sessionConns, p pglink.Pooler) (gets []pglink.Get) {
 	return gets
 }
 
-// get is a pglink.Get that makes the connection of a dedicatedConn ready for use.
+// get is a pglink.Get that makes the connection of l ready for use. It returns no function, because l keeps the connection.
 func (l *dedicatedConn) get(ctx context.Context) (func(), error) {
 	return nil, l.use(ctx, func(context.Context, *pgx.Conn) error { return nil })
 }
 
-// reach is a pglink.Get that connects a dedicatedConn and sends nothing. It is cheaper: the first statements on a new connection
-// cost as much again.
+// reach is a pglink.Get that connects l and sends no statement. It is cheaper than get, because the first statements on a new
+// connection cost as much again. It returns no function, because l keeps the connection.
 func (l *dedicatedConn) reach(ctx context.Context) (func(), error) {
 	return nil, l.hold(ctx, l.dial)
 }
 
-// getCall is a pglink.Get that takes a connection of the store's pool.
+// getCall is a pglink.Get that takes a connection of the store's pool. The function that it returns gives the connection back to
+// the pool, and is nil if there was none.
 func (s *Store) getCall(ctx context.Context) (func(), error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -457,18 +477,21 @@ func (e *ShortError) Error() string {
 	return text
 }
 
-// Is reports whether target is ErrWaiting, unless the shortage lasts.
+// Is reports whether target is ErrWaiting and the missing connections may still come.
 func (e *ShortError) Is(target error) bool { return target == ErrWaiting && !e.lasts }
 
-// short returns the error of a worker that got too few connections from a pooler, while other clients have some of the same pool.
-// If a pooler lends none at all, its server may be away, so the error does not count as lasting.
+// short returns the *ShortError of a worker that got only lent connections from a pooler, while other clients have others of the
+// same pool. refused is why the next one was refused, if known. Each call counts towards the store's shortage: once that has
+// lasted for its patience, the error is no longer ErrWaiting. If a pooler lends none at all, its server may be away, so such an
+// error stays ErrWaiting.
 func (s *Store) short(lent, others int, refused error) error {
 	needs := s.needs(pglink.SessionPooler)
 	return &ShortError{Lent: lent, Needs: needs, Size: needs + others, Refused: refused, lasts: s.shortage.lasts() && lent > 0}
 }
 
-// crowded returns the error of a worker that got too few connections from a server. Connections become free again, so it never
-// counts as lasting. If the server refused for another reason than their number, crowded returns the refusal itself.
+// crowded returns the *ShortError of a worker that got too few connections from a server. It is always ErrWaiting, because
+// connections become free again. If the server refused for another reason than the number of connections, crowded returns that
+// refusal instead.
 func (s *Store) crowded(g gains) error {
 	if _, ok := errors.AsType[*pgconn.PgError](g.refused); ok && !Crowded(g.refused) {
 		return g.refused
@@ -476,7 +499,8 @@ func (s *Store) crowded(g gains) error {
 	return &ShortError{Lent: g.n, Needs: s.needs(pglink.NoPooler), Direct: true, Refused: g.refused}
 }
 
-// unreached returns the error of a worker that did not get its first connection.
+// unreached returns the error of a worker that did not get its first connection, because of err. It returns a *ShortError if a
+// pooler had no free connection, or if the server has too many. It returns any other err as it is.
 func (s *Store) unreached(err error) error {
 	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
 		return s.short(waiting.Lent, 0, nil)
@@ -595,8 +619,9 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits, at most crowdedPause, for a connection of another dedicatedConn of its session, and makes it its own, not
-// taken up yet. It reports whether it got one.
+// borrow waits at most crowdedPause for a connection of another dedicatedConn of the session, and sets l.conn to it, not taken up
+// yet. It returns false if none came in time, or if the connection could not be given the settings of l; it closes that
+// connection then.
 func (l *dedicatedConn) borrow(ctx context.Context) bool {
 	n := l.lending
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)
@@ -625,9 +650,10 @@ func (l *dedicatedConn) borrow(ctx context.Context) bool {
 	return true
 }
 
-// lend gives the connection of an unused dedicatedConn to the first borrower, and reports whether it did. No statement is under way
-// on that connection, so nothing has to be ended before the dedicatedConn makes a new one. The dedicatedConn forgets the server
-// process, because that process serves the borrower from now on.
+// lend gives the connection of l to the first dedicatedConn in line, and reports whether it did. It does not wait. It returns
+// false if l is in use, has no working connection or shares none, or if no dedicatedConn waits. No statement is under way on the
+// connection, so nothing has to be ended before l makes a new one. l forgets the server process, because that process serves the
+// borrower from now on.
 func (l *dedicatedConn) lend() bool {
 	n := l.lending
 	if n == nil {
@@ -656,7 +682,8 @@ type caller interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// call runs do over a connection of the pool. If the server has no connection for the pool, it uses one of the session's own.
+// call runs do over a connection of the store's pool. If the server refuses the pool a connection because it has too many, call
+// runs do a second time, over the session's connection for reads.
 func (s *Session) call(ctx context.Context, do func(context.Context, caller) error) error {
 	err := do(ctx, s.store.pool)
 	if !Crowded(err) {

@@ -33,9 +33,12 @@ var (
 	controlFoundSQL  = sql.Named("queue/control_found")
 )
 
-// Control makes a request to a run. docs/sql-api.md explains the Outcome of the answer. Without an Outcome the run's driver has
-// not decided yet, see AwaitControl. A refusal is an answer, not an error. If the reply is lost, Control takes an equal control
-// that the same user has just made for its own. If there is none, the outcome is unknown, and Control returns ErrUnknown.
+// Control stores a request to a run, and returns it as a control. It does not wait for the driver's decision: without an Outcome
+// in the answer, the run's driver has not decided yet, see AwaitControl. docs/sql-api.md explains the outcomes. A refusal is an
+// outcome, not an error.
+//
+// If the reply is lost, Control looks for an equal control that the same user made since the call, and returns that one. If there
+// is none, the outcome is unknown, and Control returns ErrUnknown.
 func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	statement, args, err := a.call()
 	if err != nil {
@@ -55,8 +58,9 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	return c, wrapError(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
-// find looks for the control that an earlier try stored. If there is none, Control does not send it again: the first copy may
-// still be on its way, and a second cancel means more than the first.
+// find returns the newest control that equals a and that the same user made at most since ago. If there is none, it returns an
+// *UnknownError. It does not send the request again: the first copy may still be on its way, and a second cancel means more than
+// the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
 	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // the database stores missing details as {}
@@ -74,7 +78,8 @@ func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration)
 	return c, err
 }
 
-// AwaitControl waits until a control is decided, by polling at growing intervals.
+// AwaitControl waits until a control is decided, and returns it with its outcome. It reads the control at growing intervals. It
+// returns c at once if c is decided already. After an error, or when ctx ends, it returns the error.
 func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
 	const op = "await a control"
 	pauses := pollPauses()
@@ -95,7 +100,8 @@ func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
 	return c, nil
 }
 
-// pollPauses returns pauses that grow from one that a person does not notice to one that the database does not notice.
+// pollPauses returns the pauses of AwaitControl. They grow from 10 ms, which a person does not notice, to about a second, which
+// costs the database little. They never end.
 func pollPauses() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.Multiplier, b.MaxInterval = 10*time.Millisecond, 2, 800*time.Millisecond // + 20 %
@@ -114,7 +120,8 @@ func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 
 func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }
 
-// call returns the statement of the verb with its arguments.
+// call returns the statement of a's verb, and its arguments. It returns an error for a verb that a user cannot request, and for
+// outputs that cannot be written as JSON.
 func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
 	statement, ok := askSQL[a.Verb]
 	if !ok {
@@ -132,7 +139,8 @@ func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
 	return statement, args, nil
 }
 
-// details returns the arguments of a verb besides its task, by the names that statements and stored controls use.
+// details returns the arguments of a's verb except run, step and item. Its keys are the names that statements and stored controls
+// use.
 func (a *Ask) details() map[string]any {
 	switch a.Verb {
 	case dagrun.VerbCancel:
@@ -170,8 +178,8 @@ var (
 	missingApproversSQL = sql.Named("queue/missing_approvers")
 )
 
-// Approvals reads up to most approvals that wait for a decision, oldest first. It returns the approvals that the user may
-// decide, or with all every approval that the user may see.
+// Approvals reads approvals that wait for a decision, oldest first, up to most and MaxApprovals. It returns the approvals that
+// the user is allowed to decide, or, with all, every approval that the user is allowed to see.
 func (s *Store) Approvals(ctx context.Context, all bool, most int) ([]Approval, error) {
 	rows := min(most, MaxApprovals)
 	approvals, err := list(ctx, s, approvalsSQL, pgx.StrictNamedArgs{"all": all, "rows": rows}, scanApproval)
@@ -196,7 +204,8 @@ type MissingApprovers struct {
 	Alone bool // an approval of the step names no existing role at all
 }
 
-// MissingApprovers finds steps with missing approvers in the current versions of DAGs, at most 100. For readers and workers.
+// MissingApprovers finds steps that name missing roles as approvers, in the current versions of the given DAGs; nil: of all DAGs.
+// It leaves out removed DAGs, and returns at most 100 steps, sorted by DAG and step. For readers and workers.
 func (s *Store) MissingApprovers(ctx context.Context, dags []string) ([]MissingApprovers, error) {
 	missing, err := list(ctx, s, missingApproversSQL, pgx.StrictNamedArgs{"dags": dags}, pgx.RowToStructByPos[MissingApprovers])
 	return missing, wrapError("look for approvers", err)
