@@ -500,7 +500,7 @@ func (s *Store) crowded(g gains) error {
 }
 
 // unreached returns the error of a worker that did not get its first connection, because of err. It returns a *ShortError if a
-// pooler had no free connection, or if the server has too many. It returns any other err as it is.
+// pooler had no free connection, or if the server has reached its limit of connections. It returns any other err as it is.
 func (s *Store) unreached(err error) error {
 	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
 		return s.short(waiting.Lent, 0, nil)

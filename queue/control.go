@@ -58,9 +58,9 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	return c, wrapError(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
-// find returns the newest control that equals a and that the same user made at most since ago. If there is none, it returns an
-// *UnknownError. It does not send the request again: the first copy may still be on its way, and a second cancel means more than
-// the first.
+// find returns the newest control with the verb, step, item and arguments of a that the same user made at most since ago. If
+// there is none, it returns an *UnknownError. It does not send the request again: the first copy may still be on its way, and a
+// second cancel means more than the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
 	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // the database stores missing details as {}

@@ -35,7 +35,8 @@ func (s *Store) DAGs(ctx context.Context) ([]DAG, error) {
 	return dags, err
 }
 
-// DAGPage reads a page of DAGs by name, removed ones last. For readers and workers.
+// DAGPage reads the page of DAGs that follows f.After, by name, removed ones last. f.Limit must be from 1 to MaxPage. For readers
+// and workers.
 func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
 		return nil, wrapError("list dags", fmt.Errorf("a page has 1 to %d dags, not %d", MaxPage, f.Limit))
@@ -43,14 +44,16 @@ func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
 	return s.listDAGs(ctx, &f, &f.Limit)
 }
 
-// listDAGs reads at most rows DAGs, or all if rows is nil.
+// listDAGs reads the DAGs that f.Find and f.After select, by name, removed ones last. It reads at most rows DAGs, or all if rows
+// is nil. It ignores f.Limit.
 func (s *Store) listDAGs(ctx context.Context, f *DAGFilter, rows *int) ([]DAG, error) {
 	args := pgx.StrictNamedArgs{"find": strings.ToLower(f.Find), "removed": f.After.Removed, "after": f.After.Name, "rows": rows}
 	dags, err := list(ctx, s, dagsSQL, args, scanListedDAG)
 	return dags, wrapError("list dags", err)
 }
 
-// GetDAG reads a version of a DAG; 0 is the current version. For readers and workers.
+// GetDAG reads a version of a DAG; 0 is the current version. It returns ErrNotFound if there is no such DAG or version. For
+// readers and workers.
 func (s *Store) GetDAG(ctx context.Context, name string, version int) (*DAGVersion, error) {
 	v, err := one(ctx, s, dagSQL, pgx.StrictNamedArgs{"name": name, "version": given(version)}, scanDAGVersion)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -62,7 +65,8 @@ func (s *Store) GetDAG(ctx context.Context, name string, version int) (*DAGVersi
 	return &v, nil
 }
 
-// DAGHistory lists the versions of a DAG, newest first. For readers and workers.
+// DAGHistory lists the newest 1,000 versions of a DAG, newest first. It returns ErrNotFound if there is no such DAG. For readers
+// and workers.
 func (s *Store) DAGHistory(ctx context.Context, name string) ([]DAG, error) {
 	versions, err := list(ctx, s, dagHistorySQL, pgx.StrictNamedArgs{"name": name, "rows": maxVersions}, scanDAG)
 	if err == nil && len(versions) == 0 {
@@ -71,7 +75,8 @@ func (s *Store) DAGHistory(ctx context.Context, name string) ([]DAG, error) {
 	return versions, wrapError("list versions", err)
 }
 
-// SetDAG pauses or resumes a DAG, removes or restores it, or retires versions. For administrators.
+// SetDAG changes the fields of a DAG that are not nil in c: it pauses or resumes the DAG, removes or restores it, or retires its
+// older versions. It returns ErrNotFound if there is no such DAG. For administrators.
 func (s *Store) SetDAG(ctx context.Context, c DAGChange) error {
 	return wrapError("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed, "oldest": c.Oldest}))
 }
@@ -108,15 +113,16 @@ var (
 	putFoundSQL = sql.Named("queue/put_found")
 )
 
-// PutDAG registers a version of a DAG, and makes it the current one. source is the text of the spec, path the file it came from
-// ("": no file). If the content equals that of the current version, PutDAG makes no new version, and only stores the path. For
+// PutDAG registers a version of a DAG with its schedules, and makes it the current one. source is the text of the spec, path the
+// file it came from ("": no file). If spec equals the current version, PutDAG makes no new version. It then stores the path,
+// unless that is "", and sets the schedules to those of spec all the same. In each case a removed DAG comes back. For
 // administrators.
 func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
 	return s.putDAG(ctx, spec, source, path, false)
 }
 
-// PutDAGUnscheduled is PutDAG without the schedules of spec: the DAG keeps the schedules that it has. If the content, with these
-// schedules, equals that of the current version, it makes no new version either.
+// PutDAGUnscheduled is PutDAG, but it ignores the schedules of spec: the DAG keeps the schedules that it has. It makes no new
+// version if spec equals the current version, be it as given or without its schedules. For administrators.
 func (s *Store) PutDAGUnscheduled(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
 	if len(spec.Schedule) > 0 {
 		current, err := s.GetDAG(ctx, spec.Name, 0)
@@ -185,8 +191,9 @@ func newDefinitions() *definitions {
 	return &definitions{kept: map[version]*Definition{}, reading: map[version]chan struct{}{}}
 }
 
-// get returns a version. If several callers want a version that is not cached, only one of them calls read, because runs of one
-// DAG often start in a burst.
+// get returns a version from the cache, or calls read and caches the result. If several callers want the same version at once,
+// one of them calls read and the others wait, because runs of one DAG often start in a burst. An error of read is not cached: its
+// caller gets it, and the next waiting caller calls read again. get returns the error of ctx if that ends while it waits.
 func (d *definitions) get(ctx context.Context, v version, read func() (*Definition, error)) (*Definition, error) {
 	for {
 		def, other, done := d.look(v)
@@ -207,8 +214,9 @@ func (d *definitions) get(ctx context.Context, v version, read func() (*Definiti
 	}
 }
 
-// look returns the cached version, if there is one. If another caller is reading the version, it returns a channel that is closed
-// after that. If not, the caller must read it, and then call done.
+// look returns exactly one result that is not nil. kept is the cached version. other is a channel that is closed once another
+// caller has finished reading the version; look again then. done means that the caller must read the version, put it, and then
+// call done.
 func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -228,7 +236,7 @@ func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, 
 	}
 }
 
-// put caches a definition; nil: nothing. If the cache is full, an arbitrary one gives way.
+// put caches def as version v; if def is nil, it does nothing. If the cache is full, it drops an arbitrary other version.
 func (d *definitions) put(v version, def *Definition) {
 	if def == nil {
 		return
@@ -244,8 +252,9 @@ func (d *definitions) put(v version, def *Definition) {
 	d.kept[v] = def
 }
 
-// Definition returns a version of a DAG, ready to be driven. It is shared, so callers must not change it. With
-// Config.FreshPaths it is a copy with the path that the version has now.
+// Definition returns a version of a DAG, ready to be driven. The result may be shared, so callers must not change it. With
+// Config.FreshPaths its Path is read from the database at each call. If this version of the program cannot read the stored DAG,
+// pass the error to FailRun, which leaves the run to other workers.
 func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Definition, error) {
 	v := version{dagID, number}
 	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.readDefinition(ctx, v) })
@@ -258,7 +267,7 @@ func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Def
 	return def, nil
 }
 
-// placed returns a copy of def with the current path of its version.
+// placed returns a copy of def with the path that the database has for version v now.
 func (s *Session) placed(ctx context.Context, v version, def *Definition) (*Definition, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -34,8 +34,9 @@ type SQLQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Enqueue requests a run, in a transaction of its own. With a Key it may be called again after any failure. If the reply is lost,
-// Enqueue finds out whether the run exists, even if ctx has ended meanwhile. Without a Key, a lost reply is ErrUnknown.
+// Enqueue requests a run, in a transaction of its own, and returns the run's number. With a Key it may be called again after any
+// failure, and makes one run. If the reply is lost, Enqueue finds out whether the run exists, even if ctx has ended meanwhile.
+// Without a Key, a lost reply is ErrUnknown.
 func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
@@ -55,8 +56,9 @@ func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	return id, nil
 }
 
-// Rerun requests a new run like one that has ended. It takes the params of that run, except for those given in params (nil:
-// none), and the DAG's current version if latest is set, or else the same version. A lost reply is ErrUnknown.
+// Rerun requests a new run like a run that has ended, and returns the new run's number. The new run has the params of the old
+// one, overridden by the names in params; nil overrides none. With latest it gets the current version of the DAG, without latest
+// the version of the old run. A lost reply is ErrUnknown.
 func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, latest bool) (RunID, error) {
 	op := fmt.Sprintf("rerun run %d", run)
 	if params == nil {
@@ -100,7 +102,8 @@ func EnqueueSQL(ctx context.Context, tx SQLQuerier, r Request) (RunID, error) {
 	return id, wrapError(enqueueOp, err)
 }
 
-// args returns arguments of types that every driver can send. Missing values are null.
+// args returns the arguments of the enqueue statement, in types that every driver for Postgres can send. Fields of r that are not
+// set become null. It returns an error if params, labels or selector cannot be written as JSON.
 func (r *Request) args() (pgx.StrictNamedArgs, error) {
 	params, err := jsonText("params", r.Params)
 	if err != nil {
@@ -124,6 +127,8 @@ func (r *Request) args() (pgx.StrictNamedArgs, error) {
 
 type overridden struct{ labels, selector *string }
 
+// overrides returns labels and selector as JSON. A nil result leaves the DAG's own value in force: empty labels give nil, but
+// only a nil selector does, because an empty selector selects every worker.
 func overrides(labels, selector map[string]string) (o overridden, err error) {
 	if len(labels) > 0 {
 		if o.labels, err = jsonText("labels", labels); err != nil {
@@ -144,8 +149,8 @@ func given[T comparable](v T) *T {
 	return &v
 }
 
-// moment cuts a time to microseconds, the precision of Postgres. Drivers round differently, and a Key belongs to exactly one
-// logical_at.
+// moment returns t in UTC, cut to microseconds, the precision of Postgres. It returns nil for the zero time. Drivers round
+// differently, and a Key belongs to exactly one logical_at.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -153,7 +158,7 @@ func moment(t time.Time) *time.Time {
 	return given(t.UTC().Truncate(time.Microsecond))
 }
 
-// jsonText returns the JSON of v, or nil for nil.
+// jsonText returns the JSON of v, or nil if v is nil. what names v in the error for a v that cannot be written as JSON.
 func jsonText(what string, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -172,8 +177,9 @@ const enqueueManyOp = "enqueue many"
 // MaxBulk bounds the runs of one EnqueueMany.
 const MaxBulk = 100_000
 
-// EnqueueMany requests many runs at once, all of them or none, and returns their numbers in the order of Params. With a Key for
-// each run it may be called again after any failure, and finds out the outcome of a lost reply as Enqueue does.
+// EnqueueMany requests many runs at once, all of them or none, and returns their numbers in the order of b.Params. More than
+// MaxBulk runs are an error. With a Key for each run it may be called again after any failure, and it finds out the outcome of a
+// lost reply as Enqueue does. If a key is missing, a lost reply is ErrUnknown.
 func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 	args, err := b.args()
 	if err != nil {
@@ -248,9 +254,10 @@ const (
 	longestKeyPause = 2 * time.Second
 )
 
-// EnqueueChild requests a run on behalf of a task. A repeat for the same attempt, or any request with the same Key, returns the
-// same run. If an application keeps a transaction open that has taken the key, EnqueueChild tries again and again. It holds no
-// connection between tries, so that other calls can use it.
+// EnqueueChild requests a run on behalf of a task, and returns the number of the child run. A repeat for the same attempt, or any
+// request with the same Key, returns the same run. If an application keeps a transaction open that has taken the key,
+// EnqueueChild tries again until that transaction or ctx ends. It holds no connection between tries, so that other calls can use
+// it. It returns ErrLeaseLost if the claim is gone.
 func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstKeyPause, longestKeyPause
@@ -270,8 +277,9 @@ func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	return id, nil
 }
 
-// enqueueChild does not wait for a key. If an earlier try has made the child, it returns that child, so a repeat also reads back
-// the outcome.
+// enqueueChild makes the child, or returns the child that an earlier call for the same attempt or key has made. So it is also the
+// way to read back a lost reply. If another transaction has taken the key, it returns the server's lock timeout, and the caller
+// tries again later. It returns pgx.ErrNoRows if the claim is gone.
 func (s *Session) enqueueChild(ctx context.Context, c Child) (id RunID, err error) {
 	var taken error
 	ask := func(ctx context.Context) error {
@@ -313,8 +321,8 @@ func (c *Child) row() pgx.StrictNamedArgs {
 
 var settleTask = statement.Named("queue/settle")
 
-// SettleTx stores the result of a task in the transaction of the task's own SQL, so that both become durable together. Call it
-// last before COMMIT, because from then on the transaction holds a lock that a takeover of the run waits for. After the COMMIT
+// SettleTx stores the result of a task in tx, the transaction of the task's own SQL, so that both become durable together. Call
+// it last before COMMIT, because from then on the transaction holds a lock that a takeover of the run waits for. After the COMMIT
 // pass the result to the core and through Commit as usual. If that does not happen, Load passes it to the next driver. On
 // ErrLeaseLost roll back, because the attempt no longer belongs to this worker.
 func (s *Session) SettleTx(ctx context.Context, tx pgx.Tx, r Settlement) error {

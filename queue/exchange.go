@@ -42,7 +42,7 @@ type dueTops struct {
 	open, limited *int
 }
 
-// highest returns the higher of the two priorities; nil if nothing is due.
+// highest returns the higher of d.open and d.limited; nil if nothing is due.
 func (d *dueTops) highest() *int {
 	if d.open == nil || d.limited != nil && *d.limited > *d.open {
 		return d.limited
@@ -50,7 +50,9 @@ func (d *dueTops) highest() *int {
 	return d.open
 }
 
-// limitedFirst reports whether a poll is to claim behind limits before it claims the rest. turn counts polls.
+// limitedFirst reports whether a poll claims behind limits before it claims the rest. It does so if only runs behind limits are
+// due, or if theirs is the higher priority. At equal priorities the two take turns from turn to turn. If o is fair, priorities do
+// not count, and they take turns every TurnEvery/2 turns. turn counts the polls.
 func (d *dueTops) limitedFirst(o order, turn int) bool {
 	switch {
 	case d.limited == nil:
@@ -93,7 +95,8 @@ type notice struct {
 
 func (n notice) and(m notice) notice { return notice{n.rows + m.rows, earlier(n.at, m.at)} }
 
-// notice adds notices, by lane, to the ones that the next poll takes. It drops notices of new lanes beyond noticedMax.
+// notice adds notices, by lane, to the ones that the next poll takes. It drops notices of further lanes once there are noticedMax
+// lanes.
 func (x *exchange) notice(lanes map[int]notice) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,8 +114,8 @@ func (x *exchange) notice(lanes map[int]notice) {
 
 func (x *exchange) takeNoticed() map[int]notice { return taken(x, &x.noticed) }
 
-// sending records the ids of a claim statement. The claimer calls it before it sends the statement, and answered after the
-// answer.
+// sending records the ids of a claim statement as being under way. The claimer calls it just before it sends the statement, and
+// calls answered after the answer.
 func (x *exchange) sending(ids []uuid.UUID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -150,6 +153,7 @@ func (x *exchange) addUnreadable(c *Claim, why error) {
 	c.Forfeit()
 }
 
+// takeUnreadable removes the oldest atMost unreadable claims, or all if there are fewer, and returns them.
 func (x *exchange) takeUnreadable(atMost int) []unreadClaim {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,7 +171,7 @@ func (x *exchange) addChores(due chores) {
 	c.wakes, c.expires, c.logDays = c.wakes || due.wakes, c.expires || due.expires, c.logDays || due.logDays
 }
 
-// choreDue reports whether the next DoChores has anything to do.
+// choreDue reports whether the next DoChores has a chore to do or a claim to release.
 func (x *exchange) choreDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -278,7 +282,7 @@ func (c *cursors) args() (shelves []int, ats []time.Time, rest time.Time) {
 	return shelves, ats, orMinusInfinity(c.rest)
 }
 
-// orMinusInfinity returns t, or a moment below every other if t is zero.
+// orMinusInfinity returns t, or the start of 1970 if t is zero. No run has its place in the queue before that.
 func orMinusInfinity(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Unix(0, 0)
@@ -300,7 +304,9 @@ func (c *cursors) setLocked(shelf int, at time.Time) {
 	c.at[shelf] = at
 }
 
-// asking marks the moment before a claim is sent. The claim may not see runs that are notified later.
+// asking forgets which cursors notifications have lowered so far. The claimer calls it just before it sends a claim. From then on
+// c.noticed gathers the lowered cursors, and claimed does not raise a cursor above them, because the claim may not have seen
+// these runs.
 func (c *cursors) asking() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,8 +320,9 @@ func (c *cursors) areKnown() bool {
 	return !c.rest.IsZero()
 }
 
-// claimed raises the cursor of each shelf to the first run that was claimed there. now is the time of the claim by the database's
-// clock.
+// claimed raises the cursor of each shelf that claims came from, to the place of the first run claimed there. It raises no cursor
+// above now - slack, or above the place of a run that was notified since asking, and lowers none. now is the time of the claim by
+// the database's clock.
 func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	first := map[int]time.Time{}
 	for _, claim := range claims {
@@ -337,10 +344,13 @@ func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	}
 }
 
-// told lowers the cursors of a lane that has new runs, none of which has its place before at. It reports whether at is too far
-// back for polls, which begin at most noticeReach back. It sets no cursors of lanes that the last sweep did not name, because any
-// connection may notify, and each lane costs memory and a part of each claim. Polls begin in such a lane at the cursor of all other
-// shelves. Runs of a new lane stand above it. A retry may put a run below it, into a lane that prune had closed: at is too far back then.
+// told takes a notification that a lane has new runs, the first of them at the place at. It lowers the cursors of the lane's
+// shelves to at, but at most noticeReach below c.rest. It reports whether at is too far back for polls, so that only a sweep
+// finds these runs.
+//
+// For a lane that the last sweep did not name, told sets no cursors, because any connection may notify, and each lane costs
+// memory and a part of each claim. Polls begin in such a lane at c.rest. Runs of a new lane stand above it. A retry can put a run
+// below it, into a lane that prune had closed: told then returns true.
 func (c *cursors) told(lane int, at time.Time) (older bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -376,11 +386,14 @@ func (c *cursors) sweeping() {
 }
 
 // swept sets all cursors from the heads that a sweep found at since or later. now is the time of the sweep by the database's
-// clock. If the head of a shelf stands at or above the cursor, the cursor is set to the place of the head. Without a head it is
-// set to now. swept reports whether there are new heads below their cursors: runs that were committed late, or that were locked.
+// clock. If the head of a shelf stands at or above the cursor, the cursor is set to the place of the head, and without a head to
+// now - slack; it is never set above that. A cursor below since stays, because the sweep did not read its shelf from there.
+// Cursors that notifications lowered during the sweep are lowered again.
 //
-// A head below its cursor lowers the cursor, so that polls try it. If polls have tried the head before and all slots are taken,
-// the cursor stays above the head: a run that is locked for long does not slow down other claims.
+// A head below its cursor is a run that was committed late, or that was locked. swept lowers the cursor to it, so that polls try
+// it, and returns true. If the sweep before lowered the cursor to the same head, polls have tried that run in vain. Then swept
+// does not return true for it, and lowers the cursor only if the worker is hungry: a run that is locked for long must not slow
+// down other claims.
 func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -419,8 +432,8 @@ func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry 
 	return late
 }
 
-// forget drops all cursors. The next poll begins at the very start, because another server answers, and its clock may be
-// behind.
+// forget drops all cursors, so that the next poll begins at the very start. The claimer calls it when another server may answer,
+// because that server's clock may be behind.
 func (c *cursors) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

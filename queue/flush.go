@@ -59,7 +59,8 @@ func newFlushText(name string, without ...string) *flushText {
 	return &flushText{name, text, order}
 }
 
-// numbered replaces the names in a statement by numbers. order holds the index in names of each number.
+// numbered replaces each @name in a statement by the number of an argument: $1, $2, …. order[i] is the index in names of the name
+// that became $i+1. It panics if the statement has a name that is not in names.
 func numbered(statement string, names []string) (text string, order []int) {
 	args := pgx.NamedArgs{}
 	for i, name := range names {
@@ -110,8 +111,9 @@ func (f *flush) groups() []*flushRows {
 	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps, &f.approvals}
 }
 
-// fill encodes parts as f.args, and sets the text and the parameters of the statement that they need. It sorts parts by run,
-// the order in which rows are locked. The place of a part is its index from 1.
+// fill makes f the flush of parts: it encodes them as f.args, and chooses f.text, the smallest statement that has all they need,
+// with its f.params. It replaces the earlier content of f. It sorts parts in place by run, the order in which rows are locked.
+// The place of a part is its index in this order, from 1.
 func (f *flush) fill(parts []*flushPart) {
 	slices.SortFunc(parts, func(a, b *flushPart) int { return int(a.commit.batch.Claim.Run - b.commit.batch.Claim.Run) })
 	for _, g := range f.groups() {
@@ -149,8 +151,9 @@ func (f *flush) textFor(parts []*flushPart) *flushText {
 
 func (f *flush) given(arg int) bool { return f.args[arg] != nil }
 
-// lockOrder returns the runs to lock before any row is changed, in order. It returns nil unless a parent has to be told of an
-// end. The result is overwritten by the next call.
+// lockOrder returns the runs to lock before any row is changed, in ascending order, as an array in Postgres' binary form. These
+// are the parents that parts tell of an end, and all runs with a changed row. It returns nil if no part tells a parent. The next
+// call overwrites the result.
 func (f *flush) lockOrder(parts []*flushPart) []byte {
 	f.locks = f.locks[:0]
 	for _, p := range parts {
@@ -205,7 +208,8 @@ func (f *flush) add(n int64, p *flushPart) {
 	}
 }
 
-// addRun writes columns in the order of the type oarlock.flush_run. Each function below does the same with the type of its rows.
+// addRun adds the row that changes the run's own row, for the part at place n. It writes columns in the order of the type
+// oarlock.flush_run. Each function below does the same with the type of its rows.
 func (f *flush) addRun(n int64, p *flushPart) {
 	e, r := p.commit, &f.runs
 	c := e.batch.Claim
@@ -325,8 +329,8 @@ func (f *flush) addDecisions(n int64, b *Batch) {
 	}
 }
 
-// addNotes numbers the notes from the count of notes that the drive has written, so that a flush that is sent twice writes each
-// once.
+// addNotes adds the notes of a batch. It numbers them on from the notes that the drive has written before, so that a flush that
+// is sent twice writes each note once.
 func (f *flush) addNotes(n int64, e *pendingCommit) {
 	r := &f.notes
 	for i := range e.batch.Records.Notes {
@@ -433,7 +437,8 @@ func (r *flushRows) endRow() {
 	}
 }
 
-// param returns the array as an argument. Without rows it returns null, which the server reads faster than an empty array.
+// param ends the last row, and returns the array as an argument, which is valid until reset. Without rows it returns nil, a null,
+// which the server reads faster than an empty array.
 func (r *flushRows) param() []byte {
 	if r.count == 0 {
 		return nil
@@ -566,5 +571,5 @@ func (r *flushRows) day(days int64) {
 	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(int32(max(min(days, math.MaxInt32-1), math.MinInt32+1))))
 }
 
-// mod returns a modulo b, and is never negative.
+// mod returns a modulo b, for a b above 0. The result is never negative.
 func mod(a, b int64) int64 { return (a%b + b) % b }

@@ -77,18 +77,21 @@ func newJournal(c journalConfig) *journal {
 	return j
 }
 
-// commit writes a batch and returns its outcome. A claim may have one commit at a time.
+// commit writes a batch, waits for its outcome and returns it: see Session.Commit. A second commit of the same claim meanwhile
+// returns an error.
 func (j *journal) commit(ctx context.Context, b *Batch) error {
 	return j.put(ctx, b, func(*pendingCommit) {})
 }
 
-// release gives a claim back as it was claimed, or, with waits, because its next task waits for a slot. With waits it is refused
-// if anything was requested of the run since the claim.
+// release gives a claim back as it was claimed. With waits, the run's next task waits for a slot, and wake is when something else
+// of the run is due (0: nothing is). With waits, release returns ErrInboxMoved if anything was requested of the run since the
+// claim.
 func (j *journal) release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
 	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *pendingCommit) { e.release, e.waits, e.wake = true, waits, wake })
 }
 
-// fail ends a run as failed, even if something was requested of it since the claim.
+// fail ends a run as failed with the given reason, cut to a storable length. It does so even if something was requested of the
+// run since the claim.
 func (j *journal) fail(ctx context.Context, c *Claim, reason string) error {
 	return j.put(ctx, &Batch{Claim: c}, func(e *pendingCommit) { e.failReason = storableReason(reason) })
 }
@@ -119,8 +122,9 @@ func (j *journal) put(ctx context.Context, b *Batch, as func(*pendingCommit)) er
 	}
 }
 
-// await waits for the outcome of a commit. If ctx ends while the commit is still in the queue, await withdraws the commit; later
-// only the outcome counts.
+// await waits for the outcome of a commit and returns it. If ctx ends while the commit is still in the queue, await withdraws the
+// commit and returns the error of ctx. Later the end of ctx no longer counts. If the journal ends without an outcome, await
+// returns ErrClosed.
 func (j *journal) await(ctx context.Context, e *pendingCommit) error {
 	select {
 	case err := <-e.done:
@@ -140,8 +144,9 @@ func (j *journal) await(ctx context.Context, e *pendingCommit) error {
 	}
 }
 
-// close writes the batches in the queue and ends the journal. If ctx ends first, or flushes have failed for long, the remaining
-// batches get ErrClosed.
+// close writes the batches in the queue, and ends the journal and its connection. If ctx ends first, or flushes have failed for
+// answerPatience, the callers of the remaining batches get ErrClosed. close then returns ErrUnknown, with the number of these
+// batches.
 func (j *journal) close(ctx context.Context) error {
 	j.closeOnce.Do(func() { close(j.closing) })
 	j.untilWritten(ctx)
@@ -154,7 +159,7 @@ func (j *journal) close(ctx context.Context) error {
 	return nil
 }
 
-// untilWritten waits for the goroutine to end, until ctx ends or flushes have failed for answerPatience.
+// untilWritten returns once the goroutine has ended, ctx has ended, or flushes have failed for answerPatience.
 func (j *journal) untilWritten(ctx context.Context) {
 	look := time.NewTicker(hopeEvery)
 	defer look.Stop()
@@ -233,7 +238,8 @@ func (j *journal) next() *pendingCommit {
 	}
 }
 
-// take takes a commit from the queue, and reports whether it still has to be written.
+// take takes a commit from the queue, and reports whether it still has to be written. It returns false if the waiting caller has
+// withdrawn the commit, or if the claim is lost. In the second case the caller gets ErrLeaseLost.
 func (j *journal) take(e *pendingCommit) bool {
 	if !e.state.CompareAndSwap(commitQueued, commitTaken) {
 		return false
@@ -245,9 +251,9 @@ func (j *journal) take(e *pendingCommit) bool {
 	return true
 }
 
-// gather adds commits from the queue to first, as many as fit into one flush. It leaves the first one that does not fit in
-// j.carry, for next. A flush never holds both a change of a parent's own row and the end of its child, which changes that row
-// too: one statement can change a row only once.
+// gather returns first and further commits from the queue, each as one part, as many as fit into one flush. It does not wait for
+// more. It leaves the first commit that does not fit in j.carry, for next. A flush never holds both a change of a parent's own
+// row and the end of its child, which changes that row too: one statement can change a row only once.
 func (j *journal) gather(first *pendingCommit) []*flushPart {
 	g := flushBuilder{}
 	g.add(first)
@@ -302,7 +308,8 @@ func (g *flushBuilder) add(e *pendingCommit) {
 	}
 }
 
-// writeLarge writes a commit in several flushes. It stops at the first part that is not written.
+// writeLarge writes a commit that is too large for one flush, one part after another. It stops at the first part that is not
+// written. conclude has then told the waiting caller.
 func (j *journal) writeLarge(e *pendingCommit) {
 	for _, p := range e.parts() {
 		if j.deliver([]*flushPart{p}); p.err != nil {
@@ -311,8 +318,12 @@ func (j *journal) writeLarge(e *pendingCommit) {
 	}
 }
 
-// conclude sends the outcome to the waiting caller, once the last part is written or any part has failed. It also updates the held
-// claim.
+// conclude passes on the outcome of a settled part. The waiting caller gets it once the last part is written, or any part has
+// failed. If another connection holds the run's row, the caller gets nothing yet, and the commit is set aside.
+//
+// conclude also keeps the claim set up to date. After success it records in the held claim how much is durable, and removes a
+// claim that was given back. After ErrLeaseLost or ErrRefused it forfeits the claim. It counts batches that end with ErrClosed in
+// j.dropped.
 func (j *journal) conclude(p *flushPart) {
 	e := p.commit
 	if errors.Is(p.err, errAside) {
@@ -339,7 +350,7 @@ func (j *journal) conclude(p *flushPart) {
 	e.done <- p.err
 }
 
-// Commit writes a batch of a drive, all of it or nothing. It blocks until the outcome is known:
+// Commit writes a batch of a drive. It blocks until the outcome is known:
 //
 //   - nil: the batch is durable. Perform the actions. A batch with Leave or Result has given the claim back.
 //   - ErrLeaseLost: the claim is gone. Kill everything of the run, and forget the run.
@@ -347,6 +358,11 @@ func (j *journal) conclude(p *flushPart) {
 //   - ErrRefused: the database cannot take a record, and the run was ended. Kill everything of the run, and forget the run.
 //   - ErrClosed: the session was closed. If the error is also ErrUnknown, the batch may have been written.
 //   - ctx's error: only while the batch waited for its turn. Nothing was written.
+//   - Any other error: the database refuses a record of the batch but takes others, and the run goes on. Kill everything of the
+//     run, and call FailRun.
+//
+// A batch is written as a whole or not at all, unless it is too large for one statement. Then it is written in parts, and after an
+// error the first parts may be durable. The next driver can go on from there.
 //
 // While the database is away, Commit goes on trying until the session is lost or closed. A claim may have one Commit at a time: a
 // second one meanwhile returns an error. The caller must not change the batch before Commit returns.
@@ -405,8 +421,9 @@ var (
 	errAside     = errors.New("another transaction holds the run's row")
 )
 
-// partFrom takes commits out of a flush if another connection holds their rows, and reports whether there were any. Parts of a
-// large commit stay in the flush, because the parts of one commit must be written in order.
+// partFrom asks the server for each part without an outcome whether another connection holds its rows. It settles such parts with
+// errAside, so that the flush goes on without them, and reports whether there were any. Parts of a large commit stay in the
+// flush, because the parts of one commit must be written in order. So do parts that change no run's own row.
 func (j *journal) partFrom(parts []*flushPart) (some bool) {
 	for _, p := range parts {
 		if p.settled || !p.commit.fits() || !p.changes() || j.isFree(p.commit) {
@@ -418,8 +435,8 @@ func (j *journal) partFrom(parts []*flushPart) (some bool) {
 	return some
 }
 
-// isFree reports whether the rows that a commit changes can be locked now. If the server does not answer, it returns true, and the
-// flush finds out.
+// isFree asks the server whether the rows of a commit's run and of its parent can be locked now. If the server does not answer,
+// it returns true, and the flush finds out.
 func (j *journal) isFree(e *pendingCommit) bool {
 	rows := []int64{int64(e.batch.Claim.Run)}
 	if parent := e.batch.Claim.Parent; parent != 0 {
@@ -444,7 +461,8 @@ func (j *journal) setAside(e *pendingCommit) {
 	j.tellAside()
 }
 
-// tellAside publishes which commits wait for a row, and which connection holds it.
+// tellAside publishes in j.health how many commits are set aside, and since when the oldest of them, with its run and the
+// connection that holds the row.
 func (j *journal) tellAside() {
 	if len(j.aside) == 0 {
 		j.health.setAside(Aside{})
@@ -454,8 +472,9 @@ func (j *journal) tellAside() {
 	j.health.setAside(Aside{Since: first.aside, Run: first.batch.Claim.Run, Runs: len(j.aside), Holder: first.holder})
 }
 
-// retake returns a commit that was set aside, if its rows are free, its claim is gone, or the journal gives up. It returns nil if
-// there is none.
+// retake looks at the first commit in j.aside that is due. If its rows are free now, or its claim is lost, retake removes it from
+// j.aside and returns it. If not, it sets the commit aside again, and returns nil. It also returns nil if no commit is due. Once
+// the journal gives up, every commit is due, and is returned at once.
 func (j *journal) retake() *pendingCommit {
 	for i, e := range j.aside {
 		if time.Now().Before(e.due) && j.ctx.Err() == nil {
@@ -475,7 +494,8 @@ func (j *journal) retake() *pendingCommit {
 	return nil
 }
 
-// holderOf asks the server which connection holds the rows that commits wait for. It returns "" if the server does not say.
+// holderOf asks the server which connections hold the rows that commits wait for. It returns a text for people, or "" if the
+// server does not say.
 func (j *journal) holderOf(entries ...*pendingCommit) string {
 	var runs []int64
 	for _, e := range entries {
@@ -491,8 +511,8 @@ func (j *journal) holderOf(entries ...*pendingCommit) string {
 	return holder
 }
 
-// withHolder adds to an error which connection holds the row that the flush waited for, once flushes have failed for
-// askHolderAfter.
+// withHolder returns err. If err is a lock timeout and flushes have failed for askHolderAfter, it first asks the server which
+// connections hold the rows of parts, and adds them to the error's text.
 func (j *journal) withHolder(parts []*flushPart, err error) error {
 	if f := j.health.failure(); !isLockTimeout(err) || !f.Failing() || time.Since(f.Since) < askHolderAfter {
 		return err

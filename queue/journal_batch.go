@@ -59,7 +59,8 @@ func newPendingCommit(b *Batch, held *heldClaim) *pendingCommit {
 	return e
 }
 
-// acts reports whether the batch records more than the start of its run.
+// acts reports whether the batch records more than the start of its run: a task, an attempt, a decided control, a note, a chunk,
+// or that the run is ending or paused.
 func (e *pendingCommit) acts() bool {
 	rec := &e.batch.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(e.batch.Chunks) > 0 ||
@@ -81,7 +82,7 @@ func (e *pendingCommit) measure() {
 	}
 }
 
-// tailBytes returns the size of the rows that go with the last part.
+// tailBytes returns the estimated size of the rows that go with the last part: the run, the decided controls and the notes.
 func (e *pendingCommit) tailBytes() int {
 	rec := &e.batch.Records
 	size := rowBytes * (1 + len(rec.Controls) + len(rec.Notes))
@@ -123,6 +124,7 @@ var noDetail Detail
 // detail.
 const fewDetails = 4
 
+// detail returns the last Detail of a task in the batch, or noDetail if there is none. It never returns nil.
 func (e *pendingCommit) detail(id dagrun.TaskID) *Detail {
 	if e.details == nil {
 		for i := range slices.Backward(e.batch.Details) { // the last detail of a task counts
@@ -144,7 +146,7 @@ func (e *pendingCommit) ends() bool { return e.release || e.failReason != "" || 
 // compares reports whether the commit is refused if the run has controls that its driver has not read.
 func (e *pendingCommit) compares() bool { return e.waits || e.batch.ends() }
 
-// wakeAt returns when the run is due again; 0: nothing is due.
+// wakeAt returns when the run is due again, by the batch's Leave or else by e.wake; 0: nothing is due.
 func (e *pendingCommit) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {
 		return e.wake
@@ -152,7 +154,8 @@ func (e *pendingCommit) wakeAt() dagrun.Time {
 	return e.batch.Leave.WakeAt
 }
 
-// finishes reports whether a task finished. Losses before that count no more.
+// finishes reports whether the batch records that a task finished. Drives that were lost before that count no more as losses of
+// the run.
 func (e *pendingCommit) finishes() bool {
 	for i := range e.batch.Records.Tasks {
 		if e.batch.Records.Tasks[i].State.Terminal() {
@@ -175,29 +178,34 @@ type flushPart struct {
 
 func (p *flushPart) settle(err error) { p.err, p.settled = err, true }
 
-// calms reports whether the flush resets the run's count of losses.
+// calms reports whether the part resets the run's count of losses. The last part of a commit in which a task finished does, if
+// the run had losses at the claim and this drive has not reset the count yet.
 func (p *flushPart) calms() bool {
 	h := p.commit.held
 	return p.last && h.claim.Losses > 0 && !h.calmed && p.commit.finishes()
 }
 
-// changes reports whether the part changes the run's own row.
+// changes reports whether the part changes the run's own row. The last part of a commit does if it gives the claim back, or has a
+// record of the run that says more than the row (see heldClaim.begins). So does a part that resets the count of losses.
 func (p *flushPart) changes() bool {
 	return p.last && (p.commit.ends() || p.commit.batch.Records.Run != nil && !p.commit.begins) || p.calms()
 }
 
-// tells reports whether the flush tells a parent that the run ended.
+// tells reports whether the part tells a parent run that the run ended.
 func (p *flushPart) tells() bool {
 	return p.last && p.commit.batch.Result != nil && p.commit.batch.Claim.Parent != 0
 }
 
-// drained reports whether the run goes back to the queue.
+// drained reports whether the part puts the run back into the queue. The last part does so for a Release, and for a Leave with
+// Drained set in a batch without a Result.
 func (p *flushPart) drained() bool {
 	b := p.commit.batch
 	return p.last && (p.commit.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
 
-// stage returns the stage of the run in the queue, and reports whether the run goes back there.
+// stage returns the stage at which the part puts the run back into the queue. back is false if the part does not do that. A
+// Release before anything happened to the run gives stageNew. A run with a task that waits for a slot goes to stageBegun, and any
+// other to stageRoused.
 func (p *flushPart) stage() (stage int, back bool) {
 	e := p.commit
 	switch {
@@ -212,7 +220,8 @@ func (p *flushPart) stage() (stage int, back bool) {
 	}
 }
 
-// run returns the record to write to the run's own row, if any, and the run's next state. "" leaves the state as it is.
+// run returns the record to write to the run's own row, and the run's next state. A nil rec leaves the other columns as they are,
+// and "" leaves the state as it is. Only the last part has either.
 func (p *flushPart) run() (rec *dagrun.RunRecord, state string) {
 	b := p.commit.batch
 	if !p.last {
@@ -233,7 +242,7 @@ func (p *flushPart) run() (rec *dagrun.RunRecord, state string) {
 	}
 }
 
-// highest returns the highest number of a task record in the part.
+// highest returns the highest Seq of a task record in the part; 0: it has none.
 func (p *flushPart) highest() int64 {
 	var highest int64
 	for i := range p.tasks {
@@ -242,7 +251,7 @@ func (p *flushPart) highest() int64 {
 	return highest
 }
 
-// whole returns the commit as one part that is not settled, &e.all. It replaces the part of an earlier call.
+// whole returns the commit as one part that is not settled. The result is &e.all, so the next call overwrites it.
 func (e *pendingCommit) whole() *flushPart {
 	rec := &e.batch.Records
 	e.all = flushPart{commit: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
@@ -251,9 +260,9 @@ func (e *pendingCommit) whole() *flushPart {
 
 func (e *pendingCommit) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
 
-// parts splits the commit into parts, in the order in which they must be written. A task stays together with its attempts, and
-// comes after the last chunks of its logs. The decision about the run comes last. So the run can go on from any prefix of the
-// parts.
+// parts splits the commit into parts that each fit into one flush, in the order in which they must be written. A commit that fits
+// is one part. A task stays together with its attempts, and comes after the last chunks of its logs. The decision about the run
+// comes last. So the run can go on from any prefix of the parts.
 func (e *pendingCommit) parts() []*flushPart {
 	if e.fits() {
 		return []*flushPart{e.whole()}

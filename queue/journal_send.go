@@ -34,8 +34,11 @@ const (
 // reasonBytes bounds the reason of a run that is ended because the database cannot take its records.
 const reasonBytes = 500
 
-// deliver writes parts of different claims, in one flush if the database takes all of them, and passes the outcome of each to its
-// caller.
+// deliver writes parts of different claims, and passes the outcome of each to its caller. It sends them in one flush. If the
+// flush is refused because of a record, or for an unclear reason, it sends the parts in smaller flushes, until only the faulty
+// part is left. If the error is clearly about that part's record, its run is ended as failed, and the caller gets ErrRefused. If
+// the reason is unclear, deliver sends the part again until it is written, or until the database takes other records. In the
+// second case the caller gets the error.
 func (j *journal) deliver(parts []*flushPart) {
 	began := time.Now()
 	err := j.send(parts)
@@ -54,7 +57,8 @@ func (j *journal) deliver(parts []*flushPart) {
 	}
 }
 
-// isolate finds the part with the record that the database cannot take, by halves. The failed flush has written nothing.
+// isolate takes parts of a flush that failed with err and has written nothing. A single part is the faulty one: isolate ends its
+// run as failed, and its caller gets ErrRefused. Several parts are delivered again in two halves.
 func (j *journal) isolate(parts []*flushPart, err error) {
 	if len(parts) == 1 {
 		j.failRun(parts[0], internalReason(err), fmt.Errorf("%w: %w", ErrRefused, err))
@@ -66,12 +70,14 @@ func (j *journal) isolate(parts []*flushPart, err error) {
 	j.deliver(parts[half:])
 }
 
-// isStrange reports whether err leaves open where the fault is: in a record or in the database.
+// isStrange reports whether an error leaves open where the fault is: in a record or in the database. It is false for nil.
 func isStrange(err error) bool {
 	return err != nil && !isPoison(err) && !errors.Is(err, ErrClosed) && !OfDatabase(err)
 }
 
-// takesOthers reports whether the database takes other records than the refused one. If so, the fault is in the refused record.
+// takesOthers tries whether the database takes other records than the one that it refused with err. It returns true if so: the
+// fault is in that record. It returns false if not, but only after it has waited longestJournalPause, or until the journal gives
+// up. It notes in j.health the success, or err as a failure since began.
 func (j *journal) takesOthers(began time.Time, err error) bool {
 	_, refused := j.try(tryRecords)
 	if refused == nil {
@@ -86,8 +92,9 @@ func (j *journal) takesOthers(began time.Time, err error) bool {
 	return false
 }
 
-// isPoison reports whether an error is about the content of a record. Class 54 means too large for a limit, class 21 that a row
-// came twice.
+// isPoison reports whether an error is about the content of a record, so that it is useless to send the record again. By the
+// class of its SQLSTATE: 21 means that a row came twice, 22 and 23 that a value is not allowed, 54 that it is too large. Of our
+// own codes, OA010 and OA011 mean that the row has finished or belongs to a later drive.
 func isPoison(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -96,7 +103,9 @@ func isPoison(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "OA010" || pg.Code == "OA011"
 }
 
-// failRun ends the run of a part as failed. then is the outcome that the run's driver gets.
+// failRun ends the run of a part as failed, with reason, and settles the part. Once the run has ended, the part is settled with
+// then, which may be nil. If the claim was gone before, the outcome is ErrLeaseLost, and if the statement fails, its error.
+// failRun does not pass the outcome on: conclude does.
 func (j *journal) failRun(p *flushPart, reason string, then error) {
 	var done bool
 	c := p.commit.batch.Claim
@@ -128,7 +137,8 @@ func internalReason(cause error) string {
 	return storableReason("internal: " + text)
 }
 
-// storableReason makes text storable: valid UTF-8, without null bytes, at most reasonBytes long and not empty.
+// storableReason returns text as valid UTF-8 without null bytes, cut to reasonBytes. If nothing is left, it returns "failed by
+// its worker".
 func storableReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "failed by its worker")
@@ -137,8 +147,9 @@ func storableReason(text string) string {
 // errNothingLeft ends a try that found nothing left to send.
 var errNothingLeft = errors.New("nothing is left to be written")
 
-// send writes parts in one flush, and repeats it until the outcome is known. If it returns nil, all parts are settled. If it
-// returns an error, the parts that are not settled were not written.
+// send writes parts in one flush, and repeats it until the outcome is known. It blocks while the database is away. If it returns
+// nil, all parts are settled. If it returns an error, the parts that are not settled were not written, except that with
+// ErrUnknown they may have been.
 func (j *journal) send(parts []*flushPart) error {
 	var got reply
 	err := j.persist(parts, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -192,7 +203,7 @@ func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
 	return reply{fenced: row[0][0] == 1, hits: bools(row[1]), logs: runsOf(row[followedColumn])}, nil
 }
 
-// bools decodes an array of booleans without nulls from Postgres' binary form.
+// bools decodes an array of booleans without nulls from Postgres' binary form. It returns nil for null and for an empty array.
 func bools(array []byte) []bool {
 	var list []bool
 	for at := arrayHeaderBytes + 4; at < len(array); at += 5 {
@@ -204,7 +215,8 @@ func bools(array []byte) []bool {
 // followedColumn is the column of reply.logs in the answer to a flush.
 const followedColumn = 2
 
-// runsOf decodes an array of run numbers without nulls from Postgres' binary form. Null becomes an empty array.
+// runsOf decodes an array of run numbers without nulls from Postgres' binary form. It returns nil for null and for an empty
+// array.
 func runsOf(array []byte) []RunID {
 	var list []RunID
 	for at := arrayHeaderBytes + 4; at < len(array); at += 12 {
@@ -213,8 +225,9 @@ func runsOf(array []byte) []RunID {
 	return list
 }
 
-// prepare makes a new connection ready for flushes. It uses conn.Prepare, which remembers the prepared names: if the server
-// refuses one of the statements, the names of those before it are taken already, and the next try must not prepare them again.
+// prepare makes conn ready for flushes; if it is ready, prepare does nothing. It uses conn.Prepare, which remembers the prepared
+// names: if the server refuses one of the statements, the names of those before it are taken already, and the next try must not
+// prepare them again.
 func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if j.prepared == conn {
 		return nil
@@ -236,9 +249,9 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// judge settles parts by the answer to their flush: a part that was written with nil, any other with ErrLeaseLost, or with
-// ErrInboxMoved if the run has a new control. Without a fence the session is lost, with all claims. An error means that some
-// parts are not settled, and must be sent again.
+// judge settles parts by got, the answer to their flush. A part that was written gets nil. A part that gives its claim back and
+// was not written gets ErrInboxMoved if its run has a new control. Any other part that was not written gets ErrLeaseLost. Without
+// a fence the session is lost, with all claims. If judge returns an error, some parts are not settled, and must be sent again.
 func (j *journal) judge(ctx context.Context, conn *pgx.Conn, parts []*flushPart, got reply) error {
 	if !got.fenced {
 		j.loseSession(parts)
@@ -270,8 +283,9 @@ func (j *journal) loseSession(parts []*flushPart) {
 	j.lost()
 }
 
-// explain finds out for each missed part whether its claim is gone or the run's inbox moved. If that fails, the flush is sent
-// again, which is safe because the missed parts wrote nothing.
+// explain settles each missed part: with ErrInboxMoved if its claim is still there, so that the run's inbox has moved, and else
+// with ErrLeaseLost. If the query fails, it returns the error and settles none. The flush is then sent again, which is safe
+// because the missed parts wrote nothing.
 func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*flushPart) error {
 	runs, claims := make([]int64, len(missed)), make([]uuid.UUID, len(missed))
 	for i, p := range missed {
@@ -295,9 +309,10 @@ func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*flushPa
 	return nil
 }
 
-// persist runs do on the journal's connection until its outcome is known. It returns nil, or an error if the server did not do
-// it and never will. While the database is away, persist goes on trying until the journal is closed; then it returns ErrClosed
-// and ErrUnknown. j.flying is parts meanwhile.
+// persist runs do on the journal's connection until its outcome is known, and blocks that long. j.flying is parts meanwhile. It
+// returns nil if do has succeeded, or if all parts are settled, so that nothing is left to do. It returns an error of the server
+// if do was refused and is useless to repeat. While the database is away, it tries again until the journal is closed. Then it
+// returns an error that is ErrClosed and ErrUnknown.
 func (j *journal) persist(parts []*flushPart, do func(context.Context, *pgx.Conn) error) error {
 	j.flying = parts
 	defer func() { j.flying = nil }()
@@ -338,8 +353,8 @@ func (j *journal) persist(parts []*flushPart, do func(context.Context, *pgx.Conn
 	}
 }
 
-// try runs do once, and reports whether it got as far as asking the server. If it did not, the error is about the connection, and
-// says nothing about the outcome of an earlier try.
+// try runs do once, for at most j.timeout. asked reports whether do was called. If it was not, the error is about the connection,
+// and says nothing about the outcome of an earlier try.
 func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, err error) {
 	j.tries.Add(1)
 	j.pulse.beat()
@@ -355,7 +370,8 @@ func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, er
 	return asked, err
 }
 
-// isFinal reports whether it is useless, or may be useless, to ask the server the same again.
+// isFinal reports whether persist must return err instead of sending the same again: err is about a record, or may be, and a new
+// connection would not help.
 func isFinal(err error) bool {
 	return (isPoison(err) || isStrange(err)) && !stale(err)
 }
@@ -368,8 +384,9 @@ func stale(err error) bool {
 
 var verifyClaims = sql.Named("queue/verify")
 
-// takeUp runs first on every connection but the first one. It makes sure that an older flush can no longer take effect. Then it
-// verifies all claims, because the new connection may lead to another server.
+// takeUp prepares every connection but the first for the journal. It makes sure that no flush on the former connection can still
+// take effect. Then it verifies all claims, because the new connection may lead to another server. After an error the connection
+// must not be used.
 func (j *journal) takeUp(ctx context.Context, conn *pgx.Conn) error {
 	if err := j.conn.endFormer(ctx, conn); err != nil {
 		return err
@@ -389,6 +406,8 @@ type claimed struct {
 	Fenced     bool
 }
 
+// verify reads the database's view of all held claims, and reconciles each with it. That forfeits claims that are gone, and may
+// settle parts in flight.
 func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	all := j.held.all()
 	runs, claims, epochs := make([]int64, len(all)), make([]uuid.UUID, len(all)), make([]int, len(all))
@@ -413,7 +432,10 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// reconcile decides whether a claim is still held. It also settles the claim's part if the outcome of that part is unknown.
+// reconcile compares a held claim with db, the database's view of it. It forfeits the claim if the database no longer holds it
+// for this worker, or lacks acknowledged records of it. p is the part of the claim in flight, with an unknown outcome; nil: there
+// is none. If db shows that p was written and gave the claim back, p is settled with nil, and the claim is not forfeited. If the
+// claim is forfeited, p is settled with ErrLeaseLost. Otherwise p stays open.
 func (j *journal) reconcile(held *heldClaim, p *flushPart, db *claimed) {
 	switch {
 	case db.Ours && db.Seq >= held.acked:
@@ -431,7 +453,7 @@ func (j *journal) reconcile(held *heldClaim, p *flushPart, db *claimed) {
 	}
 }
 
-// shows reports whether the flush that gave this claim back was written after all. While our fence exists, no other worker takes
+// shows reports whether p, a part that gives its claim back, was written after all. While our fence exists, no other worker takes
 // a claim away. Only a failover can have lost the claim, and then acknowledged records are missing too.
 func (db *claimed) shows(p *flushPart) bool {
 	claim := p.commit.batch.Claim
@@ -528,8 +550,8 @@ type health struct {
 	aside Aside
 }
 
-// note records in h.fails the result of a try that began at began. Success ends a failure; an error begins one, or replaces
-// the error of the one that lasts. An error about a record says nothing about the database, so it changes nothing.
+// note records in h.fails the result of a try that began at began. Success ends a failure. An error begins a failure, or replaces
+// the error of the failure that lasts. An error about a record says nothing about the database, so it changes nothing.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -587,7 +609,7 @@ func OfDatabase(err error) bool {
 	return pglink.Classify(err) != pglink.Permanent
 }
 
-// tryRecords writes rows like a flush does, and rolls them back.
+// tryRecords writes rows as a flush does, and rolls them back. It returns nil if the database took them.
 func tryRecords(ctx context.Context, conn *pgx.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, tryRecordsSQL); err != nil {
@@ -614,7 +636,8 @@ func (s *Store) TryRecords(ctx context.Context) error {
 	return nil
 }
 
-// probe tries whether the database takes records again while there is none to write.
+// probe tries whether the database takes records again while there is none to write, and notes the result in j.health. It plans
+// no next probe: nextProbe does.
 func (j *journal) probe() {
 	began := time.Now()
 	_, err := j.try(tryRecords)
@@ -622,8 +645,9 @@ func (j *journal) probe() {
 	j.probeAt = time.Time{}
 }
 
-// nextProbe returns a channel that fires when it is time to probe. It is nil while flushes succeed. Entries that are set aside
-// come due again and again meanwhile, and must not put the probe off.
+// nextProbe returns a channel that fires when it is time to probe. It is nil while flushes succeed. The first call of a failure
+// fixes that time, and later calls keep it, because commits that are set aside come due again and again meanwhile and must not
+// put the probe off.
 func (j *journal) nextProbe() <-chan time.Time {
 	if !j.health.failing() {
 		j.probeAt = time.Time{}

@@ -28,7 +28,8 @@ type sessionListener struct {
 	closing      sync.Once
 }
 
-// newSessionListener makes the listener of a worker, which listens on channel.
+// newSessionListener makes the listener of a worker, which listens on channel. With Config.PollOnly it has no connection and
+// hears nothing. The caller closes it.
 func newSessionListener(store *Store, channel string) *sessionListener {
 	h := &sessionListener{closed: make(chan struct{})}
 	if !store.pollOnly {
@@ -41,12 +42,14 @@ func newSessionListener(store *Store, channel string) *sessionListener {
 // listenName is the application_name of connections that listen.
 const listenName = "oarlock listen"
 
-// newListener makes a listener. Its server notices soon when this process vanishes.
+// newListener makes a listener with a connection of its own. The server notices soon if this process vanishes. The caller closes
+// the listener.
 func (s *Store) newListener() *listen.Listener {
 	return listen.New(listen.Options{Config: s.connConfig(listenName), Prepare: s.prepare})
 }
 
-// giveWay closes the connection for deafFor, so that the server can give the session another one instead.
+// giveWay closes the connection for deafFor, so that the server can give the session another connection instead. A session
+// without a listener has nothing to close.
 func (h *sessionListener) giveWay() {
 	if h.listener != nil {
 		h.listener.GiveWay(deafFor)
@@ -65,8 +68,12 @@ func (h *sessionListener) close() {
 	})
 }
 
-// Hear waits for notifications, and returns all that have come. They are hints, and any connection may send them. A worker that
-// misses some, or never calls Hear, learns the same from Look and Renew.
+// Hear blocks until there is a notification for the worker, and returns all that have come. Before that it passes news about
+// lanes to the next poll, and remembers which runs have readers that follow their logs; news about logs alone does not end the
+// wait. With Config.PollOnly it only waits for the end of ctx or the session, and returns an error then.
+//
+// Notifications are hints, and any connection may send them. A worker that misses some, or never calls Hear, learns the same from
+// Look and Renew.
 func (s *Session) Hear(ctx context.Context) (Heard, error) {
 	for {
 		signal, err := s.listener.wait(ctx)
@@ -104,8 +111,9 @@ func (h *sessionListener) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// parseNotice parses messages and drops those that are not ours, because any connection may send. lanes are the lanes with new
-// runs.
+// parseNotice parses the messages of a signal. It drops messages of another form, because any connection may send. heard.Runs
+// comes sorted, each run once. logs are the runs with readers that follow their logs. lanes are the lanes with new runs, at most
+// noticedMax, each with its messages summed up.
 func parseNotice(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]notice) {
 	heard.All, lanes = signal.Missed, map[int]notice{}
 	for _, payload := range signal.Payloads {
@@ -145,7 +153,8 @@ func parseNotice(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int
 // latestPlace is the end of the year 9999, in milliseconds. The database may refuse later times.
 const latestPlace = 253402300800000
 
-// positive parses a number in the form in which the database writes it. It returns 0 for anything else.
+// positive parses text as a decimal number above 0. It returns 0 for anything else, 0 and overflows included. It also accepts
+// forms that the database never writes, such as 007 and +7.
 func positive(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
@@ -179,7 +188,8 @@ type logListener struct {
 
 func newLogListener(s *Store) *logListener { return &logListener{store: s} }
 
-// subscribe returns nil if the store cannot listen. Followers then poll.
+// subscribe returns a subscription to channel, which the caller closes. The first call makes the listener. It returns nil if the
+// store is closed or has Config.PollOnly. The follower then polls.
 func (e *logListener) subscribe(channel string) *listen.Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,14 +234,16 @@ func (s *Store) newFollower(run RunID, logs bool) *follower {
 	return f
 }
 
-// wait returns when there is news, or when it is time to look anyway. It returns an error only if ctx has ended or the store was
-// closed: a follower that could not register polls, and its caller sees any change at the next look.
+// wait blocks until there is news of the run, or until it is time to look anyway. It returns an error only if ctx has ended or
+// the store was closed. A follower that could not register polls instead, and its caller sees any change at the next look.
 func (f *follower) wait(ctx context.Context) error {
 	_, err := f.hear(ctx)
 	return err
 }
 
-// hear waits, and reports whether something may have changed. It returns false if the follower was registered and heard nothing.
+// hear waits for news, at most followPoll, and reports whether something may have changed. It returns false only if the follower
+// is registered, was not just registered, and heard nothing. A follower that is not registered cannot know, so it gets true. hear
+// also registers the follower when it is time to. It returns an error only if ctx has ended or the store was closed.
 func (f *follower) hear(ctx context.Context) (news bool, err error) {
 	blind := f.subscription == nil || f.registered.IsZero() || f.looks < len(freshly)
 	waiting, cancel := context.WithTimeout(ctx, f.patience())
@@ -250,8 +262,8 @@ func (f *follower) hear(ctx context.Context) (news bool, err error) {
 	return blind || err == nil, ctx.Err()
 }
 
-// patience returns how long to wait for news before the next look. The first looks after register come after short waits, and
-// each call counts as one of them.
+// patience returns how long to wait for news before the next look, and counts that look. The first looks after register come
+// after the short waits of freshly, all others after followPoll.
 func (f *follower) patience() time.Duration {
 	if f.registered.IsZero() || f.looks >= len(freshly) {
 		return followPoll
@@ -278,7 +290,8 @@ func (f *follower) exec(ctx context.Context, statement string, args pgx.StrictNa
 	})
 }
 
-// close ends the registration and the subscription. If the database is away, the registration expires by itself.
+// close ends the subscription, and then the registration, even if ctx has ended. If the database is away, close gives up after
+// leaveTimeout, and the registration expires by itself.
 func (f *follower) close(ctx context.Context) {
 	if f.subscription != nil {
 		f.subscription.Close()
@@ -291,7 +304,8 @@ func (f *follower) close(ctx context.Context) {
 	_ = f.exec(ctx, unfollowSQL, pgx.StrictNamedArgs{"run": f.run, "channel": f.channel})
 }
 
-// passes reports whether a follower goes on waiting after err.
+// passes reports whether a follower waits and looks again after err, because the database may recover. It returns false once ctx
+// has ended, for errors that waiting cannot mend, and for nil.
 func passes(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false

@@ -27,8 +27,8 @@ var (
 	loadTasks = sql.Named("queue/load_tasks")
 )
 
-// Load reads the state that earlier drives left, for claimed runs in the given order. It returns nil in the place of a claim that
-// is gone. A run that cannot be read counts as gone too, and DoChores gives it back for other workers.
+// Load reads the state that earlier drives left of claimed runs, with their mailboxes, in the order of claims. It returns nil in
+// the place of a claim that is gone. A run that cannot be read counts as gone too, and DoChores gives it back for other workers.
 func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) {
 	loaded := make([]*Loaded, 0, len(claims))
 	for len(loaded) < len(claims) {
@@ -41,7 +41,8 @@ func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) 
 	return loaded, nil
 }
 
-// ReadMail reads the mailboxes of claimed runs in the given order. It returns nil in the same cases as Load.
+// ReadMail reads the mailboxes of claimed runs, in the order of claims. It returns nil in the place of a claim that is gone. A
+// run with a control that cannot be read counts as gone too, and DoChores gives it back for other workers.
 func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, error) {
 	mail := make([]*Mailbox, 0, len(claims))
 	for len(mail) < len(claims) {
@@ -72,6 +73,7 @@ type loading struct {
 	odd      map[RunID]error // runs that cannot be read, with the reason
 }
 
+// loading begins a Load of the first loadBatch claims, or of all if there are fewer. It reads nothing yet.
 func (s *Session) loading(claims []*Claim) *loading {
 	l := &loading{session: s, claims: claims[:min(loadBatch, len(claims))], mailed: map[RunID]bool{}, odd: map[RunID]error{}}
 	l.byRun = make(map[RunID]*Loaded, len(l.claims))
@@ -81,8 +83,8 @@ func (s *Session) loading(claims []*Claim) *loading {
 	return l
 }
 
-// run makes as many round trips as necessary: one if nothing is large. Mail and tasks may come from different moments, because
-// only the claim's owner, the caller, writes the tasks.
+// run reads the mail and the tasks of all l.claims; loaded returns the results. It makes as many round trips as necessary: one if
+// nothing is large. Mail and tasks may come from different moments, because only the claim's owner, the caller, writes the tasks.
 func (l *loading) run(ctx context.Context) error {
 	for l.mailedTo < len(l.claims) || l.loadedTo < len(l.claims) {
 		if err := l.session.reads.use(ctx, l.next); err != nil {
@@ -92,6 +94,7 @@ func (l *loading) run(ctx context.Context) error {
 	return nil
 }
 
+// next makes one round trip, for the claims with mail or tasks still to read.
 func (l *loading) next(ctx context.Context, conn *pgx.Conn) (err error) {
 	var batch pgx.Batch
 	mail, tasks := l.mailedTo < len(l.claims), l.loadedTo < len(l.claims)
@@ -120,8 +123,9 @@ func partsOf(claims []*Claim) pgx.StrictNamedArgs {
 	return args
 }
 
-// read passes the rows of a statement to take, and moves *to past the claims for which the answer is complete. Each row says
-// by its upto for how many more claims that is; without rows the answer is complete for all.
+// read passes the rows of the next statement in results to take. The statement was about the claims from *to on, and its answer
+// may be complete only for the first of them. take sets upto to the number of these. Without rows the answer is complete for all.
+// read then adds that number to *to.
 func (l *loading) read(results pgx.BatchResults, to *int, take func(row pgx.CollectableRow, upto *int) error) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -156,7 +160,8 @@ func (l *loading) takeTask(row pgx.CollectableRow, upto *int) error {
 	return nil
 }
 
-// loaded returns the results, without runs that are gone or cannot be read.
+// loaded returns the results in the order of l.claims, once run has succeeded. It returns nil in the place of a claim that is
+// gone or that cannot be read. It forfeits a claim that cannot be read, and leaves it to DoChores.
 func (l *loading) loaded() []*Loaded {
 	loaded := make([]*Loaded, len(l.claims))
 	for i, c := range l.claims {
@@ -170,7 +175,8 @@ func (l *loading) loaded() []*Loaded {
 	return loaded
 }
 
-// take adds a stored task to l.Saved, and the end of its log to l.Logs if the log goes on.
+// take adds a stored task to l.Saved. If its log goes on, it adds the end of the log to l.Logs. If it has a result that is not
+// recorded yet, it adds that to l.Settled. An error means that this version cannot read the task.
 func (l *Loaded) take(t *taskRow) error {
 	record, err := t.record()
 	if err != nil {
@@ -224,9 +230,9 @@ const maxCacheKey = 500
 
 var readCached = sql.Named("queue/cached")
 
-// Cached returns the outputs that an earlier task of a step stored under a cache key, unless they have expired. The task must be
-// of the same DAG and, unless shared is set, of the same submitter as the run. Every worker finds what another one passed to
-// Commit as a Keep.
+// Cached returns the outputs that an earlier task of a step stored under a cache key. found is false if there are none, or if
+// they have expired. The task must be of the same DAG and, unless shared is set, of the same submitter as the run. Every worker
+// finds the outputs that another worker passed to Commit as a Keep.
 func (s *Session) Cached(ctx context.Context, run RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	var stored []byte
 	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -244,7 +250,7 @@ func (s *Session) Cached(ctx context.Context, run RunID, step, key string, share
 	return outputs, true, nil
 }
 
-// cacheKey returns a key in the form in which it is stored.
+// cacheKey returns a key as it is stored: unchanged up to maxCacheKey bytes, and a hash of it if it is longer.
 func cacheKey(key string) string {
 	if len(key) <= maxCacheKey {
 		return key
