@@ -358,8 +358,8 @@ func (j *journal) conclude(p *flushPart) {
 //   - ErrRefused: the database cannot take a record, and the run was ended. Kill everything of the run, and forget the run.
 //   - ErrClosed: the session was closed. If the error is also ErrUnknown, the batch may have been written.
 //   - ctx's error: only while the batch waited for its turn. Nothing was written.
-//   - Any other error: the database refuses a record of the batch but takes others, and the run goes on. Kill everything of the
-//     run, and call FailRun.
+//   - Another error of the database: it refuses a record of the batch but takes others. The claim is still held: kill everything
+//     of the run, and call FailRun.
 //
 // A batch is written as a whole or not at all, unless it is too large for one statement. Then it is written in parts, and after an
 // error the first parts may be durable. The next driver can go on from there.

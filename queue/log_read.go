@@ -23,7 +23,8 @@ type LogReader struct{ reader logReader }
 // OpenLogs returns a reader of the logs that q selects. It reads nothing yet, and the reader needs no Close.
 func (s *Store) OpenLogs(q LogQuery) *LogReader { return &LogReader{logReader{store: s, query: q}} }
 
-// Stored yields the chunks that are stored now and were not yielded before. An error is its last value.
+// Stored yields the chunks that are stored now and that the reader has not yielded before. It does not wait for more, and may be
+// called again. An error is its last value.
 func (l *LogReader) Stored(ctx context.Context) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		f := following{reader: &l.reader, yield: yield}
@@ -37,7 +38,8 @@ func (l *LogReader) Stored(ctx context.Context) iter.Seq2[Chunk, error] {
 	}
 }
 
-// Follow goes on as FollowLogs does. It calls idle, which may be nil, whenever it begins to wait.
+// Follow yields chunks as FollowLogs does, but only chunks that the reader has not yielded before. It calls idle whenever it
+// begins to wait; idle may be nil.
 func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		f := following{reader: &l.reader, yield: yield, idle: idle}
@@ -50,13 +52,15 @@ func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, er
 // Run returns the run of the logs.
 func (l *LogReader) Run() RunID { return l.reader.query.Run }
 
-// Over reports whether the run had ended at the reader's last look. The reader has then read everything there will be.
+// Over reports whether the run had ended when the reader last looked for attempts. If it had, a Stored or Follow that has ended
+// by itself without an error has yielded everything there will be.
 func (l *LogReader) Over() bool { return l.reader.over }
 
 // Steps returns the names of the run's steps, handlers included. It is empty before the first read.
 func (l *LogReader) Steps() []string { return l.reader.steps }
 
-// Known returns the names, step and item, of the tasks that have had a log to read so far.
+// Known yields the step and the item of each attempt that has had a log to read so far, in no order. A task with several attempts
+// comes several times. The step is "" if the query selects a single task.
 func (l *LogReader) Known() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key := range l.reader.known {
@@ -89,9 +93,9 @@ var (
 	chunksSQL      = sql.Named("queue/chunks")
 )
 
-// ReadLogs reads chunks of a log that the user may see, in order: by attempt and number, and for a whole run task by task in the
-// order of the DAG. It does not wait for chunks that are not stored yet. A log is deleted with its run, or when its day is past
-// the retention of every DAG.
+// ReadLogs reads chunks of a log that the user is allowed to see, at most q.Limit and at most 256. They come in order: by attempt
+// and number, and for a whole run task by task in the order of the DAG. It does not wait for chunks that are not stored yet: it
+// returns none if there are none. A log is deleted with its run, or when its day is past the retention of every DAG.
 func (s *Store) ReadLogs(ctx context.Context, q LogQuery) ([]Chunk, error) {
 	r := logReader{store: s, query: q}
 	limit := maxReadChunks
@@ -188,7 +192,7 @@ func (e *noStepError) Error() string {
 
 func (e *noStepError) Unwrap() error { return ErrNotFound }
 
-// Hint returns which steps the caller can use instead.
+// Hint returns the names of at most maxShownSteps steps that the run has.
 func (e *noStepError) Hint() string {
 	shown := e.steps[:min(len(e.steps), maxShownSteps)]
 	return "it has " + strings.Join(shown, ", ")
@@ -210,6 +214,8 @@ type logStep struct {
 	Name string
 }
 
+// find returns the task that the query names, with its step numbered by steps; nil: there is no such step. The query may name a
+// replacement as step~1.
 func (r *logReader) find(steps []logStep) *dagrun.TaskID {
 	name, alt := r.query.Step, r.query.Alt
 	if base, number, replaced := strings.Cut(name, "~"); replaced {
@@ -283,9 +289,10 @@ func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
 	return epoch, seq
 }
 
-// wanted returns the logs in found that the query selects by step and attempt. For a query of one task, or with Latest, its
-// first call also fixes in r.first where each task begins: at query.Attempt, or else at the newest attempt that exists then.
-// Earlier attempts are left out from then on. wanted overwrites found.
+// wanted returns the elements of found that the query selects by step and attempt. It overwrites found.
+//
+// For a query of one task, or with Latest, its first call also fixes in r.first the attempt at which each task begins:
+// query.Attempt, or else the newest attempt that exists then. Earlier attempts are left out from then on.
 func (r *logReader) wanted(found []foundLog) []foundLog {
 	if !r.begun && (r.task != nil || r.query.Latest) {
 		for _, f := range found { // the latest attempt of a task comes last
@@ -298,9 +305,9 @@ func (r *logReader) wanted(found []foundLog) []foundLog {
 	})
 }
 
-// from sets l.next, the number of the first chunk to read, and l.end if nothing is left to read. It returns l. In a query of
-// one task, the first log begins at query.From; from then sets query.From to 0, so that later attempts are read from their
-// start. In a query with Last, reading begins after that chunk.
+// from sets l.next, the number of the first chunk to read, and l.end if nothing is left to read. It returns l. In a query of one
+// task, the log of the first call begins at query.From; from then sets query.From to 0, so that later attempts are read from
+// their start. In a query with Last, reading begins after that chunk, and logs before it are at their end.
 func (r *logReader) from(l *openLog) *openLog {
 	last := r.query.Last
 	switch {
@@ -317,8 +324,8 @@ func (r *logReader) from(l *openLog) *openLog {
 	return l
 }
 
-// start moves the logs that exist at first to the places where the query's Lines and Since begin. After the first discover it
-// does nothing: later logs are read from their start.
+// start moves l.next of the opened logs forward to the places where the query's Lines and Since begin. It does nothing if the
+// query has neither. It also does nothing after the first discover, so that later logs are read from their start.
 func (r *logReader) start(ctx context.Context, opened []*openLog) error {
 	q := r.query
 	if r.begun || q.Lines == 0 && q.Since.IsZero() {
@@ -344,7 +351,7 @@ const maxStarts = 1000
 
 type logStart struct{ Place, Seq int }
 
-// places returns the arguments that identify logs: one array for each column of their keys.
+// places returns the arguments that identify logs: the run, and one array for each column of the logs' keys.
 func (r *logReader) places(logs []*openLog) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"run":      r.query.Run,
@@ -365,7 +372,8 @@ func (k attemptKey) compare(other attemptKey) int {
 		cmp.Compare(k.task.Alt, other.task.Alt), cmp.Compare(k.attempt, other.attempt))
 }
 
-// sweep reads all open logs further, one after the other. It passes what it finds to take, in pages, until take returns false.
+// sweep reads all open logs further, one after the other, to the last stored chunk of each. It passes the chunks to take, in
+// pages of at most limit, until take returns false.
 func (r *logReader) sweep(ctx context.Context, limit int, take func([]Chunk) bool) error {
 	for logs := range slices.Chunk(r.open, maxReadAttempts) {
 		logs = slices.DeleteFunc(slices.Clone(logs), func(l *openLog) bool { return l.end })
@@ -394,7 +402,8 @@ type placed struct {
 
 func bare(page []placed) []Chunk { return column(page, func(p *placed) Chunk { return p.Chunk }) }
 
-// chunks reads some logs further, at most each chunks of one log and limit in all.
+// chunks reads the next chunks of some logs, at most each chunks of one log and limit in all. They come log by log, in order. It
+// does not move the logs' next: passed does.
 func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int) ([]placed, error) {
 	args := r.places(logs)
 	args["froms"] = of(logs, func(l *openLog) int { return l.next })
@@ -409,7 +418,7 @@ func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int
 	})
 }
 
-// passed moves the place in a log behind a chunk. It counts the log in r.ended if that was the final chunk.
+// passed moves l.next behind chunk c of the log. If c is the final chunk, it sets l.end, and counts the log in r.ended.
 func (r *logReader) passed(l *openLog, c *Chunk) {
 	l.next, l.last, l.end = c.Seq+1, later(l.last, c.At), c.Final
 	if c.Final {
@@ -424,6 +433,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// name returns the name of a task's step; for a replacement, step~1. It returns "" in a query of one task.
 func (r *logReader) name(task dagrun.TaskID) string {
 	switch {
 	case r.task != nil:
@@ -458,6 +468,7 @@ type cursor struct {
 	more   bool    // there may be more chunks after them
 }
 
+// newArrival begins a pass over the logs in r.open. It first removes logs that were read to their end, and resets r.more.
 func (r *logReader) newArrival() *arrival {
 	r.open = slices.DeleteFunc(r.open, func(l *openLog) bool { return l.end })
 	r.more = false
@@ -474,8 +485,9 @@ func (l *openLog) from() time.Time { return later(l.began, l.last) }
 // at returns when the first chunk arrived. If the clock was set back, the chunk still comes after the earlier chunks of its log.
 func (c *cursor) at() time.Time { return later(c.chunks[0].At, c.last) }
 
-// each passes chunks to take, oldest first, until take returns false. The next pass reads again what this one read and did not
-// pass on. After maxReadsInPass reads of a run that goes on, each ends early and sets the reader's more.
+// each passes chunks to take, oldest first, until take returns false or no stored chunk is left. A chunk that was read but not
+// passed to take is read again by the next pass. While the run goes on, each ends after maxReadsInPass reads, and sets the
+// reader's more.
 func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
 	for {
 		if wanted := a.wanted(); len(wanted) > 0 {
@@ -495,8 +507,8 @@ func (a *arrival) each(ctx context.Context, take func(Chunk) bool) error {
 	}
 }
 
-// pass removes the first chunk of a log, marks it as read, and returns the result of take for it. It removes a log that has
-// nothing more.
+// pass takes the first chunk out of c.chunks, marks it as read, and returns the result of take for it. If c has nothing more,
+// pass removes it from a.cursors. c must have a chunk.
 func (a *arrival) pass(c *cursor, take func(Chunk) bool) bool {
 	chunk := c.chunks[0]
 	c.chunks = c.chunks[1:]
@@ -518,8 +530,8 @@ func (a *arrival) first() *cursor {
 	return oldest
 }
 
-// wanted returns the logs that must be read before the oldest chunk is known; none: a.first has it. It moves logs that come
-// into question by now from a.later to a.cursors.
+// wanted returns the logs that must be read before the oldest chunk is known. If it returns none, the first chunk of a.first is
+// the oldest. It moves logs that may have an older chunk from a.later to a.cursors.
 func (a *arrival) wanted() []*cursor {
 	var wanted []*cursor
 	for _, c := range a.cursors {
@@ -542,7 +554,8 @@ func (a *arrival) wanted() []*cursor {
 	return wanted
 }
 
-// due returns how many of the later logs may have a chunk older than the oldest known one.
+// due returns how many logs at the start of a.later may have a chunk older than the first chunk of oldest, at most
+// maxReadAttempts. If oldest is nil, any log may.
 func (a *arrival) due(oldest *cursor) int {
 	n := 0
 	for n < min(len(a.later), maxReadAttempts) && (oldest == nil || !a.later[n].from().After(oldest.at())) {
@@ -551,8 +564,8 @@ func (a *arrival) due(oldest *cursor) int {
 	return n
 }
 
-// read reads the next chunks of some logs. It reads so many that all cursors together hold about as many as one statement
-// returns.
+// read reads the next chunks of the logs in wanted, which must be part of a.cursors. It reads so many that all cursors together
+// hold about as many as one statement returns. It removes cursors without anything more from a.cursors.
 func (a *arrival) read(ctx context.Context, wanted []*cursor) error {
 	logs := make([]*openLog, len(wanted))
 	for i, c := range wanted {
@@ -576,8 +589,8 @@ func (a *arrival) read(ctx context.Context, wanted []*cursor) error {
 
 // FollowLogs yields chunks of the selected logs as they come: first the stored ones in the order of their arrival, then new ones.
 // It yields each chunk once, and the chunks of an attempt in order, even if connections break. It ends when the run is over and
-// all is read, or after the last chunk of the only attempt that the query selects. While the database is away it waits. An error
-// that waiting cannot mend is its last value.
+// everything is read, or after the last chunk of the only attempt that the query selects. While the database is away it waits. If
+// ctx ends, or waiting cannot mend an error, that error is its last value.
 //
 // While a log is followed, the run's worker flushes and announces it at once, which costs the worker time. A follower that
 // crashes is forgotten within a minute.
@@ -593,6 +606,7 @@ type following struct {
 	left   bool   // the caller has ended its range loop
 }
 
+// run yields chunks until no more can come or the caller leaves its range loop; it returns nil then.
 func (f *following) run(ctx context.Context) error {
 	q := f.reader.query
 	follower := f.reader.store.newFollower(q.Run, true)
@@ -622,7 +636,8 @@ func (f *following) isDone() bool {
 	return f.reader.over || f.reader.task != nil && q.Attempt > 0 && f.reader.ended > 0
 }
 
-// look reads the chunks that are there. It checks whether the run is over before it reads the logs for the last time.
+// look looks for new attempts, and yields the chunks that are stored now. It checks whether the run is over before it reads the
+// logs, so that the look that finds the run over also finds its last chunks.
 func (f *following) look(ctx context.Context) error {
 	if err := f.reader.begin(ctx); err != nil {
 		return err

@@ -48,8 +48,9 @@ type LogWindow struct {
 	Reason     string // of a final log: how the attempt ended, in one word
 }
 
-// LogWindow reads some lines of a log that the user may see. It reads a bounded amount, however long the log and its lines are.
-// So a window may have fewer lines than requested. The next window then begins at its End.
+// LogWindow reads some lines of a log that the user is allowed to see: up to q.Lines lines from q.From on, or the last ones if
+// From is 0. It reads a bounded amount, however long the log and its lines are. So a window may have fewer lines than requested.
+// The next window then begins at its End.
 func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, error) {
 	if q.Lines <= 0 {
 		q.Lines = DefaultWindowLines
@@ -99,7 +100,8 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	return windowOf(rows), nil
 }
 
-// windowOf makes the window of its rows. There must be at least one row, the one that describes the window.
+// windowOf makes the window of the rows of one log. The last row describes the window, and the others are its chunks, so there
+// must be at least one row.
 func windowOf(rows []windowRow) *windowPart {
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{
@@ -117,14 +119,15 @@ func windowOf(rows []windowRow) *windowPart {
 	return part
 }
 
-// keepLast removes all lines but the last ones, and sets w.Begin to the number of the first line that is left.
+// keepLast removes all but the last lines from w, and sets w.Begin to the number of the first line that is left. It does nothing
+// if w has no more lines than that.
 func (w *LogWindow) keepLast(lines int) {
 	if extra := len(w.Lines) - lines; extra > 0 {
 		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
 	}
 }
 
-// scanWindow scans a row of a window, after other columns of the row.
+// scanWindow scans a row of a window. before are the targets of the columns that the row has in front of those of the window.
 func scanWindow(row pgx.CollectableRow, before ...any) (w windowRow, err error) {
 	c := &w.chunk
 	err = row.Scan(append(before, &c.Seq, &c.Stream, (*zeronull.Timestamptz)(&c.At), &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines, &w.before,
@@ -132,7 +135,8 @@ func scanWindow(row pgx.CollectableRow, before ...any) (w windowRow, err error) 
 	return w, err
 }
 
-// hasStep finds out why there is no window. A task that has no log yet is not an error.
+// hasStep returns ErrNotFound if the run or the step of q does not exist, or if the user is not allowed to see it. It returns nil
+// for a task that has no log yet.
 func (s *Store) hasStep(ctx context.Context, q LogWindowQuery) error {
 	r := logReader{store: s, query: LogQuery{Run: q.Run, Step: q.Step, Item: q.Item}}
 	return r.begin(ctx)
@@ -158,8 +162,9 @@ type LogHits struct {
 	Final   bool  // the log is complete, so there will be no more hits
 }
 
-// SearchLog finds lines with a text, as LogLine holds it, that matches. It stops early at its bounds, and when ctx ends after it
-// has searched something. Next then says where to go on.
+// SearchLog finds the lines of a log that match q.Pattern. It compares the text as LogLine holds it, without a carriage return at
+// its end. It stops early at its bounds, Hits and MaxBytes, and when ctx ends after it has searched something. It then returns
+// the hits so far, and Next says where to go on.
 func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
 	if q.Hits <= 0 {
 		q.Hits = DefaultSearchHits
@@ -256,14 +261,16 @@ func (r *lineReader) add(c *Chunk) {
 	}
 }
 
-// skip moves r.begun past chunks that were left out and in which lines may have begun. Bytes that were lost before them count
-// for these lines, so it clears r.dropped.
+// skip tells the reader that lines lines have begun before the next chunk. If that is more than it knows, chunks were left out:
+// it raises r.begun, and clears r.dropped, because lost bytes count for the lines that were left out.
 func (r *lineReader) skip(lines int64) {
 	if lines > r.begun {
 		r.begun, r.dropped = lines, 0
 	}
 }
 
+// add appends text to the line, up to MaxLineBytes in all. If text does not fit, it sets l.Cut, and leaves out the rest and all
+// later texts. The line may share the memory of the first text.
 func (l *LogLine) add(text []byte) {
 	room := MaxLineBytes - len(l.Text)
 	switch {
@@ -290,8 +297,8 @@ func (r *lineReader) closeAll() {
 	}
 }
 
-// halt ends the reader. It tells each unfinished line whether more of it stands behind this place, and whether it may still go
-// on.
+// halt marks the lines that have no end yet, after the last chunk was added. cut means that their rest was not read: their Cut is
+// set. goesOn becomes their Open: the log may still bring more of them.
 func (r *lineReader) halt(cut, goesOn bool) {
 	for _, place := range r.open {
 		if place > 0 {
@@ -301,7 +308,7 @@ func (r *lineReader) halt(cut, goesOn bool) {
 	}
 }
 
-// between returns the lines from begin up to, but without, end.
+// between returns the lines with numbers from begin up to, but without, end. The result is part of r.lines.
 func (r *lineReader) between(begin, end int64) []LogLine {
 	place := func(number int64) int {
 		i, _ := slices.BinarySearchFunc(r.lines, number, func(l LogLine, n int64) int { return cmp.Compare(l.Number, n) })
@@ -320,8 +327,10 @@ var logTailsSQL = sql.Named("queue/log_tails")
 // LogOf identifies the task of a log. Step is as in Ask; a replacement is load~1.
 type LogOf struct{ Step, Item string }
 
-// LogTails reads the last lines of the latest attempts of at most MaxLogTails tasks of a run, in the given order. A task without
-// a log, or of a run that the user may not see, has a window with attempt 0.
+// LogTails reads the last lines of the latest attempts of some tasks of a run, and returns one window for each task, in the order
+// of tasks. It reads from 1 to MaxWindowLines lines of at most MaxLogTails tasks, and returns an error for other numbers. A
+// window may have fewer lines, because it reads a bounded amount. A task without a log, or of a run that the user is not allowed
+// to see, has a window with attempt 0.
 func (s *Store) LogTails(ctx context.Context, run RunID, tasks []LogOf, lines int) ([]LogWindow, error) {
 	const op = "read the ends of logs"
 	if len(tasks) > MaxLogTails || lines < 1 || lines > MaxWindowLines {

@@ -169,7 +169,7 @@ func (c *Chunk) check() error {
 	return nil
 }
 
-// fitting returns how many of the first chunks fit into one statement.
+// fitting returns how many chunks from the start of chunks fit into one statement: at least one, if there is one.
 func fitting(chunks []Chunk) int {
 	bytes := 0
 	for i := range chunks {
@@ -203,6 +203,7 @@ func (h *claimSet) follow(runs []RunID) {
 	}
 }
 
+// setFollowed records for each of claims whether readers follow its run's logs: they do if followed contains the run.
 func (h *claimSet) setFollowed(claims []*Claim, followed []RunID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,6 +221,7 @@ type appending struct {
 	left    *AppendError
 }
 
+// send stores a.chunks. If some are stored already, it leaves these out, and tries again.
 func (a *appending) send(ctx context.Context) error {
 	return a.session.chunks.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		for range maxCollisions {
@@ -234,8 +236,8 @@ func (a *appending) send(ctx context.Context) error {
 	})
 }
 
-// isStored finds out, on another connection, whether the chunks are stored. Making that connection has ended the one that the
-// statement was sent on.
+// isStored finds out, on another connection, whether all chunks of the statement are stored, and removes the stored ones from
+// a.chunks. Making that connection has ended the connection that the statement was sent on, so nothing can be stored later.
 func (a *appending) isStored(ctx context.Context) (bool, error) {
 	err := a.session.chunks.use(ctx, a.sift)
 	return len(a.chunks) == 0, err
@@ -246,8 +248,9 @@ func isCollision(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23505"
 }
 
-// insert stores the chunks of runs that the session holds, and sets a.chunks to nil. It leaves out the others, forfeits their
-// claims, and adds the runs to a.left.Lost.
+// insert stores the chunks of runs that the session holds, and sets a.chunks to nil. It leaves out the chunks of other runs,
+// forfeits the claims of those runs, and adds the runs to a.left.Lost. If the worker's fence is gone, it ends the session, and
+// returns ErrLeaseLost.
 func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	claims := a.claims()
 	if len(a.chunks) == 0 {
@@ -336,8 +339,8 @@ func (a *appending) claims() (claims []*Claim) {
 	return claims
 }
 
-// sift removes chunks that are stored already from a.chunks. If another chunk is stored in the place of one of them, it
-// removes all chunks of that attempt, and adds the run to a.left.Conflicts.
+// sift removes the chunks that are stored already from a.chunks. If a different chunk is stored under the number of one of them,
+// it removes all chunks of that attempt, and adds the run to a.left.Conflicts.
 func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	args := arguments(a.chunks)
 	args["data"] = column(a.chunks, content)
@@ -416,7 +419,7 @@ type attemptKey struct {
 
 func (c *Chunk) attempt() attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
 
-// claimOf returns the claim by which the session holds a run, or nil.
+// claimOf returns the claim by which the session holds a run; nil: it does not hold the run.
 func (h *claimSet) claimOf(run RunID) *Claim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
