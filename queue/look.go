@@ -26,8 +26,9 @@ const (
 
 var lookAround = sql.Named("queue/look")
 
-// Look reads what a worker has to know about others, and leaves work that is due for all workers to DoChores. Call it at each
-// LookInterval, even if the worker wants no runs: a worker that does not look counts silent workers as alive.
+// Look reads what the worker has to know about other workers and due runs, and says which calls are to follow. It leaves work
+// that is due for all workers to DoChores. Call it at each LookInterval, even if the worker wants no runs: a worker that does not
+// look counts silent workers as alive. A second Look of the session waits for the first.
 func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 	var looked Looked
 	err := s.alone(ctx, s.lookout.looking, func() (err error) {
@@ -78,6 +79,8 @@ type lookReply struct {
 	shared         []int // those of Load.Lanes that Looked.Shared names
 }
 
+// look asks the database, and leaves the answers where the other calls of the session find them: in l.x for polls, chores and
+// sweeps.
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	if l.x.overdue.Swap(false) {
 		l.lookAnew()
@@ -105,8 +108,8 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	}, nil
 }
 
-// leaveChores leaves the work that is due for all workers to the next DoChores. Partitions for logs are due at the first look,
-// and then every logDaysInterval.
+// leaveChores leaves the work that a look found due for all workers to the next DoChores. Partitions for logs are due at the
+// first look, and then every logDaysInterval; leaveChores moves that time on.
 func (l *lookout) leaveChores(seen *lookReply) {
 	due := chores{wakes: seen.wakes, expires: seen.expires}
 	if now := l.now(); now >= l.logDays {
@@ -115,14 +118,16 @@ func (l *lookout) leaveChores(seen *lookReply) {
 	l.x.addChores(due)
 }
 
-// lookAnew makes the next look begin at the very start.
+// lookAnew makes the next look search from the very start for parked runs, expired runs and items of the agenda, instead of from
+// the moment up to which an earlier look found nothing due.
 func (l *lookout) lookAnew() {
 	l.slept, l.waited = time.Time{}, time.Time{}
 	l.x.agenda.Store(nil)
 }
 
-// passTo makes the next look begin at the moment up to which this one found nothing due. If the database's clock went back, the
-// next look begins at the very start.
+// passTo makes the next look begin near the moment up to which this one, seen, found nothing due: timerSlack before it. If the
+// database's clock went back, the next look begins at the very start. passTo also reports to l.overdue for how long the first
+// item of the agenda has been due.
 func (l *lookout) passTo(seen *lookReply) {
 	back := seen.now.Before(l.last)
 	l.last = seen.now
@@ -161,6 +166,7 @@ func (l *lookout) args(load Load) pgx.StrictNamedArgs {
 	}
 }
 
+// ask sends a look, and returns the answer. A look after one that succeeded gets lookTimeout, any other callTimeout.
 func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	var r lookReply
 	var ids []uuid.UUID
@@ -318,7 +324,8 @@ func newJanitor(s *Session, conn *dedicatedConn, x *exchange) *janitor {
 	return &janitor{worker: &s.worker, conn: conn, held: s.held, x: x, working: newToken()}
 }
 
-// work does all chores, even if one of them fails.
+// work does all chores that are due, and releases unreadable claims, even if one of these fails. It returns the number of parked
+// runs that it queued, and all errors joined. A failed chore is done by a later call.
 func (j *janitor) work(ctx context.Context) (woken int, err error) {
 	due := j.x.takeChores()
 	var errs []error
@@ -341,7 +348,7 @@ func (j *janitor) work(ctx context.Context) (woken int, err error) {
 	return woken, errors.Join(append(errs, j.releaseUnreadable(ctx))...)
 }
 
-// count runs a statement that takes a limit, and returns the number that it answers.
+// count runs a statement that takes most, a limit, as its only argument. It returns the number that the statement answers.
 func (j *janitor) count(ctx context.Context, statement string, most int) (n int, err error) {
 	err = j.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, statement, most).Scan(&n)
@@ -372,9 +379,9 @@ type Decision struct {
 	Message  string
 }
 
-// Attend does the due items of the agenda: it fires schedules, and does what follows the end of their runs. Call it when a Look
-// asks for it, when a run of a schedule has ended on this worker, and again while Attended.More is set. Workers share the due
-// items.
+// Attend does some of the due items of the agenda: it fires schedules, and does what follows the end of their runs. It returns
+// its decisions. Call it when a Look asks for it, when a run of a schedule has ended on this worker, and again while
+// Attended.More is set. Workers share the due items.
 func (s *Session) Attend(ctx context.Context) (Attended, error) {
 	began := time.Now()
 	done, err := s.attend(ctx)

@@ -49,7 +49,8 @@ type Run struct {
 	Actor string // the person for whom SubmittedBy made the request, if that login signs people in; "": the login itself
 }
 
-// AskedBy returns the requester of the run, in the form that other records use.
+// AskedBy returns the requester of the run for people: "Actor via SubmittedBy", or SubmittedBy alone if the run has no Actor.
+// Other records name a requester in the same form.
 func (r *Run) AskedBy() string {
 	if r.Actor == "" {
 		return r.SubmittedBy
@@ -369,7 +370,8 @@ type Control struct {
 	Message   string
 }
 
-// For converts a stored control for the core: it turns names into numbers and arguments into fields.
+// For converts a stored control for the core: it turns names into numbers of g and arguments into fields. It returns an error if
+// g has no such task, or if this version does not know an argument.
 func (c *Control) For(g *dagrun.Graph) (*dagrun.Control, error) {
 	core := &dagrun.Control{ID: c.ID, Verb: c.Verb, By: c.By}
 	if err := c.aim(g, core); err != nil {
@@ -381,6 +383,7 @@ func (c *Control) For(g *dagrun.Graph) (*dagrun.Control, error) {
 	return core, nil
 }
 
+// aim sets core.Task to the task of g that c is for. It leaves nil for a control of the whole run.
 func (c *Control) aim(g *dagrun.Graph, core *dagrun.Control) error {
 	if c.Step == "" {
 		return nil
@@ -407,6 +410,7 @@ type controlArgs struct {
 	Decides    []string        `json:"decides"`
 }
 
+// fill sets the fields of core from the arguments of c. It returns an error for an argument that it does not know.
 func (c *Control) fill(core *dagrun.Control) (err error) {
 	var args controlArgs
 	if len(c.Args) > 0 {
@@ -427,7 +431,8 @@ func (c *Control) fill(core *dagrun.Control) (err error) {
 	return err
 }
 
-// childResult returns the end of a child run as a result of the task that waits for it.
+// childResult returns the end of a child run, as args tells it, as the result of the task that waits for it. A succeeded child
+// gives the outputs {"run_id": N}. Any other end is a failure of kind child.
 func childResult(args controlArgs) (*dagrun.Result, error) {
 	state, err := dagrun.ParseRunState(args.State)
 	if err != nil {
@@ -446,7 +451,8 @@ func childResult(args controlArgs) (*dagrun.Result, error) {
 // maxChildReason bounds how much of a child's reason a reason quotes. The child's reason may quote its own child's in turn.
 const maxChildReason = 500
 
-// clipped cuts a long reason at its start and keeps the end, because the original cause stands there.
+// clipped returns the last maxChildReason bytes of a longer reason, after "…". It keeps the end, because the original cause
+// stands there.
 func clipped(reason string) string {
 	if len(reason) <= maxChildReason {
 		return reason

@@ -24,14 +24,15 @@ var (
 	pruneSQL   = sql.Named("queue/prune")
 )
 
-// Workers lists workers: running ones by name, then ended ones, the last to end first. For readers and workers.
+// Workers lists at most 1,000 workers: running ones by name, then ended ones, the last to end first. For readers and workers.
 func (s *Store) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	workers, err := list(ctx, s, workersSQL, pgx.StrictNamedArgs{"rows": maxWorkers}, scanWorker)
 	return workers, wrapError("list workers", err)
 }
 
-// DrainWorker asks a worker, by name or id, to finish what it runs and to claim nothing more. It returns how many workers it
-// asked, because several may have the same name. For administrators.
+// DrainWorker asks a worker, by name or id, to finish the runs it has and to claim nothing more. It does not wait for that. It
+// returns how many workers it asked, because several may have the same name. If there is none at work, it returns ErrNotFound.
+// For administrators.
 func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
 	const op = "drain a worker"
 	var asked int
@@ -45,14 +46,15 @@ func (s *Store) DrainWorker(ctx context.Context, worker string) (int, error) {
 	return asked, wrapError(op, err)
 }
 
-// Scale reads what an autoscaler needs to know about one queue, or about all with "". For readers and workers.
+// Scale reads the numbers that an autoscaler needs about one queue, or about all queues if queue is "". For readers and workers.
 func (s *Store) Scale(ctx context.Context, queue string) (Scale, error) {
 	hint, err := one(ctx, s, scaleSQL, pgx.StrictNamedArgs{"queue": given(queue)}, scanScale)
 	return hint, wrapError("scale", err)
 }
 
-// Prune deletes data past its retention, at most batch runs. Call it until Runs is 0. After a lost reply it counts only what the
-// repeat deleted. For administrators and workers.
+// Prune deletes data past its retention: at most batch runs, and old keys, days of logs and workers. It returns how much it
+// deleted. Call it until Runs is 0. After a lost reply it counts only the data that the repeat deleted. For administrators and
+// workers.
 func (s *Store) Prune(ctx context.Context, batch int) (p Pruned, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, pruneSQL, pgx.StrictNamedArgs{"batch": batch}).Scan(&p.Runs, &p.Keys, &p.LogDays, &p.Workers)
@@ -78,7 +80,8 @@ func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
 	return w, err
 }
 
-// newQuiet takes the milliseconds until another worker will have taken over; nil: no other worker watches this one.
+// newQuiet returns the Quiet of a worker that another worker will take over from in takeoverMS milliseconds. nil means that no
+// other worker watches this one.
 func newQuiet(takeoverMS *int64) *Quiet {
 	if takeoverMS == nil {
 		return &Quiet{}
@@ -106,7 +109,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	return queues, wrapError("list queues", err)
 }
 
-// MissingQueues returns the names that no queue has, sorted. For readers and workers.
+// MissingQueues returns those of names that are not the name of a queue, sorted. For readers and workers.
 func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
 	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
 	return missing, wrapError("list queues", err)
@@ -123,19 +126,21 @@ type Obstacles struct {
 	Deserted    bool     // no live worker shows signs of life
 }
 
-// Obstacles reads why a queued run does not start. For readers and workers.
+// Obstacles reads why a queued run does not start. It returns ErrNotFound if there is no such run, or if the user is not allowed
+// to see it. For readers and workers.
 func (s *Store) Obstacles(ctx context.Context, run RunID) (Obstacles, error) {
 	obstacles, err := one(ctx, s, obstaclesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Obstacles])
 	return obstacles, wrapError("read what keeps a run", noSuchRun(run, err))
 }
 
-// SetQueue makes a queue if necessary, pauses or resumes it, and sets its limits. For administrators.
+// SetQueue changes the fields of a queue that are not nil in c: it pauses or resumes the queue, and sets its limits. If the queue
+// does not exist, SetQueue makes it. For administrators.
 func (s *Store) SetQueue(ctx context.Context, c QueueChange) error {
 	args := pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "max_running": c.MaxRunning, "max_queued": c.MaxQueued}
 	return wrapError("set a queue", s.change(ctx, setQueueSQL, args))
 }
 
-// change runs a statement that may safely be sent twice.
+// change runs a statement that may safely be sent twice. After a lost reply it sends the statement again.
 func (s *Store) change(ctx context.Context, statement string, args pgx.StrictNamedArgs) error {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, statement, args)
@@ -178,7 +183,9 @@ type DAGStats struct {
 // Ended returns how many of the runs have ended. If it is MaxCounted, these are the newest ones, and older ones were not read.
 func (s *DAGStats) Ended() int64 { return s.Succeeded + s.Failed + s.Canceled }
 
-// Stats counts runs by DAG. It counts at most the newest MaxCounted ended runs of each. For readers and workers.
+// Stats counts runs by DAG, sorted by name: runs that have not ended, and runs that ended at since or later. dag "" means all
+// DAGs. It reads at most the newest MaxCounted ended runs of each DAG. It also reads at most MaxCounted runs in each other state,
+// and MaxCounted waiting runs of each lane and stage. Above these bounds the counts are too low. For readers and workers.
 func (s *Store) Stats(ctx context.Context, dag string, since time.Time) ([]DAGStats, error) {
 	const op = "count runs"
 	args := pgx.StrictNamedArgs{"dag": given(dag), "since": since, "most": MaxCounted}
@@ -213,6 +220,7 @@ type activeRuns struct {
 	Runs       int64
 }
 
+// addTo sets the count of a's state in s.
 func (a *activeRuns) addTo(s *DAGStats) {
 	switch a.State {
 	case "scheduled":
@@ -245,7 +253,7 @@ type Glimpse struct {
 	Ended, Failed float64 // runs per second, over the last minute
 }
 
-// Glimpse reads workers, queues and rates. For readers and workers.
+// Glimpse reads workers, queues and rates. It is cheap enough for a program that calls it every second. For readers and workers.
 func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
 	if g.Workers, err = s.Workers(ctx); err != nil {
 		return g, err
@@ -275,8 +283,8 @@ type PrunableDAG struct {
 	Oldest time.Time // when the oldest of these runs ended
 }
 
-// PruneOverdue returns how long ago the run that is furthest past its DAG's retention in days should have been deleted, or 0 if
-// there is none. It is cheap enough to call every few seconds. For readers and workers.
+// PruneOverdue returns for how long the most overdue run has been past its DAG's retention in days; 0: no run is past it. It is
+// cheap enough to call every few seconds. For readers and workers.
 func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
 	late, err := list(ctx, s, pruneOverdueSQL, nil, func(row pgx.CollectableRow) (seconds float64, err error) {
 		return seconds, row.Scan(nil, &seconds)
@@ -287,7 +295,7 @@ func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
 	return time.Duration(late[0] * float64(time.Second)), nil
 }
 
-// Prunable counts data past its retention, and deletes nothing. For readers and workers.
+// Prunable counts the data that Prune would delete, and deletes nothing. For readers and workers.
 func (s *Store) Prunable(ctx context.Context) (p Prunable, err error) {
 	const op = "count what is past its retention"
 	args := pgx.StrictNamedArgs{"most": MaxCounted}

@@ -48,7 +48,8 @@ type Drive struct {
 	Message string    `json:"message"`
 }
 
-// RunHead reads a run and the facts at the top of its page. A submitter sees only its own other runs, also in Usual.
+// RunHead reads a run and the facts at the top of its page. It returns ErrNotFound if there is no such run, or if the user is not
+// allowed to see it. For a submitter, Usual is about the submitter's own runs only.
 func (s *Store) RunHead(ctx context.Context, run RunID) (*RunHead, error) {
 	h, err := one(ctx, s, runHeadSQL, pgx.StrictNamedArgs{"run": run}, scanRunHead)
 	if err != nil {
@@ -88,8 +89,10 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 	return steps, wrapError("read steps", err)
 }
 
-// CountItems returns the steps of a run that have a known list of items that is not empty. tasks are the run's tasks as
-// Store.Tasks read them; nil: not read. It returns none to an approver, because approvers cannot see a run's items.
+// CountItems returns those foreach steps of a run that have a known list of items, with the counts of their items; it leaves out
+// empty lists. tasks are the run's tasks as Tasks reads them: if none of them has items, CountItems reads nothing. nil means that
+// they were not read. It returns none for a run that the user is not allowed to see, and none to an approver, because approvers
+// cannot see items.
 func (s *Store) CountItems(ctx context.Context, run RunID, tasks []Task) ([]StepSummary, error) {
 	if tasks != nil && !slices.ContainsFunc(tasks, func(t Task) bool { return t.Items > 0 }) {
 		return nil, nil
@@ -147,8 +150,8 @@ type TaskPage struct {
 	Next  *TaskKey // TaskQuery.After of the next page, which may be empty; nil: there is none
 }
 
-// TaskPage reads tasks of a run that have a row, by step, item and replacement. It reads at most 20,000 rows, so a page may have
-// few tasks or none. Next says where it stopped.
+// TaskPage reads tasks of a run that have a row, by step, item and replacement. q.Limit must be from 0 to MaxTasks. It reads at
+// most 20,000 rows, so a page may have few tasks or none although more follow: the next page begins at Next.
 func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
 	const op = "read a page of tasks"
 	limit := q.Limit
@@ -206,7 +209,8 @@ type TaskDetail struct {
 	LastLine string    // last line of stderr
 }
 
-// TaskDetail reads a task of a run by its names in Tasks. It returns ErrNotFound if there is none.
+// TaskDetail reads one task of a run. step and item name it as Tasks does; item "" means the step itself. It returns ErrNotFound
+// if there is no such task, or if the user is not allowed to see the run.
 func (s *Store) TaskDetail(ctx context.Context, run RunID, step, item string) (*TaskDetail, error) {
 	d, err := one(ctx, s, taskDetailSQL, pgx.StrictNamedArgs{"run": run, "step": step, "item": item}, scanTaskDetail)
 	if err != nil {
@@ -215,6 +219,7 @@ func (s *Store) TaskDetail(ctx context.Context, run RunID, step, item string) (*
 	return &d, nil
 }
 
+// noSuchTask returns err, but an ErrNotFound that names the task if err is pgx.ErrNoRows.
 func noSuchTask(run RunID, step, item string, err error) error {
 	if err = noSuchRun(run, err); !errors.Is(err, ErrNotFound) {
 		return err
@@ -243,7 +248,8 @@ func scanTaskDetail(row pgx.CollectableRow) (d TaskDetail, err error) {
 
 const maxAttempts = 100
 
-// decodeAttempts decodes the attempts of a task; null means none.
+// decodeAttempts decodes attempts of a task, and sets their Step and Item to those of t. It returns nil for an empty text, a null
+// of the database.
 func decodeAttempts(t *Task, text []byte) ([]Attempt, error) {
 	var stored []storedAttempt
 	if err := decodeList("attempts", text, &stored); err != nil || stored == nil {
@@ -273,6 +279,7 @@ type storedAttempt struct {
 	FinishedAt  time.Time `json:"finished_at"`
 }
 
+// decodeList decodes the JSON in text into to. It leaves to as it is if text is empty. what names the list in an error.
 func decodeList[T any](what string, text []byte, to *[]T) error {
 	if len(text) == 0 {
 		return nil
@@ -295,8 +302,9 @@ type BandSpan struct {
 	From, To time.Time
 }
 
-// Bands reads how the items of foreach steps of a run progressed, in 1 to 200 stretches of equal length per step. It returns
-// nothing for a step before its first item has begun, and reads only the requested steps.
+// Bands reads how the items of foreach steps of a run progressed. It cuts each span into buckets stretches of equal length, from
+// 1 to 200, and returns them by step. It leaves out a step if no item had begun by the end of its span. A step must come once,
+// and its span must not be empty. It returns ErrNotFound if there is no such run.
 func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets int) (map[string][]Band, error) {
 	const op = "read items over time"
 	if buckets < 1 || buckets > maxBands {
@@ -338,6 +346,7 @@ type bandChange struct {
 	Change int
 }
 
+// emptyBands returns buckets bands of equal length between two times, without states.
 func emptyBands(from, to time.Time, buckets int) []Band {
 	bands := make([]Band, buckets)
 	at := func(i int) time.Time { return from.Add(to.Sub(from) * time.Duration(i) / time.Duration(buckets)) }
@@ -347,6 +356,7 @@ func emptyBands(from, to time.Time, buckets int) []Band {
 	return bands
 }
 
+// add changes the count of a state by change, and removes a state with the count 0.
 func (b *Band) add(state string, change int) {
 	if b.States[state] += change; b.States[state] == 0 {
 		delete(b.States, state)
@@ -378,7 +388,7 @@ type JournalEntry struct {
 	Control *Control
 }
 
-// At returns when the event happened or the control was requested.
+// At returns when the event happened, or when the control was requested.
 func (e JournalEntry) At() time.Time {
 	if e.Event != nil {
 		return e.Event.At
@@ -399,7 +409,7 @@ type JournalPage struct {
 
 // Journal reads the events of a run and the requests to it that come before a place, newest first. limit is from 1 to 1000; 0
 // means 100. Events come in the order in which they were recorded, and so do controls. Between an event and a control, time
-// decides.
+// decides. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, limit int) (JournalPage, error) {
 	const op = "read the history of a run"
 	if limit == 0 {
@@ -420,7 +430,8 @@ func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, lim
 	return journalPage(run, rows, before, limit), nil
 }
 
-// journalPage takes the newer of the next event and the next control, until the page is full.
+// journalPage merges the events and the controls in rows, each newest first, into one page of at most limit entries. Next becomes
+// the place behind the last entry if rows has more; before is the place where the page begins.
 func journalPage(run RunID, rows []JournalEntry, before JournalPlace, limit int) (page JournalPage) {
 	var events, controls []JournalEntry
 	for _, row := range rows {
@@ -471,8 +482,9 @@ func scanJournalEntry(row pgx.CollectableRow) (entry JournalEntry, err error) {
 
 var stepCountsSQL = sql.Named("queue/step_counts")
 
-// CountSteps fills in the counts of runs that have none yet, because a run stores its counts only with its first change. All
-// steps of such a run are open. CountSteps makes at most one query. For readers.
+// CountSteps fills in Counts.Total and Counts.Open of the runs that have no counts yet, because a run stores its counts only with
+// its first change. All steps of such a run are open. CountSteps changes the elements of runs, and makes at most one query. For
+// readers.
 func (s *Store) CountSteps(ctx context.Context, runs []Run) error {
 	at := map[RunID]*Run{}
 	var ids []RunID
@@ -508,7 +520,8 @@ type StripRun struct {
 	Waited    time.Duration // between the time when it was due and its start
 }
 
-// Strips reads the newest runs of some DAGs, at most so many of each, oldest first. For readers and workers.
+// Strips reads the newest runs of some DAGs, at most rows of each DAG, and returns them by DAG, oldest first. A DAG without runs
+// is not in the map. For readers and workers.
 func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string][]StripRun, error) {
 	runs, err := list(ctx, s, stripsSQL, pgx.StrictNamedArgs{"dags": dags, "rows": rows}, func(row pgx.CollectableRow) (r StripRun, err error) {
 		var waitedMS int64
@@ -535,7 +548,8 @@ type FailureHistory struct {
 	LastGood      RunID // the newest run that succeeded before the run ended, among the 200 before it; 0: none did
 }
 
-// FailureHistory compares a run with the ended runs of its DAG. A submitter sees only its own other runs, among the newest 200.
+// FailureHistory compares a run with the newest 50 ended runs of its DAG. For a submitter it compares only the submitter's own
+// runs among the newest 200. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) FailureHistory(ctx context.Context, run RunID) (*FailureHistory, error) {
 	h, err := one(ctx, s, failureHistorySQL, pgx.StrictNamedArgs{"run": run}, func(row pgx.CollectableRow) (h FailureHistory, err error) {
 		err = row.Scan(&h.Ended, &h.Alike, (*zeronull.Int8)(&h.First), &h.FirstVersion, &h.VersionBefore, (*zeronull.Int8)(&h.LastGood))

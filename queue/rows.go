@@ -32,6 +32,8 @@ func (t *taskRow) targets() []any {
 	}
 }
 
+// record returns the scanned row as a record of the core. It returns an error if the row has a word or JSON that this version
+// does not know; the record then still has its ID.
 func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	r := t.rec
 	r.Kind, r.Ref, r.CacheKey = dagrun.FailureKind(or(t.kind)), or(t.ref), or(t.cacheKey)
@@ -41,7 +43,8 @@ func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	return r, t.words(&r)
 }
 
-// words decodes the columns that are stored as words or JSON into r: State, Request, Marked, Growth and Outputs.
+// words decodes the columns that are stored as words or JSON into r: State, Request, Marked, Growth and Outputs. It returns an
+// error for a word or JSON that this version does not know.
 func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	if r.State, err = dagrun.ParseState(t.state); err != nil {
 		return err
@@ -59,7 +62,7 @@ func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	return err
 }
 
-// compact removes the spaces that Postgres prints in jsonb.
+// compact returns stored JSON without the spaces that Postgres prints in jsonb; "" for a null.
 func compact(stored []byte) (dagrun.JSON, error) {
 	var text bytes.Buffer
 	if err := json.Compact(&text, stored); err != nil && len(stored) > 0 {
@@ -68,7 +71,8 @@ func compact(stored []byte) (dagrun.JSON, error) {
 	return dagrun.JSON(text.String()), nil
 }
 
-// settle applies a result that was committed together with the attempt's own SQL, but not recorded.
+// settle adds to l.Settled the result of the task that was committed together with the attempt's own SQL but not recorded. It
+// adds nothing if there is no such result, if the task r has finished, or if the result is of another attempt.
 func (t *taskRow) settle(r *dagrun.TaskRecord, l *Loaded) error {
 	if len(t.settled) == 0 || r.State.Terminal() {
 		return nil
@@ -138,7 +142,7 @@ type Input struct {
 	Required bool   `json:"required"`
 }
 
-// encodeInputs returns a list even if there are no inputs.
+// encodeInputs returns inputs as a JSON list, which is [] if there are no inputs.
 func encodeInputs(inputs []dagrun.Input) string {
 	list := make([]Input, len(inputs))
 	for i, in := range inputs {
@@ -154,7 +158,8 @@ func encodeNames(names []string) string {
 	return encodePlain(names)
 }
 
-// encodePlain encodes texts, numbers and booleans only.
+// encodePlain returns the JSON of a value made of texts, numbers and booleans only. It panics for a value that JSON does not
+// have.
 func encodePlain(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -177,7 +182,7 @@ func decodeRequest(word string) (dagrun.Request, error) {
 	return dagrun.ParseRequest(word)
 }
 
-// encodeMarked returns "" for pending, the state of a task without a mark.
+// encodeMarked returns the word for a mark; "" for pending, the state of a task without a mark.
 func encodeMarked(s dagrun.State) string {
 	if s == dagrun.TaskPending {
 		return ""
@@ -226,7 +231,7 @@ func encodeCounts(c dagrun.Counts) string {
 	return string(text)
 }
 
-// decodeCounts returns zeros for null: a run that never started has no counts.
+// decodeCounts decodes the counts of a run. A null means zeros, because a run that never started has no counts.
 func decodeCounts(text []byte) (dagrun.Counts, error) {
 	var c storedCounts
 	if len(text) == 0 {

@@ -22,7 +22,7 @@ var (
 	resultSQL = sql.Named("queue/result")
 )
 
-// Get reads one run. It returns ErrNotFound if there is none, or if the user may not see it.
+// Get reads one run. It returns ErrNotFound if there is none, or if the user is not allowed to see it.
 func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 	var quiet bool
 	r, err := one(ctx, s, runSQL, pgx.StrictNamedArgs{"run": run}, func(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row, &quiet) })
@@ -33,14 +33,15 @@ func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 	return &r, nil
 }
 
-// Pick reads the runs with the given numbers, newest first. It leaves out numbers that do not exist or that the user may not see.
+// Pick reads the runs with the given numbers, newest first. It leaves out numbers of runs that do not exist or that the user is
+// not allowed to see.
 func (s *Store) Pick(ctx context.Context, ids []RunID) ([]Run, error) {
 	runs, err := list(ctx, s, pickSQL, pgx.StrictNamedArgs{"runs": ids}, scanRun)
 	return runs, wrapError("read runs", err)
 }
 
 // Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. A task that has not
-// begun is pending.
+// begun is pending. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
 	tasks, err := list(ctx, s, tasksSQL, pgx.StrictNamedArgs{"run": run}, scanTask)
 	if err == nil && len(tasks) == 0 { // no task means no run, because every DAG has a step
@@ -49,8 +50,8 @@ func (s *Store) Tasks(ctx context.Context, run RunID) ([]Task, error) {
 	return tasks, wrapError("read tasks", err)
 }
 
-// Result reads how a run ended and what its steps put out. For a run that has not ended, FinishedAt is zero and there are no
-// outputs.
+// Result reads how a run ended, with the outputs of its steps. It does not wait: for a run that has not ended, FinishedAt is zero
+// and there are no outputs. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
 	r, err := one(ctx, s, resultSQL, pgx.StrictNamedArgs{"run": run}, scanResult)
 	if err != nil {
@@ -59,7 +60,8 @@ func (s *Store) Result(ctx context.Context, run RunID) (*Result, error) {
 	return &r, nil
 }
 
-// noSuchRun returns the same error for a run that does not exist and for a run of another submitter.
+// noSuchRun returns err, but an ErrNotFound that names the run if err is pgx.ErrNoRows. The error is the same for a run that does
+// not exist and for a run of another submitter.
 func noSuchRun(run RunID, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("there is no run %d, or it is not yours: %w", run, ErrNotFound)
@@ -89,7 +91,7 @@ func list[T any](ctx context.Context, s *Store, query string, args pgx.StrictNam
 
 func scanRun(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row) }
 
-// scanRunAnd scans the columns of a run, and then more columns of its row.
+// scanRunAnd scans the columns of a run, and then into more the columns that follow them in the row.
 func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
 	var counts []byte
 	columns := []any{
@@ -112,7 +114,7 @@ func scanTask(row pgx.CollectableRow) (Task, error) {
 	return t, err
 }
 
-// scanTaskAnd scans the columns of a task, and then more columns of its row.
+// scanTaskAnd scans the columns of a task, and then into more the columns that follow them in the row.
 func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {
 	var approval []byte
 	columns := []any{
@@ -147,7 +149,8 @@ var (
 	listLookedSQL = sql.Named("queue/list_looked")
 )
 
-// List reads a page of the runs that the user may see, newest first.
+// List reads a page of the runs that f selects and that the user is allowed to see, newest first. f.Limit must be from 0 to
+// MaxPage.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	const op = "list runs"
 	args, err := f.args()
@@ -169,7 +172,8 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	return page, nil
 }
 
-// lookForRuns reads a page that may be short. Its Next is then where the search ended.
+// lookForRuns reads a page, but looks at only look runs for conditions that no index has. So the page may be short or empty. Its
+// Next is then the run at which the search stopped, or 0 if no runs are left.
 func (s *Store) lookForRuns(ctx context.Context, args pgx.StrictNamedArgs, look int) (Page, error) {
 	args["look"] = look
 	found, err := list(ctx, s, listLookedSQL, args, scanFoundRun)
@@ -189,6 +193,8 @@ type foundRun struct {
 	stop RunID
 }
 
+// scanFoundRun scans a row of queue/list_looked. If its first column is null, the row has no run, and only its last column
+// counts.
 func scanFoundRun(row pgx.CollectableRow) (f foundRun, err error) {
 	stop := (*zeronull.Int8)(&f.stop)
 	values := row.RawValues()
@@ -226,7 +232,7 @@ func (f *Filter) args() (pgx.StrictNamedArgs, error) {
 	}, nil
 }
 
-// states returns each state once, or one null for all states.
+// states returns each of f.States once. If f.States is empty, it returns a single null, which selects all states.
 func (f *Filter) states() []*string {
 	if len(f.States) == 0 {
 		return []*string{nil}
@@ -258,13 +264,15 @@ func (s *Store) Controls(ctx context.Context, run RunID) ([]Control, error) {
 	return controls, wrapError("read controls", err)
 }
 
-// Attempts reads the attempts of a run that later ones superseded. The last attempt of each task is part of Tasks.
+// Attempts reads the attempts of a run that later attempts superseded. The last attempt of each task is not among them: Tasks
+// shows it. It returns none for a run that does not exist or that the user is not allowed to see.
 func (s *Store) Attempts(ctx context.Context, run RunID) ([]Attempt, error) {
 	attempts, err := list(ctx, s, attemptsSQL, pgx.StrictNamedArgs{"run": run}, scanAttempt)
 	return attempts, wrapError("read attempts", err)
 }
 
-// Events reads the events of a run after the given one, oldest first, at most MaxEvents. 0 reads from the first.
+// Events reads the events of a run with an ID above after, oldest first, at most MaxEvents; 0 reads from the first event. It
+// returns none for a run that does not exist or that the user is not allowed to see.
 func (s *Store) Events(ctx context.Context, run RunID, after int64) ([]Event, error) {
 	events, err := list(ctx, s, eventsSQL, pgx.StrictNamedArgs{"run": run, "after": after, "rows": MaxEvents}, scanEvent)
 	return events, wrapError("read events", err)
@@ -294,7 +302,7 @@ func orZero[T any](v *T) T {
 }
 
 // Watch yields the run at once, and again whenever it has changed, until it is over. Several changes may show as one. Watch goes
-// on while the database is away. An error that waiting cannot mend is its last value.
+// on while the database is away. If ctx ends, or waiting cannot mend an error, that error is its last value, with a nil run.
 func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 	return func(yield func(*Run, error) bool) {
 		var last *Run
@@ -312,8 +320,9 @@ func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 	}
 }
 
-// Listen calls news at once, and then whenever something may have changed in a run, in its tasks or, with logs, in their logs. It
-// reads nothing itself. It goes on after the run is over, until ctx ends or the store is closed (ErrClosed).
+// Listen calls news at once, and then whenever something may have changed in a run or in its tasks, or with logs also in their
+// logs. It reads nothing itself. It blocks, even after the run is over, until ctx ends or the store is closed. It returns the
+// error of ctx, or ErrClosed.
 func (s *Store) Listen(ctx context.Context, run RunID, logs bool, news func()) error {
 	news()
 	f := s.newFollower(run, logs)
@@ -329,7 +338,8 @@ func (s *Store) Listen(ctx context.Context, run RunID, logs bool, news func()) e
 	}
 }
 
-// Await waits for the end of a run, and returns how it ended. It goes on while the database is away.
+// Await waits for the end of a run, and returns how it ended. It goes on while the database is away. It returns an error if ctx
+// ends, or if waiting cannot mend an error, such as ErrNotFound.
 func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
 	var result *Result
 	err := s.look(ctx, run, func(ctx context.Context) (over bool, err error) {
@@ -342,7 +352,8 @@ func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
 	return result, nil
 }
 
-// look calls at until at reports that it is done: at once, whenever there is news of the run, and at intervals.
+// look calls at until it returns done: at once, whenever there is news of the run, and at intervals. It goes on after an error of
+// at that waiting may mend, and returns any other. It returns nil once at is done.
 func (s *Store) look(ctx context.Context, run RunID, at func(context.Context) (done bool, err error)) error {
 	var f *follower // made only after the first call, because most runs that callers ask for are over
 	for {
@@ -360,7 +371,8 @@ func (s *Store) look(ctx context.Context, run RunID, at func(context.Context) (d
 	}
 }
 
-// glance bounds one call of at, so that a connection that hangs does not end the wait.
+// glance calls at once, with a context that ends after followTimeout, so that a connection that hangs does not hold up the next
+// look.
 func (s *Store) glance(ctx context.Context, at func(context.Context) (bool, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

@@ -48,7 +48,7 @@ type Schedule struct {
 	Backfill   *BackfillState // set if the schedule is a backfill
 }
 
-// Key returns the key of the schedule.
+// Key returns the key of exactly this schedule: with its owner, or with OfFile if it has none.
 func (s *Schedule) Key() ScheduleKey {
 	return ScheduleKey{DAG: s.DAG, Name: s.Name, Owner: s.Owner, OfFile: s.Owner == ""}
 }
@@ -61,6 +61,7 @@ type ScheduleKey struct {
 	OfFile    bool // the schedule in the DAG's file, even if a user has one of the same name
 }
 
+// args returns the arguments that name the schedule, added to more, which may be nil and is changed.
 func (k *ScheduleKey) args(more pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	if more == nil {
 		more = pgx.StrictNamedArgs{}
@@ -69,6 +70,8 @@ func (k *ScheduleKey) args(more pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	return more
 }
 
+// ownerOf returns the owner argument of a statement: "" for a schedule of a DAG's file, and nil if neither an owner nor the file
+// is named.
 func ownerOf(owner string, ofFile bool) *string {
 	if ofFile {
 		return new("")
@@ -97,7 +100,8 @@ type Fire struct {
 	DecidedAt time.Time
 }
 
-// Schedules reads a page of schedules by number. Readers, workers and administrators see all, other users their own.
+// Schedules reads the page of schedules that f selects, by number. f.Limit must be from 0 to MaxPage. Readers, workers and
+// administrators see all schedules, other users their own.
 func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, error) {
 	const op = "list schedules"
 	limit := f.Limit
@@ -113,7 +117,8 @@ func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, er
 	return schedules, wrapError(op, err)
 }
 
-// Fires reads the outcomes of the fire times of a schedule since a moment, newest first, at most limit.
+// Fires reads the outcomes of the fire times of a schedule at since or later, newest first, at most limit. A zero since sets no
+// bound.
 func (s *Store) Fires(ctx context.Context, k ScheduleKey, since time.Time, limit int) ([]Fire, error) {
 	fires, err := list(ctx, s, firesSQL, k.args(pgx.StrictNamedArgs{"since": moment(since), "rows": limit}), scanFire)
 	return fires, wrapError("list fires", err)
@@ -125,9 +130,9 @@ func (s *Store) FireTimes(ctx context.Context, k ScheduleKey, n int) ([]time.Tim
 	return times, wrapError("list times", err)
 }
 
-// PutSchedule makes or changes a schedule of the user. It ignores Enabled. It returns the schedule's number and when it fires
-// next; zero means never, or that it is paused. Missing fields have the same defaults as in a file. The schedule's DAG must allow
-// schedules of users, unless the user is an administrator.
+// PutSchedule makes or changes the user's schedule called put.Name. It ignores put.Enabled. It returns the schedule's number, and
+// when the schedule fires next; zero means never, or that it is paused. Missing fields have the same defaults as in a file. The
+// DAG must allow schedules of users, unless the user is an administrator.
 func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedule) (id int64, next time.Time, err error) {
 	const op = "put a schedule"
 	text, err := json.Marshal(put)
@@ -141,7 +146,8 @@ func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedul
 	return id, next, wrapError(op, s.write(ctx, askTimeout, do, do))
 }
 
-// DropSchedule deletes a schedule of the user. An administrator may delete every schedule but those in files.
+// DropSchedule deletes a schedule of the user. An administrator may delete the schedules of every user. Schedules in files cannot
+// be deleted by it. It returns ErrNotFound if there is no such schedule, unless a lost reply was that of the deletion.
 func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 	const op = "drop a schedule"
 	sent := false
@@ -165,8 +171,8 @@ func (s *Store) PauseSchedule(ctx context.Context, k ScheduleKey, note string) e
 	return wrapError("pause a schedule", s.change(ctx, pauseScheduleSQL, k.args(pgx.StrictNamedArgs{"note": given(note)})))
 }
 
-// ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp, fire times during the pause are decided
-// as if no worker had been running. Without it they are passed over.
+// ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp, the fire times during the pause are
+// decided as if no worker had been running meanwhile. Without it they are passed over.
 func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool) (next time.Time, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, resumeScheduleSQL, k.args(pgx.StrictNamedArgs{"catch_up": catchUp})).Scan((*zeronull.Timestamptz)(&next))
@@ -174,8 +180,9 @@ func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool)
 	return next, wrapError("resume a schedule", s.write(ctx, askTimeout, do, do))
 }
 
-// TriggerSchedule starts a run of a schedule now, even if the schedule is held back or paused. at becomes the run's logical time;
-// zero means now. If at has fired or was triggered already, TriggerSchedule returns that run and makes no other.
+// TriggerSchedule starts a run of a schedule now, even if the schedule is held back or paused, and returns the run's number. at
+// becomes the run's logical time; zero means now. If at has fired or was triggered already, TriggerSchedule returns that run and
+// makes no other. With a zero at, a lost reply is ErrUnknown.
 func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time) (run RunID, err error) {
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, triggerScheduleSQL, k.args(pgx.StrictNamedArgs{"at": moment(at)})).Scan(&run)
@@ -213,7 +220,7 @@ func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 	return s, err
 }
 
-// momentText formats a time as dagspec.Schedule holds it.
+// momentText formats a time as dagspec.Schedule holds it; "" for the zero time.
 func momentText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -261,8 +268,9 @@ type BackfillTime struct {
 	Reason    string
 }
 
-// Backfill makes a backfill of schedule NAME, and returns its number N. The backfill is a schedule called NAME#N, and everything
-// said about schedules holds for it. Its runs have a lower priority than live ones. A lost reply is ErrUnknown.
+// Backfill makes a backfill of the schedule b.Of, and returns its number N. The backfill is itself a schedule, called NAME#N
+// after the schedule NAME that it fills, and is paused, resumed and dropped like any schedule. Its runs have a lower priority
+// than live ones. A lost reply is ErrUnknown.
 func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error) {
 	const op = "backfill"
 	var merged any
@@ -281,8 +289,8 @@ func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error)
 	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the schedules of the DAG before you ask again")))
 }
 
-// BackfillTimes reads what a backfill would do with each of its fire times at present, in its order, up to limit of them, 1 to
-// 1,000. It changes nothing.
+// BackfillTimes reads the outcomes that a backfill b would have at present, for its first limit fire times in its order. limit is
+// from 1 to 1,000. It changes nothing.
 func (s *Store) BackfillTimes(ctx context.Context, b *Backfill, limit int) ([]BackfillTime, error) {
 	args := b.args()
 	args["rows"] = limit
