@@ -146,8 +146,9 @@ func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedul
 	return id, next, wrapError(op, s.write(ctx, askTimeout, do, do))
 }
 
-// DropSchedule deletes a schedule of the user. An administrator may delete the schedules of every user. Schedules in files cannot
-// be deleted by it. It returns ErrNotFound if there is no such schedule, unless a lost reply was that of the deletion.
+// DropSchedule deletes a schedule of the user; an administrator may delete the schedules of every user. It refuses a schedule in
+// a DAG's file, but not a backfill of it. It returns ErrNotFound if there is no such schedule. If the reply to the deletion is
+// lost, it finds out that the schedule is gone, and returns nil.
 func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
 	const op = "drop a schedule"
 	sent := false

@@ -49,7 +49,7 @@ type ending struct {
 	done error // result of the one Close
 }
 
-// set records err as the reason, and reports whether it is the first one. The first reason stays.
+// set records err as the reason why the session has ended. If there is a reason already, that stays, and set returns false.
 func (e *ending) set(err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,8 @@ func (s *Session) Database() string {
 
 const defaultPort = 5432
 
-// lost ends the session, because another worker took this worker for dead. The session writes nothing more.
+// lost ends the session, because another worker took this worker for dead. It forfeits all claims, and the session writes nothing
+// more. It returns the error for the caller to pass on, which is ErrLeaseLost. It may be called again.
 func (s *Session) lost() error {
 	err := fmt.Errorf("worker %s: %w", s.worker.ID, ErrLeaseLost)
 	if s.end.set(err) && s.store.meter.FenceLost != nil {
@@ -98,8 +99,8 @@ func newToken() chan struct{} {
 	return token
 }
 
-// alone makes a call of the session while it holds token, so that no other call with the same token runs at the same time. It
-// fails if the session has ended.
+// alone makes call while it holds token, so that no other call with the same token runs at the same time. It waits for the token
+// until ctx ends. If the session has ended, it returns the reason instead.
 func (s *Session) alone(ctx context.Context, token chan struct{}, call func() error) error {
 	if err := take(ctx, token); err != nil {
 		return err
@@ -111,7 +112,8 @@ func (s *Session) alone(ctx context.Context, token chan struct{}, call func() er
 	return call()
 }
 
-// take takes the token. It waits until the token is free or ctx ends.
+// take takes the token out of the channel. It waits until the token is there, and returns an error if ctx ends first. The caller
+// puts the token back.
 func take(ctx context.Context, token chan struct{}) error {
 	select {
 	case <-token:
@@ -125,10 +127,10 @@ func take(ctx context.Context, token chan struct{}) error {
 // worker is lost.
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 
-// steady configures connections for statements that look for few rows among many: the first due run, or the few timers that
-// have come due. Their plans must not depend on statistics, which are minutes old in a queue that fills in seconds. A statement on
-// such a connection that sorts must write its ORDER BY so that no index offers that order. Otherwise its plan walks through all of
-// that index.
+// steady returns a copy of c for connections with statements that look for few rows among many: the first due run, or the few
+// timers that have come due. Their plans must not depend on statistics, which are minutes old in a queue that fills in seconds. A
+// statement on such a connection that sorts must write its ORDER BY so that no index offers that order. Otherwise its plan walks
+// through all of that index.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
 	c = c.Copy()
 	pglink.AsSteady(c)
@@ -174,7 +176,8 @@ type entrance struct {
 	sent         time.Duration
 }
 
-// enter registers a worker, after check has accepted the database.
+// enter registers a worker, after check has accepted the database. It connects the connections in l, and leaves them open even
+// after an error.
 func (s *Store) enter(ctx context.Context, w *Worker, l *sessionConns) (e entrance, err error) {
 	pglink.LookAgain(s.direct) // the pooler may have other settings now
 	if e.installation, err = s.check(ctx, l); err != nil {
@@ -184,9 +187,12 @@ func (s *Store) enter(ctx context.Context, w *Worker, l *sessionConns) (e entran
 	return e, s.announce(ctx, w)
 }
 
-// check refuses, before anything is written, connections that do not keep their session, too few connections, a schema of another
-// version, and a database that may be a copy. It returns the installation. It leaves the session's connections open: a worker
-// that got only some of them could claim runs that it cannot read.
+// check returns the id of the installation in the database, or an error if the worker cannot work there. It refuses connections
+// that do not keep their session, too few connections, a schema of another version, and a database that may be a copy. Only after
+// all that, vouch records in the database that the installation is served here.
+//
+// check leaves the session's connections open: a worker that got only some of them could claim runs that it cannot read. The
+// caller closes them after an error.
 func (s *Store) check(ctx context.Context, l *sessionConns) (installation string, err error) {
 	if _, err := l.claims.reach(ctx); err != nil {
 		return "", s.unreached(err)
@@ -225,6 +231,7 @@ func (s *Store) check(ctx context.Context, l *sessionConns) (installation string
 	return i.ID, nil
 }
 
+// newSession puts together the session of a registered worker, with its connections l, and starts its journal and its listener.
 func newSession(s *Store, w Worker, l *sessionConns, e entrance) *Session {
 	x := newExchange()
 	session := &Session{
@@ -254,7 +261,7 @@ func newSession(s *Store, w Worker, l *sessionConns, e entrance) *Session {
 	return session
 }
 
-// replace queues the runs of the workers that this worker replaces.
+// replace queues the runs of the workers named in Worker.Replaces. It stops at the first error.
 func (s *Session) replace(ctx context.Context) error {
 	for _, id := range s.worker.Replaces {
 		lost, err := s.sweeper.reap(ctx, id, nil)
@@ -266,8 +273,9 @@ func (s *Session) replace(ctx context.Context) error {
 	return nil
 }
 
-// complete fills in the fields of w that are not set: an id, the default TTL, empty lists instead of nil. With Only, it
-// replaces Queues by a name that no queue has. It returns an error for values that the database would refuse.
+// complete fills in the fields of w that are not set: an id, the default TTL, empty lists instead of nil. With Only, it replaces
+// Queues by a name that no queue has. It returns an error for a TTL below MinTTL and for negative Slots, which the database would
+// refuse.
 func (w *Worker) complete() error {
 	if w.ID == uuid.Nil {
 		w.ID = uuid.New()
@@ -297,7 +305,9 @@ func (w *Worker) channel() string {
 	return "oarlock_" + strings.ReplaceAll(w.ID.String(), "-", "")
 }
 
-// announce writes the worker's row and its fences. If the worker's row exists already, announce does not write it again.
+// announce writes the worker's row and its fences. If the worker's row exists already, announce does not write it again. It
+// returns ErrLeaseLost if an earlier session of the same worker id has ended, because such a worker cannot come back. If the
+// reply is lost, it finds out whether the row is there.
 func (s *Store) announce(ctx context.Context, w *Worker) error {
 	alive := func(ctx context.Context) (ok bool, err error) {
 		err = s.pool.QueryRow(ctx, isRegistered, w.ID).Scan(&ok)
@@ -339,7 +349,8 @@ var (
 	leaveFleet  = sql.Named("queue/leave")
 )
 
-// Drain records that this worker claims nothing more. It keeps its claims and goes on with them.
+// Drain records that this worker claims nothing more. It keeps its claims, goes on with them, and must still be closed. It
+// returns ErrLeaseLost if another worker took this one for dead; the session has ended then.
 func (s *Session) Drain(ctx context.Context) error {
 	if err := s.end.get(); err != nil {
 		return err
@@ -360,9 +371,10 @@ func (s *Session) Drain(ctx context.Context) error {
 // closeLimit bounds a Close without a deadline, because a database that is away may stay away.
 const closeLimit = 20 * time.Second
 
-// Close gives back the claims that the worker still holds, removes the worker from the list of live workers, and closes what the
-// session opened. After an error other workers find out within a TTL that this worker is gone. Every later call returns the
-// result of the first.
+// Close writes the batches that wait, gives back the claims that the worker still holds, removes the worker from the list of live
+// workers, and closes the session's connections. Kill everything that the worker still runs before you call it. A ctx without a
+// deadline gets 20 seconds. After an error other workers find out within a TTL that this worker is gone. Every later call returns
+// the result of the first.
 func (s *Session) Close(ctx context.Context) error {
 	s.end.once.Do(func() {
 		ctx, cancel := bounded(ctx, s.closeLimit)
@@ -388,8 +400,8 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// closeRest closes everything else at the same time. It cuts off chores, sweeps and looks that are under way. A look that uses
-// the connection for reads ends by its own timeout, or when ctx ends.
+// closeRest closes the listener and all connections but the journal's, at the same time. It cuts off chores, sweeps and looks
+// that are under way. A look that uses the connection for reads ends by its own timeout, or when ctx ends.
 func (s *Session) closeRest(ctx context.Context) error {
 	s.lookout.conn.end()
 	s.sweeper.conn.end()
@@ -400,8 +412,8 @@ func (s *Session) closeRest(ctx context.Context) error {
 	return err
 }
 
-// closeJournal closes the journal within half of the remaining time. The rest is for leave, because a database that takes no
-// records may still end the session.
+// closeJournal closes the journal within half of the time that ctx has left. The other half is for leave, because a database that
+// takes no records may still end the session.
 func (s *Session) closeJournal(ctx context.Context) error {
 	if deadline, some := ctx.Deadline(); some {
 		var cancel context.CancelFunc
@@ -412,7 +424,8 @@ func (s *Session) closeJournal(ctx context.Context) error {
 }
 
 // leave ends the lease and gives back the remaining claims, in one transaction, so that other workers find no run without a
-// fence. The first statement deletes the fences, so that the second one sees every claim.
+// fence. It waits for a poll under way. The first statement deletes the fences, so that the second one sees every claim. If the
+// database cannot write, for example on a full disk, leave ends the lease alone, and still returns the error.
 func (s *Session) leave(ctx context.Context) error {
 	s.leaving.beat()
 	defer s.leaving.rest()
@@ -434,8 +447,9 @@ func (s *Session) leave(ctx context.Context) error {
 	return nil
 }
 
-// abandonFences only ends the lease, for a database that refuses to queue runs: deleting takes no room on a full disk. The next
-// worker that looks finds the runs without a fence, and queues them.
+// abandonFences ends the lease without giving claims back, if refused, the error of leave, means that the database cannot write.
+// Deleting the fences takes no room on a full disk. The next worker that looks finds the runs without a fence, and queues them.
+// After any other error abandonFences does nothing.
 func (s *Session) abandonFences(ctx context.Context, refused error) error {
 	if pglink.Classify(refused) != pglink.Degraded {
 		return nil
@@ -446,6 +460,7 @@ func (s *Session) abandonFences(ctx context.Context, refused error) error {
 	})
 }
 
+// releaseAll queues all claims of the worker again, in batches, at most requeueRounds of them.
 func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
 	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch}
 	for range requeueRounds {

@@ -24,8 +24,9 @@ type Vitals struct {
 	Since   time.Time // when the worker became unfit
 }
 
-// Renew proves that the worker is alive, and returns requests to the worker and its runs. After ErrLeaseLost the session does
-// nothing more.
+// Renew proves that the worker is alive, which moves Deadline on, and returns requests to the worker and its runs. It returns
+// ErrLeaseLost if another worker took this one for dead. The session has then ended, and all claims are forfeited; later calls
+// return the same error. After any other error the lease goes on until Deadline: call Renew again soon.
 func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	if err := s.end.get(); err != nil {
 		return Renewal{}, err
@@ -50,8 +51,9 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	return a.renewal(), nil
 }
 
-// makeRoom gives up the connections that dedicatedConns cannot borrow, the listener's and those of the store's own pool, so that
-// the next renewal finds room for one. If it finds none, the worker loses its lease, and with it all of its connections.
+// makeRoom closes the connections that the session's dedicatedConns cannot borrow, the listener's and those of the store's own
+// pool, so that the next renewal finds room for a connection. If it finds none, the worker loses its lease, and with it all of
+// its connections.
 func (s *Session) makeRoom() {
 	s.listener.giveWay()
 	if s.store.ownsPool {
@@ -59,8 +61,8 @@ func (s *Session) makeRoom() {
 	}
 }
 
-// Deadline returns until when the lease holds, by boottime.Now. At soft the worker must kill what it runs, and at hard all of it
-// must be dead.
+// Deadline returns the two ends of the lease, in time since boot (boottime.Now). At soft the worker must begin to kill everything
+// it runs, and at hard all of it must be dead. Each good renewal moves both on.
 func (s *Session) Deadline() (soft, hard time.Duration) { return s.beat.deadline() }
 
 // renewalRow is the answer to a renewal.
@@ -73,6 +75,7 @@ type renewalRow struct {
 	inboxes []int64
 }
 
+// renewArgs returns the arguments of a renewal. A worker that is not unfit sends "" and 0 for the reason and its age.
 func (s *Session) renewArgs(v Vitals) pgx.StrictNamedArgs {
 	held := s.held.runs()
 	args := pgx.StrictNamedArgs{
@@ -115,7 +118,8 @@ type heartbeat struct {
 	misses int           // consecutive renewals in which the database's claims and ours differed
 }
 
-// LeaseEnds returns how long after the last good renewal was sent a lease ends by itself.
+// LeaseEnds returns how long after the last good renewal was sent a lease with this TTL ends by itself: 60 % and 70 % of the TTL.
+// Session.Deadline explains soft and hard.
 func LeaseEnds(ttl time.Duration) (soft, hard time.Duration) {
 	return ttl * softPercent / 100, ttl * hardPercent / 100
 }
@@ -138,9 +142,8 @@ func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	return h.sent + soft, h.sent + hard
 }
 
-// compared counts the renewals in a row that did not find the same claims in the database as in the session; same: this one
-// did, and the count begins again. It reports whether so many have differed that a claim or a flush under way cannot explain
-// it.
+// compared records whether a renewal found the same claims in the database as in the session. doubtful is true once
+// doubtfulMisses renewals in a row have not: a claim or a flush under way cannot explain that. same begins the count again.
 func (h *heartbeat) compared(same bool) (doubtful bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +187,7 @@ func (m *Meter) attended(done Attended, took time.Duration, err error) {
 	}
 }
 
-// tell calls told with the result of a call, unless told is nil.
+// tell calls told with err, the result of a call, which may be nil. If told is nil, it does nothing.
 func tell(told func(error), err error) {
 	if told != nil {
 		told(err)
@@ -233,7 +236,8 @@ func (f *flush) size() (records, bytes int) {
 	return records, bytes
 }
 
-// meter reports a try that began at start to the Meter.
+// meter reports a try of the flush in j.flush to the Meter, if there is one. The try had so many batches, began at start and
+// ended now with err.
 func (j *journal) meter(batches int, start time.Time, err error) {
 	if j.flushed == nil {
 		return

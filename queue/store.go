@@ -58,7 +58,8 @@ type Store struct {
 	shortage    shortage     // shortage of connections that a pooler lends
 }
 
-// Open connects to a database that has Oarlock's schema. The caller closes the store.
+// Open returns a store for a database that has Oarlock's schema. For a URL it makes a pool, and opens one connection to check
+// that it can; with Config.Pool it does not connect. The caller closes the store.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
@@ -91,12 +92,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// checkSchema returns an error for a schema of another version, and for a user without any role of Oarlock.
+// checkSchema returns a *migrations.VersionError for a schema that this program does not work with, and an *Error for a user
+// without any role of Oarlock.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return wrapPermissionError(ctx, pool, migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, roleWorker, roleRead, roleApprove, roleAdmin)
 }
 
-// Close closes what the store opened. Close its sessions first.
+// Close closes the listener and the pool that the store made, but not Config.Pool. It does not close sessions: close them first.
 func (s *Store) Close() {
 	s.logListener.close()
 	if s.ownsPool {
@@ -104,13 +106,15 @@ func (s *Store) Close() {
 	}
 }
 
+// newLink returns a dedicatedConn with these settings. It connects at its first use.
 func (s *Store) newLink(config *pgx.ConnConfig) *dedicatedConn {
 	l := newDedicatedConn(config)
 	l.prepare = s.prepare
 	return l
 }
 
-// connConfig returns the settings of a connection outside the pool. The server soon gives up a writer's client that vanished.
+// connConfig returns a copy of the settings for a connection outside the pool, under an application_name. The server soon gives
+// up a writer's client that vanished.
 func (s *Store) connConfig(appName string) *pgx.ConnConfig {
 	c := s.direct.Copy()
 	pglink.AsWriter(c, appName)
@@ -132,8 +136,8 @@ type ask func(context.Context, *pgxpool.Conn) error
 
 // write calls do, which sends a statement that changes something. If the reply is lost, write calls again on another connection,
 // and again finds out the outcome: it returns nil if the write is there. If sending the statement twice is harmless, again is the
-// same as do. The server then makes the second copy wait for the first one, should that still be under way. If the statement was
-// never sent, write does not call again.
+// same as do. The server then makes the second copy wait for the first one, should that still be under way. If the statement
+// certainly had no effect, write calls do once more, for about four seconds in all. A ctx without a deadline gets within.
 func (s *Store) write(ctx context.Context, within time.Duration, do, again ask) error {
 	ctx, cancel := bounded(ctx, within)
 	defer cancel()
@@ -162,8 +166,9 @@ func (w *retriedWrite) send(ctx context.Context) error {
 	})
 }
 
-// settle calls again, and reports whether the write is done. If the server refuses, that is as final as success, because it
-// answers the same request; w.answer is the refusal then. If do was never called, settle returns false and calls nothing.
+// settle calls w.again, and reports whether the write is done. A refusal by the server is as final as success, because it answers
+// the same request: settle then returns true, and w.answer is the refusal. If w.do was never called, settle returns false and
+// calls nothing.
 func (w *retriedWrite) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
@@ -176,7 +181,8 @@ func (w *retriedWrite) settle(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
-// read runs a statement that changes nothing, so that it may be sent again.
+// read calls do, which only reads, with a connection of the pool. After an error that may pass, such as a broken connection, it
+// calls do again, for about four seconds. So do must begin anew at each call. A ctx without a deadline gets askTimeout.
 func (s *Store) read(ctx context.Context, do ask) error {
 	ctx, cancel := bounded(ctx, askTimeout)
 	defer cancel()
@@ -193,6 +199,7 @@ func (s *Store) with(ctx context.Context, do ask) error {
 	return do(ctx, conn)
 }
 
+// bounded returns ctx with a deadline: its own, or within from now if it has none.
 func bounded(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
@@ -200,7 +207,8 @@ func bounded(ctx context.Context, within time.Duration) (context.Context, contex
 	return context.WithTimeout(ctx, within)
 }
 
-// unknown is the again of writes if there is no way to find out their outcome.
+// unknown returns the again of a write with an outcome that cannot be found out: a function that returns an *UnknownError with
+// hint.
 func unknown(hint string) ask {
 	return func(context.Context, *pgxpool.Conn) error { return &UnknownError{hint} }
 }
@@ -225,8 +233,8 @@ func WithActor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, actorKey{}, name)
 }
 
-// asActor runs do for the actor of ctx. The setting ends with the transaction, so that a pooler may lend the connection to other
-// clients.
+// asActor runs do in a transaction for which the database knows the actor of ctx, see WithActor. Without an actor it runs do
+// alone. The setting ends with the transaction, so that a pooler may lend the connection to other clients.
 func asActor(ctx context.Context, conn *pgxpool.Conn, do ask) error {
 	name, _ := ctx.Value(actorKey{}).(string)
 	if name == "" {
@@ -267,7 +275,7 @@ func (r Rights) Sees(owner string) bool { return r.Read || owner == r.Login }
 // OnlyApproves reports whether the login may decide approvals, but may neither see runs of other submitters nor request runs.
 func (r Rights) OnlyApproves() bool { return r.Approve && !r.Submit && !r.Read }
 
-// Rights reads the rights of the user.
+// Rights reads the rights of the store's login.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])
 	return rights, wrapError("read rights", err)
@@ -282,16 +290,16 @@ type Memory interface {
 	Remember(installation string, addresses []string)
 }
 
-// Unvouched reports whether a worker was refused because the database is on a new timeline. A worker that was running before may
-// still vouch for that timeline.
+// Unvouched reports whether err means that a worker was refused because the database is on a new timeline. Try again later: a
+// worker that was running before may still vouch for that timeline.
 func Unvouched(err error) bool {
 	refused, ok := errors.AsType[*migrations.CopyError](err)
 	return ok && refused.Passes()
 }
 
-// MayBeCopy returns why workers refuse the database until a person has said what it is, and what that person should type. It
-// returns "" if workers do not refuse it. In a database that may be a copy, the listed workers run against the original, if they
-// run at all. Every role may call it.
+// MayBeCopy returns a text if workers refuse the database because it may be a copy: the reason, and the command that a person
+// must type. It returns "" if workers do not refuse it. In a database that may be a copy, the listed workers run against the
+// original, if they run at all. Every role may call it.
 func (s *Store) MayBeCopy(ctx context.Context) (why string, err error) {
 	var i *migrations.Installation
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
@@ -325,7 +333,7 @@ func (r *recollection) Remember(installation string, addresses []string) {
 	r.known = map[string][]string{installation: addresses} // a store has one address
 }
 
-// addressesOf returns the hosts of a URL with their ports and the database, and no secrets.
+// addressesOf returns host:port/database for each host in c, each once, and no secrets.
 func addressesOf(c *pgx.ConnConfig) []string {
 	all := []string{fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)}
 	for _, f := range c.Fallbacks {
@@ -336,8 +344,8 @@ func addressesOf(c *pgx.ConnConfig) []string {
 	return all
 }
 
-// recognise returns the installation behind a connection. If a worker may not claim from it, the error is a
-// *migrations.CopyError.
+// recognise reads the installation behind a connection. If a worker must not claim from it, the error is a *migrations.CopyError.
+// The store's Memory decides whether a new timeline is a failover of a known database.
 func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Installation, error) {
 	i, err := migrations.ReadInstallation(ctx, conn)
 	if err != nil {
@@ -348,9 +356,9 @@ func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Inst
 	return i, i.Judge(known)
 }
 
-// vouch makes the database record that installation i is served here. A clone of a template gets an id of its own by that, and
-// vouch sets i.ID to it. It returns an error if the installation changed since i was read. An installation that lives in place
-// needs no record.
+// vouch makes the database record that installation i is served here. If the database is a clone of a template, it gets an id of
+// its own by that, and vouch sets i.ID to it. vouch returns an error if the installation changed since i was read. It does
+// nothing if this is the place where workers served i last.
 func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) error {
 	if i.InPlace() {
 		return nil
@@ -366,9 +374,10 @@ func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) erro
 	return nil
 }
 
-// goOn checks a new connection before the session claims over it. First it makes sure that the former server process has ended.
-// If the server was promoted, this process has run since before the promotion, so it vouches for the new timeline. If there is
-// another database behind the connection, the session ends, and the next registration returns the reason.
+// goOn checks a new connection before the session claims over it. First it makes sure that the former server process has ended,
+// and leaves the claims under way to the next sweep. If the server was promoted, this process has run since before the promotion,
+// so it vouches for the new timeline. If there is another database behind the connection, goOn ends the session and returns
+// ErrLeaseLost, and the next registration returns the reason.
 func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.claimer.conn.endFormer(ctx, conn); err != nil {
 		return err
@@ -383,13 +392,14 @@ func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // isStillIts checks a new connection before the session reads or writes over it, because a copy of the database has the session's
-// claims and fences too.
+// claims and fences too. If it is another installation, or may be a copy, isStillIts ends the session and returns ErrLeaseLost.
 func (s *Session) isStillIts(ctx context.Context, conn *pgx.Conn) error {
 	_, err := s.sameInstallation(ctx, conn)
 	return err
 }
 
-// sameInstallation reads the installation behind a connection. It ends the session if the session registered in another one.
+// sameInstallation reads the installation behind a connection. If that is not the one in which the session registered, or may be
+// a copy of it, sameInstallation ends the session and returns ErrLeaseLost.
 func (s *Session) sameInstallation(ctx context.Context, conn *pgx.Conn) (*migrations.Installation, error) {
 	i, err := migrations.ReadInstallation(ctx, conn)
 	if err != nil {

@@ -92,6 +92,8 @@ type sweepReply struct {
 	claims   []uuid.UUID  // claims of these runs, in the same order
 }
 
+// sweep makes one sweep if it is due, and adds the results to swept. It takes over from silent workers even if the sweep itself
+// is not due. Reasons to sweep that it could not act on stay for the next sweep.
 func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	why := w.x.takeReasons()
 	errs := []error{w.takeOverAll(ctx, why.workers, swept)}
@@ -136,8 +138,9 @@ type reach struct {
 	claims bool      // also read this worker's claims and workers that left runs; may have to pass the dead rows of all claims ever made
 }
 
-// reach returns the reach of a sweep, and reports whether one is due now. Sweeps from the very start take 1 % of the time. If
-// they take long, the sweeps in between read only what was queued lately.
+// reach returns how far the next sweep reads, for the reasons why, and reports whether that sweep is due now. Sweeps from the
+// very start take at most about 1 % of the time. If they take long, the sweeps in between read only places from lately before the
+// last sweep on, or from the moment that a notification named.
 func (w *sweeper) reach(why reasons) (r reach, due bool) {
 	now := w.now()
 	if now >= w.full || w.clock.IsZero() || !w.x.cursors.areKnown() {
@@ -150,6 +153,7 @@ func (w *sweeper) reach(why reasons) (r reach, due bool) {
 	return r, r.claims || r.told || now >= w.next
 }
 
+// ask sends a sweep of reach r, sets the cursors from the answer, and computes when the next sweeps are due.
 func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
 	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement takes its snapshot
 	w.x.cursors.sweeping()
@@ -193,7 +197,8 @@ func (w *sweeper) waits(r reach, began time.Duration, err error) {
 	}
 }
 
-// putAside moves runs that may not begin out of the way of other runs. It leaves the rest to the next sweep.
+// putAside moves runs that are not allowed to begin, at the heads of lanes, out of the way of other runs. It moves at most
+// asideRounds times choreBatch runs, and leaves the rest to the next sweep.
 func (w *sweeper) putAside(ctx context.Context, lanes []int) error {
 	if len(lanes) == 0 {
 		return nil
@@ -211,9 +216,9 @@ func (w *sweeper) putAside(ctx context.Context, lanes []int) error {
 	})
 }
 
-// settle compares the claims that the database holds for this worker with the claims that the worker knew of before the sweep. It
-// gives back claims that only the database knows, once no driver is left on them. It forfeits claims that the database has lacked
-// for a while. A single miss is no proof, because the sweep may have asked another server than polls ask.
+// settle compares the claims that the database holds for this worker, in f, with the claims that the session knew of before the
+// sweep. It gives back claims that only the database knows, once no driver is left on them. It forfeits claims that the database
+// has lacked for LookInterval. A single miss is no proof, because the sweep may have asked another server than polls ask.
 func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 	w.forfeitMissing(f)
 	expected := w.x.expected() // before the held claims are read: a claim moves from the expected ids to the held claims
@@ -232,6 +237,8 @@ func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 	})
 }
 
+// forfeitMissing forfeits the claims that the database has lacked in all sweeps of the last LookInterval. It remembers the other
+// claims that f lacks, and asks for another sweep if there are any.
 func (w *sweeper) forfeitMissing(f *sweepReply) {
 	last, now := w.missing, w.now()
 	w.missing = map[uuid.UUID]time.Duration{}
@@ -273,8 +280,10 @@ var (
 	releaseSome = sql.Without("queue/release", "all")
 )
 
-// takeOverAll queues the runs of workers that turn out to be dead. It begins with workers that have no fence held by a
-// connection.
+// takeOverAll takes over from workers that turn out to be dead: it queues their runs, and adds the results to swept. workers has
+// for each worker the beat at which it fell silent; nil: the worker is known to be gone. It takes over from at most reapLimit
+// workers, and leaves the others to the next sweep. It begins with workers that have no fence held by a connection. A worker with
+// connections that do not end is left alone for stubbornPause.
 func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64, swept *Swept) error {
 	var errs []error
 	var held []uuid.UUID // workers with a fence that a connection holds
@@ -303,9 +312,9 @@ func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64,
 	return errors.Join(errs...)
 }
 
-// tookOver adds the result of one takeover to swept.Lost and swept.Queued. It leaves out a worker that left no run, unless
-// this session watched that worker fall silent. A worker that is alive after all is no error. If the worker left runs, the
-// next sweep compares claims.
+// tookOver adds lost, the result of one takeover, to swept.Lost and swept.Queued, or returns its error. watched means that this
+// session saw the worker fall silent: a worker that was not watched and left no run is not added. A worker that is alive after
+// all is no error. If the worker left runs, the next sweep compares claims.
 func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swept) error {
 	switch {
 	case errors.Is(err, errAlive):
@@ -343,8 +352,9 @@ func (w *sweeper) postponed(id uuid.UUID) bool {
 // errAlive means that the worker showed a sign of life after all.
 var errAlive = errors.New("the worker is alive")
 
-// reap takes the fences and then the runs of a dead worker. beat is the beat at which the worker fell silent. If beat is nil, the
-// worker is known to be dead, or was found to have no fence.
+// reap takes over from a dead worker: it takes its fences and then its runs. beat is the beat at which the worker fell silent. If
+// the worker has moved since, reap returns errAlive. If beat is nil, the worker is known to be dead, or was found to have no
+// fence. If connections of the worker hold a fence for long, reap ends them.
 func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
 	lost, err := w.lose(ctx, id, beat, longLockPatience)
 	if isLockTimeout(err) {
@@ -354,7 +364,8 @@ func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (LostWork
 }
 
 // loseHeld takes over from a worker if one of its connections holds a fence and does not end, because it sent half a statement
-// and fell silent. It ends these connections first.
+// and fell silent. It ends these connections first. If the worker's beat is no longer beat, it returns errAlive instead. It
+// returns a lock timeout if the fence is held all the same.
 func (w *sweeper) loseHeld(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
 	if err := w.endConnections(ctx, id, beat); err != nil {
 		return LostWorker{ID: id}, err
@@ -368,8 +379,9 @@ func isLockTimeout(err error) bool {
 }
 
 // lose takes the fences and then the runs of a worker, in one transaction of two statements. The second statement has its own
-// snapshot, taken after the worker's last claim has ended in a commit or a rollback. lose returns the worker's id with an error,
-// too.
+// snapshot, taken after the worker's last claim has ended in a commit or a rollback. lose waits at most patience for a fence, and
+// then returns a lock timeout. If the worker's beat is no longer beat, lose returns errAlive; if beat is nil, it takes over in
+// any case. lost has the worker's id even with an error.
 func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience string) (lost LostWorker, err error) {
 	lost.ID = id
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -394,6 +406,7 @@ func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience 
 	return lost, err
 }
 
+// requeue queues the runs of a lost worker again, in batches, at most requeueRounds of them. It returns how many it queued.
 func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {
 	for range requeueRounds {
 		var queued, lanes, told int
@@ -409,7 +422,7 @@ func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {
 	return n, nil
 }
 
-// replaces returns this worker's id if this worker replaces worker id, and nil if not.
+// replaces returns this worker's id if its Replaces names worker id, and nil if not.
 func (w *sweeper) replaces(id uuid.UUID) *uuid.UUID {
 	if slices.Contains(w.worker.Replaces, id) {
 		return &w.worker.ID
@@ -418,7 +431,7 @@ func (w *sweeper) replaces(id uuid.UUID) *uuid.UUID {
 }
 
 // endConnections ends a worker's connections. It marks the worker lost first, so that the loss is decided before a connection
-// ends.
+// ends. If the worker's beat is no longer beat, it ends nothing and returns errAlive; if beat is nil, it ends them in any case.
 func (w *sweeper) endConnections(ctx context.Context, id uuid.UUID, beat *int64) error {
 	return w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, markLost, pgx.StrictNamedArgs{"worker": id, "beat": beat, "by": w.replaces(id)})
@@ -433,7 +446,8 @@ func (w *sweeper) endConnections(ctx context.Context, id uuid.UUID, beat *int64)
 	})
 }
 
-// release queues up to a batch of a worker's claims again, and returns how many.
+// release runs statement, which queues up to a batch of a worker's claims again, and returns how many. As many as a batch means
+// that there may be more.
 func release(ctx context.Context, q Querier, statement string, args pgx.StrictNamedArgs) (n int, err error) {
 	var lanes, told int
 	if err := q.QueryRow(ctx, statement, args).Scan(&n, &lanes, &told); err != nil {
