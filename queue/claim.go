@@ -88,7 +88,8 @@ func (c *Claim) Begins(rec *dagrun.RunRecord) bool {
 }
 
 // Results decodes c.Precomputed: the results, by step name, that the request for the run brought along. These steps do not run.
-// It returns nil if the request brought none, and an error if they are no valid JSON.
+// An exit code other than 0 becomes a failure of kind exit. It returns nil if the request brought no results, and an error if
+// they are no valid JSON.
 func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	if len(c.Precomputed) == 0 {
 		return nil, nil //nolint:nilnil // the request brought no results
@@ -298,7 +299,7 @@ func (c *claimRow) row() (dagrun.RunRecord, error) {
 	return r, err
 }
 
-// instant converts a stored moment to the core's time. It returns 0 for nil.
+// instant converts a stored moment to the core's time, in milliseconds since 1970. It returns 0 for nil.
 func instant(t *time.Time) dagrun.Time {
 	if t == nil {
 		return 0

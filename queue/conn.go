@@ -573,8 +573,8 @@ type loan struct {
 	pooler pglink.Pooler
 }
 
-// share lets the dedicatedConns of a session borrow each other's connections when the server refuses a new one. conns is the
-// order of lending. The lease is the first to get a connection.
+// share lets the dedicatedConns of a session borrow each other's connections when the server refuses a new one. They lend in the
+// order of the list below. The lease is the first to get a connection.
 func (l *sessionConns) share() {
 	n := &lending{conns: []*dedicatedConn{l.sweeps, l.looks, l.chunks, l.claims, l.reads, l.journal, l.lease}}
 	for _, one := range n.conns {

@@ -75,8 +75,9 @@ func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, lat
 	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
 }
 
-// EnqueueTx requests a run in a transaction of the caller. The run exists once that transaction commits, and never did if it
-// rolls back. docs/sql-api.md, Transactions, describes what this does to the transaction.
+// EnqueueTx requests a run in a transaction of the caller, and returns the run's number. The run exists once that transaction
+// commits, and never did if it rolls back. The section Transactions of docs/sql-api.md describes how the request affects the
+// transaction.
 func EnqueueTx(ctx context.Context, tx Querier, r Request) (RunID, error) {
 	args, err := r.args()
 	if err != nil {
@@ -141,7 +142,7 @@ func overrides(labels, selector map[string]string) (o overridden, err error) {
 	return o, err
 }
 
-// given returns nil for a zero value, and a pointer to any other.
+// given returns nil if v is the zero value of its type, and a pointer to a copy of v if not.
 func given[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil

@@ -145,7 +145,8 @@ func (x *exchange) expected() []uuid.UUID {
 	return slices.Concat(x.sent...)
 }
 
-// addUnreadable keeps a claim for DoChores to release, and forfeits it, so that its driver, if it has one, stops.
+// addUnreadable keeps a claim, with the reason why this version cannot read its run, until DoChores gives it back. It forfeits
+// the claim, so that its driver, if it has one, stops.
 func (x *exchange) addUnreadable(c *Claim, why error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -208,7 +209,7 @@ func (x *exchange) silent(id uuid.UUID, beat *int64) {
 	x.why.workers[id] = beat
 }
 
-// sweepDue reports whether there is a reason to sweep.
+// sweepDue reports whether there is a reason to sweep at once.
 func (x *exchange) sweepDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

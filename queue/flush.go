@@ -551,7 +551,7 @@ func (r *flushRows) timestamp(t time.Time) {
 	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(t.UnixMicro()-epochMillis*1000))
 }
 
-// logDay writes the log_day of a time, or null for 0.
+// logDay writes the log_day that belongs to the start t of an attempt: its day in UTC. It writes null for 0.
 func (r *flushRows) logDay(t dagrun.Time) {
 	if t == 0 {
 		r.null(pgtype.DateOID)

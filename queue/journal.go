@@ -388,9 +388,11 @@ func (s *Session) Release(ctx context.Context, c *Claim, waits bool, wake dagrun
 }
 
 // FailRun ends a run that this worker cannot drive as failed, with why as the reason. Its open tasks are canceled, open requests
-// to it are refused, and its parent run and other waiters are told. If why comes from Definition, which could not read the run's
-// DAG, the run does not fail: the next DoChores gives it back for other workers, because a newer version of the program may have
-// written that DAG. Errors are those of Commit.
+// to it are refused, and its parent run and other waiters are told. Errors are those of Commit.
+//
+// If why comes from Definition, which could not read the run's DAG, the run does not fail, because a newer version of the program
+// may have written that DAG. FailRun then forfeits the claim and returns nil, and the next DoChores gives the run back for other
+// workers.
 func (s *Session) FailRun(ctx context.Context, c *Claim, why error) error {
 	if _, unread := errors.AsType[unreadableError](why); unread {
 		s.x.addUnreadable(c, why)
@@ -450,7 +452,7 @@ func (j *journal) isFree(e *pendingCommit) bool {
 }
 
 // setAside adds a commit to j.aside, because another transaction holds its rows. The commit is due again after a pause, which
-// doubles each time.
+// doubles each time, up to longestAsidePause.
 func (j *journal) setAside(e *pendingCommit) {
 	e.pause = min(max(2*e.pause, firstAsidePause), longestAsidePause)
 	e.due = time.Now().Add(e.pause)

@@ -128,7 +128,8 @@ func (j *journal) failRun(p *flushPart, reason string, then error) {
 	}
 }
 
-// internalReason returns the reason of a run that ends because of cause. A server's message shows at most one value of a record.
+// internalReason returns "internal: " and the error as the reason of a run that is ended because of it. Of an error of the server
+// it keeps only the message and the code, because the message shows at most one value of a record.
 func internalReason(cause error) string {
 	text := cause.Error()
 	if pg, ok := errors.AsType[*pgconn.PgError](cause); ok {
@@ -466,7 +467,8 @@ func (db *claimed) shows(p *flushPart) bool {
 	return db.Epoch > claim.Epoch || db.Epoch == claim.Epoch && db.Free && db.Seq >= max(p.commit.held.acked, p.highest())
 }
 
-// generation returns the generation of the run that a part ends.
+// generation returns the generation of the run that a part ends: from its record of the run, or, if that names none, from the
+// run's row at the claim, and 1 if that names none either.
 func generation(p *flushPart) int {
 	if rec := p.commit.batch.Records.Run; rec != nil && rec.Generation > 0 {
 		return rec.Generation
@@ -596,8 +598,9 @@ func (j *journal) failure() Failure {
 	return f
 }
 
-// OfDatabase reports whether an error is about the server, its schema or the rights of this login, and not about a run. The
-// caller should try again later, because an operator can mend such an error.
+// OfDatabase reports whether an error, not nil, is about the connection, the server, its schema or the rights of this login, and
+// not about a run. The caller should try again later, because an operator can mend such an error. It returns false for
+// ErrLeaseLost and ErrClosed.
 func OfDatabase(err error) bool {
 	if isPoison(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClosed) {
 		return false

@@ -189,7 +189,7 @@ func (l *Loaded) take(t *taskRow) error {
 	return t.settle(&record, l)
 }
 
-// namesOf returns the runs and ids of claims as two arrays.
+// namesOf returns the arguments that name claims in a statement: their runs and their ids, as two arrays of the same order.
 func namesOf(claims []*Claim) pgx.StrictNamedArgs {
 	runs, ids := make([]int64, len(claims)), make([]uuid.UUID, len(claims))
 	for i, c := range claims {

@@ -150,8 +150,8 @@ type openLog struct {
 	end   bool      // the final chunk was read
 }
 
-// begin reads the steps of the run, and sets r.task or r.step to the task or step that the query names. Once it has succeeded,
-// a further call does nothing.
+// begin reads the steps of the run, and sets r.task or r.step to the task or step that the query names. It returns ErrNotFound if
+// there is no such run or step, or if the user is not allowed to see the run. Once it has succeeded, a further call does nothing.
 func (r *logReader) begin(ctx context.Context) error {
 	if r.names != nil {
 		return nil

@@ -66,8 +66,8 @@ type LineCounter struct {
 	open [StreamStderr + 1]bool // streams with a last byte that was no newline
 }
 
-// Count adds the lines that begin in the next chunk to l.Lines, and sets c.Lines to the sum. The chunks of a log must come in
-// order, each once.
+// Count adds the number of lines that begin in the next chunk to l.Lines, and sets c.Lines to that sum. Call it for each chunk of
+// a log once, in order. If bytes were dropped before the chunk, the next byte of each stream begins a line.
 func (l *LineCounter) Count(c *Chunk) {
 	if c.Dropped > 0 {
 		l.open = [StreamStderr + 1]bool{}
@@ -156,7 +156,8 @@ func (s *Session) AppendLogs(ctx context.Context, chunks []Chunk) error {
 	return nil
 }
 
-// check refuses chunks that the database would refuse together with all other chunks of the statement.
+// check returns an error for a chunk that the database would refuse: too much data, no place in a log, or texts that are not
+// UTF-8. Such a chunk must not be sent, because the database would refuse all other chunks of the statement with it.
 func (c *Chunk) check() error {
 	switch {
 	case len(c.Data) > MaxChunkBytes:
@@ -291,7 +292,8 @@ const appendName = "oarlock_append"
 // appendBuffers hold the data of statements. They are never nil, because nil would be stored as NULL.
 var appendBuffers = sync.Pool{New: func() any { b := make([]byte, 0, MaxAppendBytes); return &b }}
 
-// ask sends the statement with the data already encoded. pgx would copy all of the data into new memory, more than once.
+// ask sends the statement that stores a.chunks, with args as its other arguments, and returns its answer. It adds the columns
+// about the data to args. It encodes the data itself, because pgx would copy all of the data into new memory, more than once.
 func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictNamedArgs) (got appended, err error) {
 	buffer := appendBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer appendBuffers.Put(buffer)

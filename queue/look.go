@@ -236,9 +236,11 @@ func newObserver(now func() time.Duration) *observer {
 func (o *observer) fail() { o.failed = true }
 
 // see takes the peers of a look that succeeded, and returns the peers that have not moved their beat for their whole TTL. It
-// counts the silence of a peer from look to look. A gap does not count if it was too long or if a look failed in it, because
-// this worker could not watch then. see sets o.others to the number of live peers that moved their beat lately, and o.quiet to
-// the other live peers.
+// counts the silence of a peer from look to look. A gap does not count if it was too long or if a look failed in it, because this
+// worker could not watch then.
+//
+// see also sets o.others to the number of live peers that moved their beat lately, and o.quiet to the other live peers. Lately
+// means within a third of the peer's TTL, at most livelyMost, and one LookInterval more.
 func (o *observer) see(peers []peer) (silent []peer) {
 	now := o.now()
 	gap, blind := now-o.last, o.failed

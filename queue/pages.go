@@ -80,7 +80,7 @@ type StepSummary struct {
 }
 
 // StepSummaries reads the steps of a run in the order of its DAG, each followed by its replacements, and the handlers that ran.
-// It returns no items; TaskPage does.
+// It returns no items; TaskPage does. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, error) {
 	steps, err := list(ctx, s, stepSummariesSQL, pgx.StrictNamedArgs{"run": run}, scanStepSummary)
 	if err == nil && len(steps) == 0 { // no step means no run, because every DAG has a step
@@ -430,8 +430,9 @@ func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, lim
 	return journalPage(run, rows, before, limit), nil
 }
 
-// journalPage merges the events and the controls in rows, each newest first, into one page of at most limit entries. Next becomes
-// the place behind the last entry if rows has more; before is the place where the page begins.
+// journalPage merges the events and the controls in rows, each newest first, into one page of at most limit entries. The newer
+// one comes first, and the event if both have the same time. It sets the Run of each control to run. before is the place where
+// the page begins. Next is the place behind the last entry if rows has more, and else nil.
 func journalPage(run RunID, rows []JournalEntry, before JournalPlace, limit int) (page JournalPage) {
 	var events, controls []JournalEntry
 	for _, row := range rows {

@@ -69,7 +69,8 @@ func noSuchRun(run RunID, err error) error {
 	return err
 }
 
-// one reads the only row of a query. It returns pgx.ErrNoRows if there is none.
+// one reads the only row of a query, and tries again if the connection breaks. It returns pgx.ErrNoRows if there is no row, and
+// an error if there are several.
 func one[T any](ctx context.Context, s *Store, query string, args pgx.StrictNamedArgs, scan pgx.RowToFunc[T]) (v T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		rows, _ := conn.Query(ctx, query, args) // rows returns the error too
@@ -79,7 +80,7 @@ func one[T any](ctx context.Context, s *Store, query string, args pgx.StrictName
 	return v, err
 }
 
-// list reads all rows of a query.
+// list reads all rows of a query, and tries again if the connection breaks. No rows are no error.
 func list[T any](ctx context.Context, s *Store, query string, args pgx.StrictNamedArgs, scan pgx.RowToFunc[T]) (all []T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		rows, _ := conn.Query(ctx, query, args)

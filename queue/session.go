@@ -69,7 +69,7 @@ func (e *ending) get() error {
 // ID returns the worker's id.
 func (s *Session) ID() uuid.UUID { return s.worker.ID }
 
-// Database names the session's database for people, as user@host/database.
+// Database names the session's database for people, as user@host/database, with the port behind the host if it is not 5432.
 func (s *Session) Database() string {
 	c := s.store.direct
 	host := c.Host
@@ -145,10 +145,12 @@ var (
 // MinTTL is the shortest TTL of a lease. With a shorter one, a renewal that is a little late would end the lease.
 const MinTTL = 300 * time.Millisecond
 
-// Register registers a worker, and returns the session through which the worker claims and writes. The same worker may be
-// registered again as long as it lives. Before Register returns, it queues the runs of the workers that w replaces. If the worker
-// could not work with the database, Register returns an error before it writes anything: ErrPooled, a *ShortError, a
-// *migrations.VersionError, a *migrations.CopyError, or an *Error that names the role that the user lacks.
+// Register registers a worker, and returns the session through which the worker claims and writes. The caller closes the session.
+// The same worker may be registered again as long as it lives; with the ID of a worker that has ended, Register returns
+// ErrLeaseLost. Before Register returns, it queues the runs of the workers that w replaces.
+//
+// If the worker could not work with the database, Register returns an error before it writes anything: ErrPooled, a *ShortError,
+// a *migrations.VersionError, a *migrations.CopyError, or an *Error that names the role that the user lacks.
 func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)

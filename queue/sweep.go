@@ -331,7 +331,7 @@ func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swep
 	return nil
 }
 
-// postpone leaves a worker to a sweep after stubbornPause, because each try may wait for seconds.
+// postpone makes sweeps leave out a worker for stubbornPause, because each try to take over from it may wait for seconds.
 func (w *sweeper) postpone(id uuid.UUID) {
 	if w.stubborn == nil {
 		w.stubborn = map[uuid.UUID]time.Duration{}
@@ -339,7 +339,8 @@ func (w *sweeper) postpone(id uuid.UUID) {
 	w.stubborn[id] = w.now()
 }
 
-// postponed reports whether a worker still has to wait for a later sweep. Once the wait is over, it forgets it.
+// postponed reports whether sweeps leave out a worker at present, because of postpone. Once stubbornPause is over, it forgets the
+// worker.
 func (w *sweeper) postponed(id uuid.UUID) bool {
 	since, ok := w.stubborn[id]
 	if ok && w.now()-since >= stubbornPause {
