@@ -423,8 +423,8 @@ func (h *claimSet) missing(f *sweepReply) (missing []*Claim) {
 
 // unknown returns the claims in f that nothing in this session knows: the database says that this worker holds them, but the set
 // held them neither before the sweep nor now. It leaves out claims that are or were under way in a poll, and forfeited claims
-// with a driver that has not left. expected holds the ids of the polls under way now, f.expected those at the time of the sweep.
-// runs[i] is the run of claims[i].
+// with a driver that has not left. expected holds the ids of the polls under way now, f.expected the ids of the polls at the time
+// of the sweep. runs[i] is the run of claims[i].
 //
 // It also forgets every forfeited claim with a driver that has left.
 func (h *claimSet) unknown(f *sweepReply, expected []uuid.UUID) (runs []RunID, claims []uuid.UUID) {

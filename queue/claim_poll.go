@@ -242,6 +242,7 @@ func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
 	return nil
 }
 
+// args returns the arguments of a statement that claims runs in the order o, under ids.
 func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
 	shelves, ats, rest := c.x.cursors.args()
 	return pgx.StrictNamedArgs{
@@ -250,8 +251,8 @@ func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
 	}
 }
 
-// gave adds the claims of a reply to p.Claims, and moves their queues to the end of c.queues. It also tells the cursors which
-// runs were claimed.
+// gave adds the claims of a reply to p.Claims. It moves their queues to the end of c.queues, so that the next poll prefers other
+// queues of the same priority, and raises the cursors.
 func (c *claimer) gave(r *claimReply, p *Polled) {
 	c.x.cursors.claimed(r.now, r.claims)
 	for _, claim := range r.claims {

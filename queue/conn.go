@@ -220,7 +220,7 @@ func (l *dedicatedConn) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case gone:
 		return nil
-	case denied: // a role that may not end its own connections tries again until the server process has ended by itself
+	case denied: // a role without the right to end its own connections tries again until the server process has ended by itself
 		return fmt.Errorf("the former connection, server process %d, is still there, and this role may not end it (%w): "+
 			"GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO %q, or end that process", // sql-shown: what to do
 			l.server.pid, err, l.config.User)
@@ -550,8 +550,8 @@ func (s *shortage) over() {
 const crowdedPause = time.Second
 
 // lending lets the dedicatedConns of a session share connections while the server gives no more. A session then goes on with few
-// connections, and slowly with one. A dedicatedConn that has no connection waits until another dedicatedConn lends a connection that
-// is not in use. A dedicatedConn with a connection waits for no other, so two dedicatedConns never wait for each other.
+// connections, and slowly with one. A dedicatedConn that has no connection waits until another dedicatedConn lends a connection
+// that is not in use. A dedicatedConn with a connection waits for no other, so two dedicatedConns never wait for each other.
 type lending struct {
 	conns []*dedicatedConn // in the order in which they lend: first the dedicatedConns that the session can do without for the longest time
 

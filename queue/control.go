@@ -109,7 +109,8 @@ func pollPauses() *backoff.ExponentialBackOff {
 	return b
 }
 
-// ControlStatus reads a control and its outcome. It returns ErrNotFound if there is none, or if the user may not see it.
+// ControlStatus reads a control and its outcome. It does not wait for a decision. It returns ErrNotFound if there is no such
+// control, or if the user is not allowed to see it.
 func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 	c, err := one(ctx, s, controlStatusSQL, pgx.StrictNamedArgs{"control": id}, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {

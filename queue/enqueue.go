@@ -128,8 +128,8 @@ func (r *Request) args() (pgx.StrictNamedArgs, error) {
 
 type overridden struct{ labels, selector *string }
 
-// overrides returns labels and selector as JSON. A nil result leaves the DAG's own value in force: empty labels give nil, but
-// only a nil selector does, because an empty selector selects every worker.
+// overrides returns the labels and the selector of a request as JSON. nil leaves the DAG's own value in force. Labels without an
+// entry give nil. Only a nil selector gives nil, because an empty selector selects every worker.
 func overrides(labels, selector map[string]string) (o overridden, err error) {
 	if len(labels) > 0 {
 		if o.labels, err = jsonText("labels", labels); err != nil {

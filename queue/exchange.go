@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// exchange holds everything that the polls, looks, chores and sweeps of a session leave for each other. They do not wait for each other:
-// each stores what it found here, and takes what the others stored.
+// exchange holds everything that the polls, looks, chores and sweeps of a session leave for each other. None of them waits for
+// another one: each stores its findings here, and takes the findings that the others stored.
 type exchange struct {
 	cursors cursors
 	due     atomic.Pointer[dueTops]   // priorities with something due, as of the last look
@@ -306,7 +306,7 @@ func (c *cursors) setLocked(shelf int, at time.Time) {
 }
 
 // asking forgets which cursors notifications have lowered so far. The claimer calls it just before it sends a claim. From then on
-// c.noticed gathers the lowered cursors, and claimed does not raise a cursor above them, because the claim may not have seen
+// c.noticed gathers the lowered cursors, and claimed does not raise a cursor above them, because the claim perhaps does not see
 // these runs.
 func (c *cursors) asking() {
 	c.mu.Lock()
@@ -378,8 +378,8 @@ func (c *cursors) told(lane int, at time.Time) (older bool) {
 	return older
 }
 
-// sweeping marks the moment before a sweep reads the heads: from now on, c.lowered gathers the cursors that notifications
-// lower. The sweep may not have seen these runs, so swept lowers its result by them.
+// sweeping marks the moment before a sweep reads the heads: from now on, c.lowered gathers the cursors that notifications lower.
+// The sweep perhaps does not see these runs, so swept lowers its result by them.
 func (c *cursors) sweeping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,8 +104,8 @@ func isPoison(err error) bool {
 }
 
 // failRun ends the run of a part as failed, with reason, and settles the part. Once the run has ended, the part is settled with
-// then, which may be nil. If the claim was gone before, the outcome is ErrLeaseLost, and if the statement fails, its error.
-// failRun does not pass the outcome on: conclude does.
+// then, which may be nil. If the claim was gone before, the outcome is ErrLeaseLost, and if the statement fails, its error. If
+// another connection holds the run's row, the outcome is errAside. failRun does not pass the outcome on: conclude does.
 func (j *journal) failRun(p *flushPart, reason string, then error) {
 	var done bool
 	c := p.commit.batch.Claim

@@ -222,7 +222,8 @@ type appending struct {
 	left    *AppendError
 }
 
-// send stores a.chunks. If some are stored already, it leaves these out, and tries again.
+// send stores a.chunks. If the database has some of them already, it leaves these out by sift, and tries again, maxCollisions
+// times in all.
 func (a *appending) send(ctx context.Context) error {
 	return a.session.chunks.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		for range maxCollisions {

@@ -109,7 +109,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	return queues, wrapError("list queues", err)
 }
 
-// MissingQueues returns those of names that are not the name of a queue, sorted. For readers and workers.
+// MissingQueues returns the elements of names that no queue is called, sorted. For readers and workers.
 func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
 	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
 	return missing, wrapError("list queues", err)

@@ -89,7 +89,7 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 	return steps, wrapError("read steps", err)
 }
 
-// CountItems returns those foreach steps of a run that have a known list of items, with the counts of their items; it leaves out
+// CountItems returns the foreach steps of a run that have a known list of items, with the counts of their items; it leaves out
 // empty lists. tasks are the run's tasks as Tasks reads them: if none of them has items, CountItems reads nothing. nil means that
 // they were not read. It returns none for a run that the user is not allowed to see, and none to an approver, because approvers
 // cannot see items.

@@ -24,7 +24,7 @@ const (
 	// The next sweep waits for so many times the duration of the last one: askedShare times if there is a reason to sweep,
 	// sweepShare times if not.
 	askedShare, sweepShare = 10, 100
-	// asideRounds bounds the statements by which one sweep moves runs that may not begin out of the way. Each moves choreBatch
+	// asideRounds bounds the statements by which one sweep moves runs that must not begin out of the way. Each moves choreBatch
 	// runs.
 	asideRounds = 20
 )
@@ -83,7 +83,7 @@ type sweepReply struct {
 	now      time.Time
 	heads    []head
 	late     bool         // some heads stand below where polls begin
-	blocked  []int        // lanes where the first new run may not begin, because its DAG is paused or limited
+	blocked  []int        // lanes where the first new run must not begin, because its DAG is paused or limited
 	overdue  bool         // there are due runs or agenda items that looks do not reach
 	dead     []uuid.UUID  // workers that left claimed runs and nothing else
 	before   []*heldClaim // claims that this worker held before the sweep

@@ -42,7 +42,7 @@ const (
 	WorkerGone     WorkerState = "gone"     // it stopped by itself
 )
 
-// Want is what a worker wants to claim, and what it tells other workers.
+// Want is the number and the kind of runs that a worker wants to claim, and its state for other workers.
 type Want struct {
 	Slots  int  // runs to claim for slots, both for free slots and for slots that will be free soon
 	Idle   int  // if Slots is 0: runs to claim that a request, a child's end or a timer brought back, and that may need no slot
