@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// control decides a request from outside. It returns ErrStale for a control that it has decided before.
+// control decides a request from outside, and adds the decision and a note to the records. It returns ErrStale for a control that
+// this drive has decided before, and ErrEvent for nil. A request that is refused is no error.
 func (r *Run) control(c *Control) error {
 	if c == nil {
 		return ErrEvent
@@ -54,7 +55,8 @@ func (r *Run) decideRun(c *Control) Decision {
 	}
 }
 
-// cancelRun ends the run; a second cancel does so without handlers.
+// cancelRun ends the run as canceled. The abort and exit handlers still run, unless c.Now is set or the run was canceled before.
+// The decision is always accepted.
 func (r *Run) cancelRun(c *Control) Decision {
 	ending, by := EndingCancel, c.By
 	if c.Now {
@@ -67,6 +69,8 @@ func (r *Run) cancelRun(c *Control) Decision {
 	return r.decision(Accepted)
 }
 
+// pauseRun pauses the run: nothing new starts, and bodies under way run to their end. A run that is paused stays as it is. The
+// request is refused if the run is ending.
 func (r *Run) pauseRun(c *Control) Decision {
 	if r.rec.Ending != EndingNone || r.verdict != nil {
 		return r.refused("the run is ending")
@@ -83,7 +87,8 @@ func (r *Run) pauseRun(c *Control) Decision {
 	return paused
 }
 
-// resumeRun lifts the pause. Tasks that the pause held back are judged again, and timers that came due meanwhile fire.
+// resumeRun lifts the pause of the run. Tasks that the pause held back are judged again, and timers that came due meanwhile fire.
+// The request is refused if the run is not paused.
 func (r *Run) resumeRun() Decision {
 	if r.rec.PausedBy == "" {
 		return r.refused("the run is not paused")
@@ -100,19 +105,20 @@ func (r *Run) unpause() {
 	r.release()
 }
 
-// decision returns the answer to a control of the run.
+// decision returns the answer to a control of the run, with the outcome and the present state of the run.
 func (r *Run) decision(o Outcome) Decision {
 	return Decision{Outcome: o, State: r.rec.State.String()}
 }
 
+// refused returns a refusal of a control of the run; why tells the sender the reason.
 func (r *Run) refused(why string) Decision {
 	d := r.decision(Refused)
 	d.Message = why
 	return d
 }
 
-// noteControl adds a note about the decision of a control. It adds none for the end of a child run, because the task that
-// waited for the child run records that.
+// noteControl adds a note with the sender and the decision of a control. It adds none if a child run's end was applied, because the
+// row of the task that waited for the child run shows that.
 func (r *Run) noteControl(c *Control, d Decision) {
 	if c.Verb == VerbChildEnded && d.Outcome == Applied {
 		return
@@ -145,7 +151,7 @@ func (r *Run) decideTask(t *task, c *Control) Decision {
 	}
 }
 
-// taskDecision returns the answer to a control of a task.
+// taskDecision returns the answer to a control of a task, with the outcome and the present state of the task.
 func taskDecision(t *task, o Outcome) Decision { return Decision{Outcome: o, State: t.State.String()} }
 
 func taskRefused(t *task, why string) Decision {
@@ -154,8 +160,8 @@ func taskRefused(t *task, why string) Decision {
 	return d
 }
 
-// settledBy returns the answer to a control that ends a task: applied, or accepted while the body or child run still has to
-// end.
+// settledBy returns the answer to a control that ends a task: applied if it has ended the task, accepted if a body, publish or
+// child run must end first.
 func settledBy(t *task) Decision {
 	if t.Request != RequestNone {
 		return taskDecision(t, Accepted)
@@ -163,8 +169,9 @@ func settledBy(t *task) Decision {
 	return taskDecision(t, Applied)
 }
 
-// cancelTask cancels a task and all its dependants that have not started. The dependants' records come before the control's:
-// if a crash stores only part of the batch, the control is still undecided and the next driver decides it again.
+// cancelTask cancels a task, or all items of a foreach node, and all its dependants that have not started. It refuses a task that
+// has ended and a handler whose turn has not come. The dependants' records come before the control's: if a crash stores only part
+// of the batch, the control is still undecided and the next driver decides it again.
 func (r *Run) cancelTask(t *task, c *Control) Decision {
 	if why := r.whyNotCancel(t); why != "" {
 		return taskRefused(t, why)
@@ -178,6 +185,7 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 	return settledBy(t)
 }
 
+// whyNotCancel returns the reason why a task cannot be canceled, or "".
 func (r *Run) whyNotCancel(t *task) string {
 	switch {
 	case t.State.Terminal():
@@ -189,9 +197,11 @@ func (r *Run) whyNotCancel(t *task) string {
 	}
 }
 
-// hasCome reports whether the turn of a handler has come. For other tasks it is always true.
+// hasCome reports whether a handler has its turn or has had it in this generation. For other tasks it is always true.
 func (r *Run) hasCome(t *task) bool { return !t.node.handler || t.known || t.node == r.turn }
 
+// cancelItems cancels all items of the foreach node t. The answer is accepted while some of them must still end, and applied
+// otherwise; then the node has ended too.
 func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
 	t.node.tasks(func(item *task) {
 		if item != t {
@@ -205,7 +215,8 @@ func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
 	return taskDecision(t, Applied)
 }
 
-// cancelDependants cancels the direct and indirect dependants of a step that have not started.
+// cancelDependants cancels the direct and indirect dependants of a step that have not started. It passes through a dependant that
+// has started, and cancels the steps behind that one as well.
 func (r *Run) cancelDependants(n *node, reason string) {
 	seen := make(map[int]bool)
 	reach := []int{n.index}
@@ -225,7 +236,9 @@ func (r *Run) cancelDependants(n *node, reason string) {
 	}
 }
 
-// pauseTask holds a task that has not begun, and stops a task that has.
+// pauseTask pauses a task. A task without a running body is paused at once. A running body is stopped first, and the task begins a
+// new attempt when it is resumed. For a foreach node it pauses the items. It refuses what whyNotPause forbids, for instance a task
+// that waits.
 func (r *Run) pauseTask(t *task, c *Control) Decision {
 	if t.grown() {
 		return r.pauseItems(t, c.By)
@@ -237,6 +250,7 @@ func (r *Run) pauseTask(t *task, c *Control) Decision {
 	return settledBy(t)
 }
 
+// whyNotPause returns the reason why a task cannot be paused, or "".
 func (r *Run) whyNotPause(t *task) string {
 	switch {
 	case t.node.handler:
@@ -264,7 +278,8 @@ func (r *Run) pause(t *task, by string) {
 	r.to(t, TaskPaused)
 }
 
-// pauseItems pauses all items of a foreach node that can be paused.
+// pauseItems pauses all items of the foreach node t that can be paused. The answer is accepted if a body must end first, applied if
+// none must, and refused if no item can be paused.
 func (r *Run) pauseItems(t *task, by string) Decision {
 	paused, stopping := 0, 0
 	t.node.tasks(func(item *task) {
@@ -288,6 +303,8 @@ func (r *Run) pauseItems(t *task, by string) Decision {
 	}
 }
 
+// resumeTask resumes a paused task, or all paused items of a foreach node. It refuses a task that is not paused or is still being
+// stopped.
 func (r *Run) resumeTask(t *task) Decision {
 	if t.grown() {
 		return r.resumeItems(t)
@@ -314,7 +331,7 @@ func (r *Run) resumeItems(t *task) Decision {
 	return d
 }
 
-// resume continues a paused task: it waits for the rest of its backoff, or is judged again.
+// resume continues a paused task. A task that was between attempts waits for the rest of its backoff; any other is judged again.
 func (r *Run) resume(t *task) {
 	t.Reason = ""
 	if t.NextAt != 0 {
@@ -324,7 +341,8 @@ func (r *Run) resume(t *task) {
 	r.again(t)
 }
 
-// markTask sets the state of a task that a user asks for, after its body or child run has ended.
+// markTask ends a task in the state that the sender asks for, with the sender's outputs: at once, or after its body, publish or
+// child run has been stopped. It refuses what whyNotMark and the approvals in front of the step forbid.
 func (r *Run) markTask(t *task, c *Control) Decision {
 	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
 		return taskRefused(t, why)
@@ -340,6 +358,8 @@ func (r *Run) markTask(t *task, c *Control) Decision {
 	return settledBy(t)
 }
 
+// mark ends a task as succeeded, failed or skipped, and keeps none of the last attempt's result. The outputs in the row are the
+// sender's; a state other than succeeded drops them.
 func (r *Run) mark(t *task, as State, reason string) {
 	outputs := t.Outputs
 	r.clearResult(t)
@@ -350,6 +370,7 @@ func (r *Run) mark(t *task, as State, reason string) {
 
 func markable(as State) bool { return as == TaskSucceeded || as == TaskFailed || as == TaskSkipped }
 
+// whyNotMark returns the reason why a task cannot be marked with a state, or "".
 func (r *Run) whyNotMark(t *task, as State) string {
 	switch {
 	case !markable(as):
@@ -367,7 +388,8 @@ func (r *Run) whyNotMark(t *task, as State) string {
 	}
 }
 
-// endChild ends the attempt of a task that waits for a child run, with the child run's result.
+// endChild ends the attempt of a task that waits for a child run, with the child run's result. It refuses a control that names
+// another child run, has no result, or addresses a task that waits for none.
 func (r *Run) endChild(t *task, c *Control) Decision {
 	if !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
 		return taskRefused(t, "it does not wait for this child run")
@@ -380,7 +402,8 @@ func (r *Run) endChild(t *task, c *Control) Decision {
 	return taskDecision(t, Applied)
 }
 
-// request stores a request to end a task that is under way, here or in a child run, and has the caller end the task.
+// request stores a request to end a task in its row, and has the caller end the body, publish or child run; now asks to do so
+// without grace. The request is carried out once that has ended. A task with a request has no alarm.
 func (r *Run) request(t *task, q Request, by, reason string, now bool) {
 	t.Request, t.RequestBy, t.Reason = q, by, reason
 	r.changed(t)
@@ -388,8 +411,8 @@ func (r *Run) request(t *task, q Request, by, reason string, now bool) {
 	r.halt(t, now)
 }
 
-// halt adds the action that ends the body or child run of a task. If the Ref of a child run is not known yet, the child run
-// is cancelled after EvWaits names it.
+// halt has the caller end the body, publish or child run of a task, without grace if now is set. It does nothing for a child run
+// with a Ref that is not known yet: waits calls halt again after EvWaits has named it.
 func (r *Run) halt(t *task, now bool) {
 	switch {
 	case t.underWay():
@@ -411,7 +434,8 @@ func (t *task) engaged() bool {
 // cancel ends a task that has nothing under way as canceled.
 func (r *Run) cancel(t *task, reason string) { r.end(t, TaskCanceled, reason) }
 
-// stop cancels a task: at once, or after its body, publish or child run has ended.
+// stop cancels a task: at once, or after its body, publish or child run has been stopped. If it is being canceled already, now asks
+// for its end without grace. stop does nothing to a task that has ended or to a foreach node with items.
 func (r *Run) stop(t *task, by, reason string, now bool) {
 	switch {
 	case t.State.Terminal() || t.grown():
@@ -424,7 +448,8 @@ func (r *Run) stop(t *task, by, reason string, now bool) {
 	}
 }
 
-// askPeople begins an attempt that waits for people to decide.
+// askPeople begins the attempt of an approval, which waits until a control decides it or its timeout comes. If the prompt cannot be
+// filled in, askPeople fails the task.
 func (r *Run) askPeople(t *task) {
 	asks, err := r.asks(t)
 	if err != nil {
@@ -439,7 +464,8 @@ func (r *Run) askPeople(t *task) {
 	r.to(t, TaskWaiting)
 }
 
-// asks describes the question of an approval step, with its prompt filled in.
+// asks returns the question of an approval step with its prompt filled in and cut to what a store accepts. It returns an error if
+// the prompt cannot be filled in.
 func (r *Run) asks(t *task) (*Asks, error) {
 	a, asks := t.step.Approval, &Asks{Open: true}
 	if a == nil {
@@ -457,7 +483,8 @@ func (r *Run) asks(t *task) (*Asks, error) {
 // cutMark ends a prompt that was cut.
 const cutMark = "…"
 
-// storedPrompt returns a prompt in a form that every store accepts: valid text without NUL, at most MaxPromptBytes long.
+// storedPrompt returns a prompt in a form that every store accepts. It replaces NUL and invalid UTF-8, and cuts the prompt to at
+// most MaxPromptBytes, with cutMark at the end.
 func storedPrompt(prompt string) string {
 	const replacement = "\ufffd"
 	prompt = strings.ToValidUTF8(strings.ReplaceAll(prompt, "\x00", replacement), replacement)
@@ -467,7 +494,8 @@ func storedPrompt(prompt string) string {
 	return strings.ToValidUTF8(prompt[:MaxPromptBytes-len(cutMark)], "") + cutMark
 }
 
-// waitsForApproval returns the reason of a waiting approval, with the names of its approvers if it has any.
+// waitsForApproval returns the reason for the row of an approval that waits: "waits for approval", with "by" and the approvers if
+// the step lists any.
 func (s *Step) waitsForApproval() string {
 	if !s.Reserved() {
 		return "waits for approval"
@@ -489,7 +517,8 @@ func (t *task) question() *Asks {
 	}
 }
 
-// answerApproval applies an approve or reject control to a waiting approval. It refuses the control for any other task.
+// answerApproval ends a waiting approval by an approve or reject control: as a success with the sender's outputs, or as a failure
+// of kind rejected. It refuses the control for a task that does not wait for an approval.
 func (r *Run) answerApproval(t *task, c *Control) Decision {
 	if !t.waits() || t.step.Body != BodyApproval {
 		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
@@ -506,8 +535,8 @@ func (r *Run) answerApproval(t *task, c *Control) Decision {
 	return taskDecision(t, Applied)
 }
 
-// endRun sets the run's ending, and ends its open steps and handlers accordingly. It does nothing if the run has a stronger
-// ending already.
+// endRun sets the run's ending, lifts a pause if the ending is a cancel or a refusal, and ends open steps and handlers as the
+// ending demands. It does nothing if the run has a stronger ending already; the same ending again replaces by and text.
 func (r *Run) endRun(e Ending, by, text string) {
 	if e < r.rec.Ending {
 		return
@@ -520,7 +549,7 @@ func (r *Run) endRun(e Ending, by, text string) {
 	r.endHandlers()
 }
 
-// endSteps ends every open task of a step as the run's ending demands.
+// endSteps ends all open tasks of steps, each by endTask. It leaves handlers alone.
 func (r *Run) endSteps() {
 	reason := r.endingReason()
 	for i := range r.graph.plain {
@@ -528,7 +557,8 @@ func (r *Run) endSteps() {
 	}
 }
 
-// endTask ends one task as the run's ending demands.
+// endTask ends one open task in the way of the run's ending. A refusal cancels it without waiting for its body. A timeout makes a
+// task that is under way or waits fail as timed out. Any other ending cancels it, after its body has been stopped.
 func (r *Run) endTask(t *task, reason string) {
 	switch r.rec.Ending {
 	case EndingRefused:
@@ -540,7 +570,9 @@ func (r *Run) endTask(t *task, reason string) {
 	}
 }
 
-// timeOut fails a task that is under way or waits when the run's time is up. It cancels any other open task.
+// timeOut ends a task when the run's timeout has come. A task that is under way or waits fails as timed out, after its body,
+// publish or child run has been stopped. Any other open task is canceled. A task that is already being canceled, marked or timed
+// out keeps that request.
 func (r *Run) timeOut(t *task, reason string) {
 	switch {
 	case !t.runs() && t.State != TaskFinishing && t.State != TaskWaiting:
@@ -556,7 +588,8 @@ func (r *Run) timeOut(t *task, reason string) {
 	}
 }
 
-// drop cancels a task at once, without waiting for its body or its child run to end.
+// drop cancels a task at once, without waiting for its body or its child run to end. A result that a former driver settled is
+// applied first. drop does nothing to a task that has ended or to a foreach node with items.
 func (r *Run) drop(t *task, reason string) {
 	if t.runs() && t.settled != nil {
 		r.bodyEnded(t, *t.settled)
@@ -571,7 +604,8 @@ func (r *Run) drop(t *task, reason string) {
 	r.cancel(t, reason)
 }
 
-// refuse ends the run as failed, at once and without handlers.
+// refuse applies EvRefuse: it ends the run as failed, at once and without handlers. It returns ErrStale if the run was refused
+// before.
 func (r *Run) refuse(text string) error {
 	if r.rec.Ending == EndingRefused {
 		return ErrStale
@@ -580,10 +614,10 @@ func (r *Run) refuse(text string) error {
 	return nil
 }
 
-// stopping reports whether the run's ending keeps a task from starting. It never does for a handler.
+// stopping reports whether the run is ending and the task must not start. It is always false for the task of a handler.
 func (r *Run) stopping(t *task) bool { return r.rec.Ending != EndingNone && !t.node.handler }
 
-// endingReason returns the reason for tasks that the run's ending cancels.
+// endingReason returns the reason that tasks get which the run's ending stops. The run must have an ending.
 func (r *Run) endingReason() string {
 	switch r.rec.Ending {
 	case EndingFailFast:
@@ -612,8 +646,8 @@ func byWhom(done, by string) string {
 	return fmt.Sprintf("%s by %s", done, by)
 }
 
-// failFast reacts to a failure that was not tolerated: under fail_fast it stops the other items of the foreach node, or ends
-// the run.
+// failFast reacts to a failure of t that was not tolerated. If t is of an item and fail_fast is set for the foreach step, it stops
+// the node's other items. If fail_fast is set for the run and t is of a step, it ends the run.
 func (r *Run) failFast(t *task) {
 	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
 		r.stopItems(t.node, "fail fast: step "+r.graph.TaskName(t.ID)+" failed")

@@ -9,7 +9,8 @@ import (
 // timeoutExit is the exit code of every body that timed out.
 const timeoutExit = 124
 
-// finished applies EvFinished: the end of a body, of a wait or of a publish.
+// finished applies EvFinished: the end of a body, of a wait, of a child run or of a publish. It returns ErrStale if this attempt of
+// the task is not under way, and ErrEvent if the event has no Result.
 func (r *Run) finished(t *task, e *Event) error {
 	waits := t.waits() && t.step.Body != BodyApproval
 	switch {
@@ -29,8 +30,8 @@ func (r *Run) finished(t *task, e *Event) error {
 	return nil
 }
 
-// inTime reports whether a body ended before the timeout that was to stop it, although the caller stepped its end later. The
-// timeout is the task's own, or the run's.
+// inTime reports whether a body that ended at the given time ended before the timeout that was to stop it. The caller may learn of
+// the end only after the timeout. The timeout is the task's own, or the run's if that is earlier and has ended the run.
 func (r *Run) inTime(t *task, at Time) bool {
 	limit := t.deadline
 	if r.rec.Ending == EndingTimeout {
@@ -39,7 +40,8 @@ func (r *Run) inTime(t *task, at Time) bool {
 	return at < limit
 }
 
-// gaveUp applies EvLost: this driver will not see how an attempt ends.
+// gaveUp applies EvLost: this driver will not see how an attempt ends. A body ends as lost. A publish starts again, unless the task
+// was asked to stop. It returns ErrStale if this attempt has neither under way.
 func (r *Run) gaveUp(t *task, e *Event) error {
 	if !t.underWay() || t.Attempt != e.Attempt {
 		return ErrStale
@@ -52,18 +54,20 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 	return nil
 }
 
-// landAgain starts the publish of a task again, because this driver will not see how the current one ends.
+// landAgain has the publish of a finishing task start again, without counting a try. The current try is over: its host could not
+// start it, or this driver will not see how it ends.
 func (r *Run) landAgain(t *task) {
 	r.move(t, phaseNone)
 	r.setAlarm(t)
 	r.enqueue(t)
 }
 
-// committed reports whether the body's effects are durable together with its success, so that no request can undo them.
+// committed reports whether the body succeeded for good and its effects are durable already. No request can undo these.
 func (res Result) committed() bool {
 	return res.Settled && res.Kind == KindNone && res.SnoozeUntil == 0
 }
 
+// lost returns the result of a lost attempt. The text why, if not empty, becomes part of its reason.
 func lost(why string) Result {
 	reason := "lost"
 	if why != "" {
@@ -72,8 +76,9 @@ func lost(why string) Result {
 	return Result{Kind: KindLost, Reason: reason}
 }
 
-// bodyEnded decides what the end of an attempt means, in the order of the language reference. It handles requests, snoozes
-// and lost attempts, and leaves the rest to classifyResult.
+// bodyEnded decides what the end of an attempt means, in the order of the language reference. A success that is durable already
+// stands. Otherwise a pending request to pause, cancel, mark or time out the task decides. Then comes a snooze, then an attempt
+// that was lost or could not be started. All other results go to classifyResult.
 func (r *Run) bodyEnded(t *task, res Result) {
 	if res.committed() {
 		t.Request, t.RequestBy, t.Marked = RequestNone, "", TaskPending // too late to stop it
@@ -90,7 +95,9 @@ func (r *Run) bodyEnded(t *task, res Result) {
 	}
 }
 
-// applyRequest carries out the request that ended the attempt.
+// applyRequest carries out the task's request after its attempt has ended with res. A pause, a cancel and a mark move the task to
+// their state. A timeout turns res into a failure, which may be retried if it is of a body; a publish that timed out fails the
+// task.
 func (r *Run) applyRequest(t *task, res Result) {
 	reason, finishing := t.Reason, t.State == TaskFinishing
 	switch t.Request {
@@ -118,7 +125,7 @@ func timedOut(reason string) Result {
 	return Result{Kind: KindTimeout, ExitCode: timeoutExit, HasExit: true, Reason: reason}
 }
 
-// snooze ends an attempt for a while: the next attempt begins at SnoozeUntil and does not count as a retry.
+// snooze closes an attempt and has the task wait. The next attempt begins at res.SnoozeUntil and does not count as a retry.
 func (r *Run) snooze(t *task, res Result) {
 	t.Reason = res.Reason
 	r.closeAttempt(t, TaskWaiting, Result{Reason: res.Reason})
@@ -127,7 +134,8 @@ func (r *Run) snooze(t *task, res Result) {
 	r.to(t, TaskWaiting)
 }
 
-// lostAttempt starts a lost attempt again, which does not count as a retry.
+// lostAttempt records an attempt that was lost or could not be started as failed, and has the task start again. The next attempt
+// does not count as a retry.
 func (r *Run) lostAttempt(t *task, res Result) {
 	r.note(t, "lost", fmt.Sprintf("attempt %d %s", t.Attempt, res.Reason))
 	t.take(res)
@@ -135,14 +143,16 @@ func (r *Run) lostAttempt(t *task, res Result) {
 	r.again(t)
 }
 
-// again sends a task back to pending, so that its dependencies are judged again before it starts.
+// again sends a task back to pending and has it judged. Its next attempt begins only if its dependencies and the state of the run
+// still allow it.
 func (r *Run) again(t *task) {
 	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
 	r.to(t, TaskPending)
 	r.enqueue(t)
 }
 
-// classifyResult judges a result that no request overrules.
+// classifyResult judges the result of an attempt that no request overrules: as a skip by its exit code, a success or a failure. A
+// success fails with kind output if the outputs of the run would become too large, unless the outputs are durable already.
 func (r *Run) classifyResult(t *task, res Result) {
 	switch {
 	case t.step.skips(res):
@@ -164,12 +174,13 @@ func (r *Run) classifyResult(t *task, res Result) {
 // output lists of foreach steps do not count: the core builds them on demand.
 const MaxRunOutputs = 4 << 20
 
+// overflows reports whether the outputs of the run would exceed MaxRunOutputs if these replaced the task's present outputs.
 func (r *Run) overflows(t *task, outputs JSON) bool {
 	return t.ID.Item == "" && r.bytes-t.weight()+len(outputs) > MaxRunOutputs
 }
 
-// OutputBytes returns the bytes of outputs of all other tasks, as MaxRunOutputs counts them. It returns 0 for an item,
-// because items do not count.
+// OutputBytes returns the bytes of outputs of all tasks other than id, as MaxRunOutputs counts them. It returns 0 for an item or a
+// replacement of an item, because the limit does not apply to items, and for a task that the run does not have.
 func (r *Run) OutputBytes(id TaskID) int {
 	t := r.find(id)
 	if t == nil || id.Item != "" {
@@ -178,7 +189,7 @@ func (r *Run) OutputBytes(id TaskID) int {
 	return r.bytes - t.weight()
 }
 
-// weight returns the bytes of a task's outputs that count toward MaxRunOutputs.
+// weight returns the bytes of the task's present outputs that count toward MaxRunOutputs. They are 0 for items.
 func (t *task) weight() int {
 	if t.ID.Item != "" {
 		return 0
@@ -186,25 +197,26 @@ func (t *task) weight() int {
 	return len(t.Outputs)
 }
 
-// put replaces the outputs of a task; "" removes them.
+// put replaces the outputs of a task and updates the run's count of their bytes. The value "" removes the outputs.
 func (r *Run) put(t *task, outputs JSON) {
 	r.bytes -= t.weight()
 	t.Outputs = outputs
 	r.bytes += t.weight()
 }
 
-// skips reports whether a body ended by itself with an exit code that means "nothing to do".
+// skips reports whether a result skips the task: the body ended by itself with an exit code that the step lists in SkipExit.
 func (s *Step) skips(res Result) bool {
 	byItself := res.Kind == KindNone || res.Kind == KindExit
 	return byItself && res.HasExit && slices.Contains(s.SkipExit, res.ExitCode)
 }
 
-// skip ends a task that has nothing to do, by its condition or its exit code.
+// skip ends a task as skipped and adds a note with the reason: its condition, its exit code or a rule of on_error.
 func (r *Run) skip(t *task, reason string) {
 	r.note(t, "skip", reason)
 	r.end(t, TaskSkipped, reason)
 }
 
+// bodySucceeded ends a task as succeeded, or moves it to finishing if its step has a publish.
 func (r *Run) bodySucceeded(t *task, res Result) {
 	t.take(res)
 	r.put(t, res.Outputs)
@@ -219,6 +231,8 @@ func (r *Run) bodySucceeded(t *task, res Result) {
 	r.enqueue(t)
 }
 
+// bodyFailed decides what follows from a failure. The first rule of on_error that applies decides, and else retry_policy. No step
+// of an ending run is retried. A failure of kind config fails the task at once, without on_error.
 func (r *Run) bodyFailed(t *task, res Result) {
 	t.take(res)
 	if res.Kind == KindConfig {
@@ -238,18 +252,20 @@ func (r *Run) bodyFailed(t *task, res Result) {
 	}
 }
 
-// misconfigured fails a task for a mistake in its spec, which a retry cannot cure.
+// misconfigured fails a task with kind config, for a mistake in its spec. Neither on_error nor retry_policy applies.
 func (r *Run) misconfigured(t *task, reason string) {
 	t.take(Result{Kind: KindConfig, Reason: reason})
 	r.fail(t)
 }
 
-// fail ends a task as failed, unless continue_on tolerates the failure.
+// fail ends a task as failed. If continue_on lists the failure, it is tolerated: see failAs.
 func (r *Run) fail(t *task) {
 	c := t.step.ContinueOn
 	r.failAs(t, c.Failed || t.HasExit && slices.Contains(c.ExitCodes, t.ExitCode))
 }
 
+// failAs ends a task as failed. If the failure is tolerated, the children may start, and with MarkSuccess the task ends as
+// succeeded.
 func (r *Run) failAs(t *task, tolerated bool) {
 	r.put(t, "")
 	if tolerated && t.step.ContinueOn.MarkSuccess {
@@ -267,13 +283,14 @@ func (r *Run) end(t *task, s State, reason string) {
 	r.to(t, s)
 }
 
-// take copies the end of a body into the task's row.
+// take copies the end of a body into the task's row: kind, exit code, signal and reason, but not the outputs.
 func (t *task) take(res Result) {
 	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
 	t.Reason = res.reason()
 }
 
-// reason returns the reason that the result brings. A failure without one gets a description of its kind.
+// reason returns the reason that the result brings. For a failure without a reason it returns a description such as "exit 1". For a
+// success without a reason it returns "".
 func (res Result) reason() string {
 	if res.Kind == KindNone {
 		return res.Reason
@@ -281,7 +298,7 @@ func (res Result) reason() string {
 	return cmp.Or(res.Reason, res.String())
 }
 
-// String describes in a few words how a body ended.
+// String describes in a word or two how a body ended: "ran", "exit 1", "signal 9", "timed out", or the name of another kind.
 func (res Result) String() string {
 	switch {
 	case res.Kind == KindNone:
@@ -297,7 +314,8 @@ func (res Result) String() string {
 	}
 }
 
-// closeAttempt records an attempt that did not end the task.
+// closeAttempt adds an attempt that ended, but did not end its task, to the records. It takes s and res for the attempt's state and
+// result, and clears the start of the attempt in the task's row.
 func (r *Run) closeAttempt(t *task, s State, res Result) {
 	r.attempts = append(r.attempts, AttemptRecord{
 		ID: t.ID, Attempt: t.Attempt, Generation: t.Generation, State: s,
@@ -307,7 +325,8 @@ func (r *Run) closeAttempt(t *task, s State, res Result) {
 	t.AttemptAt = 0
 }
 
-// land starts the publish of a finishing task, or waits until the publish may start.
+// land starts the publish of a finishing task, or asks for the slot in the pool that the publish needs. If the run is paused or
+// drained, the task is marked as blocked. If the run is ending, the task ends.
 func (r *Run) land(t *task) {
 	switch {
 	case r.stopping(t):
@@ -322,6 +341,7 @@ func (r *Run) land(t *task) {
 	}
 }
 
+// publish has the caller run the publish of a task. Its timeout counts from its EvStarted.
 func (r *Run) publish(t *task) {
 	t.deadline, t.late = 0, false
 	r.move(t, phasePublishing)
@@ -329,7 +349,9 @@ func (r *Run) publish(t *task) {
 	r.act(t, Action{Kind: ActStart, Attempt: t.Attempt, Publish: true})
 }
 
-// publishEnded decides what the end of a publish means. Of the policies only retry_policy applies, with a separate budget.
+// publishEnded decides what the end of a publish means. A request to stop the task decides first. A failure is retried by
+// retry_policy, with a budget separate from the one of the body. Otherwise it fails the task with kind publish; on_error and
+// on_lost do not apply.
 func (r *Run) publishEnded(t *task, res Result) {
 	if t.late {
 		res = timedOut("timed out after " + t.step.PublishTimeout.String())
@@ -351,14 +373,15 @@ func (r *Run) publishEnded(t *task, res Result) {
 	}
 }
 
-// publishLate stops a publish that has exceeded its time. The timeout is not recorded: if this driver is lost, the next
+// publishLate has the caller stop a publish that has exceeded its timeout. It stores nothing: if this driver is lost, the next
 // driver starts the publish again.
 func (r *Run) publishLate(t *task) {
 	t.late = true
 	r.act(t, Action{Kind: ActKill, Attempt: t.Attempt, Cause: RequestTimeout})
 }
 
-// retryPublish schedules the next try of a publish. The attempt and its outputs stay, because the body has succeeded.
+// retryPublish schedules the next try of a publish that ended with res. The attempt and its outputs stay as they are, because the
+// body has succeeded.
 func (r *Run) retryPublish(t *task, res Result) {
 	t.NextAt = after(r.now, r.backoff(t, t.PublishTries))
 	t.PublishTries++
@@ -374,10 +397,12 @@ func (r *Run) publishAgain(t *task) {
 	r.enqueue(t)
 }
 
-// settle updates a group's result from its members.
+// settle computes the group's state and class anew from its members, and stores both in the group.
 func (g *group) settle() { g.state, g.class = g.result() }
 
-// result combines the members: F wins over C, C over S, and K needs all. A tolerated failure counts as succeeded.
+// result returns the state and class of a group. Without replacements these are the task's, and a tolerated failure is a success.
+// With replacements, the ones that were not replaced themselves decide. While one is open, the group is. Then a failure wins over a
+// cancel, and a cancel over successes and skips. Only if all are skipped, the group is.
 func (g *group) result() (State, class) {
 	if len(g.alts) == 0 {
 		if g.main.Tolerated {
@@ -411,7 +436,8 @@ func (g *group) result() (State, class) {
 	return state, class
 }
 
-// finished returns the class that counts for an edge of state finished: S as soon as only publishes are still to end.
+// finished returns the class of a group for children that wait for state finished. A settled group has its own class. A group that
+// is open counts as succeeded if all bodies have succeeded or been skipped and only publishes are still to end, and else as open.
 func (g *group) finished() class {
 	if g.class != classOpen {
 		return g.class
@@ -427,7 +453,8 @@ func (g *group) finished() class {
 	return classOpen
 }
 
-// startedOr returns the class that counts for an edge of state started.
+// startedOr returns the class of a group for children that wait for state started: succeeded once its task has started, and the
+// group's own class before that.
 func (g *group) startedOr() class {
 	if g.main.StartedAt != 0 {
 		return classS
@@ -435,12 +462,13 @@ func (g *group) startedOr() class {
 	return g.class
 }
 
-// contributes returns the class that counts for the node's children, by the state of their edges.
+// contributes returns the class that the node has for its children, by the state of the edge: the index is an EdgeState.
 func (n *node) contributes() [3]class {
 	return [3]class{OnSucceeded: n.class, OnFinished: n.finished(), OnStarted: n.startedOr()}
 }
 
-// spread passes a change of a task on to its group, its foreach node, and the children of its step.
+// spread passes a change of a task on: it computes the class of its group anew, counts an item that has now settled, and has the
+// children of a step judged again if they see a change.
 func (r *Run) spread(t *task) {
 	was := t.group.class
 	t.group.settle()
@@ -452,7 +480,7 @@ func (r *Run) spread(t *task) {
 	}
 }
 
-// itemSettled counts an item that settled, and closes the node after its last item.
+// itemSettled counts the item of a task as settled. After the last item it closes the foreach node.
 func (r *Run) itemSettled(t *task) {
 	each := t.node.each
 	each.states[t.group.state]++
@@ -461,7 +489,7 @@ func (r *Run) itemSettled(t *task) {
 	}
 }
 
-// spreadNode updates the classes that a node contributes, and has each child judged again for which its class changed.
+// spreadNode computes anew which classes a node has for its children, and has each child judged again for which the class changed.
 func (r *Run) spreadNode(n *node) {
 	was, gives := n.gives, n.contributes()
 	if gives == was {
@@ -475,7 +503,7 @@ func (r *Run) spreadNode(n *node) {
 	}
 }
 
-// shift moves one parent of a node from one class to another, and has the node judged again.
+// shift moves one parent of n from one class to another in n.tally. If n is pending or ready, shift has it judged again.
 func (r *Run) shift(n *node, from, to class) {
 	r.effort++
 	n.tally[from]--
@@ -485,7 +513,8 @@ func (r *Run) shift(n *node, from, to class) {
 	}
 }
 
-// retally computes all contributions from scratch, for a restored or reset run.
+// retally computes the classes of all groups, and the tallies of all nodes, from the states of the tasks. A new, restored or reset
+// run needs it; later spread keeps them up to date.
 func (r *Run) retally() {
 	for i := range r.nodes {
 		n := &r.nodes[i]
@@ -514,7 +543,8 @@ func (n *node) retallyItems() {
 	}
 }
 
-// conclude decides whether the drive ends here. The decision is a proposal until Advance.
+// conclude decides whether the drive ends here. It sets r.verdict if the run is over, r.leave if the run parks or drains, and
+// neither if the drive goes on. The decision is a proposal until Advance: each event makes it anew.
 func (r *Run) conclude() {
 	r.leave, r.verdict = nil, nil
 	switch {
@@ -529,6 +559,7 @@ func (r *Run) conclude() {
 	}
 }
 
+// finishedAll reports whether nothing is left to do in the run, handlers included, or the run was refused.
 func (r *Run) finishedAll() bool {
 	if r.rec.Ending == EndingRefused {
 		return true
@@ -539,7 +570,8 @@ func (r *Run) finishedAll() bool {
 // idle reports whether no body and no publish is under way.
 func (r *Run) idle() bool { return r.sets[phaseRunning].len()+r.sets[phasePublishing].len() == 0 }
 
-// parks reports whether the run has nothing to do for so long that the drive should give its claim back.
+// parks reports whether the drive should end and give the claim back, because no body or publish is under way and the run is
+// paused, or has nothing to do for at least Options.ParkAfter.
 func (r *Run) parks() bool {
 	switch {
 	case !r.idle():
@@ -555,6 +587,7 @@ func (r *Run) parks() bool {
 	return first == nil || first.alarm >= after(r.now, r.opts.ParkAfter)
 }
 
+// parkedUntil returns the time when a parked run needs a driver again, or 0 if only a control can make it go on.
 func (r *Run) parkedUntil() Time {
 	if first := r.timers.first(); first != nil && r.rec.PausedBy == "" {
 		return first.alarm
@@ -562,7 +595,8 @@ func (r *Run) parkedUntil() Time {
 	return 0
 }
 
-// record returns the run's row. If the drive ends, the row has its final values.
+// record returns the run's row as it is to be stored. If conclude has decided that the drive ends, the row already shows the end:
+// the verdict, or that the run is queued again or waits.
 func (r *Run) record() RunRecord {
 	rec := r.rec
 	rec.Counts = r.counts
@@ -588,7 +622,8 @@ func (r *Run) record() RunRecord {
 	return rec
 }
 
-// outcome returns the verdict as far as it can be known now.
+// outcome returns the state in which the run would end if nothing else failed or was canceled: RunSucceeded, RunFailed or
+// RunCanceled.
 func (r *Run) outcome() RunState {
 	switch {
 	case r.canceled():
@@ -602,6 +637,8 @@ func (r *Run) outcome() RunState {
 	}
 }
 
+// outcomeReason returns the reason for a run that ends in state s. A success has none, except "nothing to do" if every step was
+// skipped.
 func (r *Run) outcomeReason(s RunState) string {
 	switch {
 	case s == RunSucceeded && r.allSkipped():
@@ -628,7 +665,8 @@ func (r *Run) allSkipped() bool {
 	return true
 }
 
-// firstOf describes the first task in a state, in graph order. It returns otherwise if there is none.
+// firstOf describes the first task in state s, in graph order, as "step NAME REASON". It passes over foreach nodes. If there is no
+// such task, it returns otherwise.
 func (r *Run) firstOf(s State, otherwise string) string {
 	for i := range r.nodes {
 		found := ""
@@ -644,7 +682,7 @@ func (r *Run) firstOf(s State, otherwise string) string {
 	return otherwise
 }
 
-// failureReason describes the earliest failure.
+// failureReason describes the earliest failure and says how many more there are. The run must have a failure.
 func (r *Run) failureReason() string {
 	first := r.sortedFailures()[0]
 	reason := fmt.Sprintf("step %s failed: %s", r.graph.TaskName(first.ID), first.Reason)
@@ -654,8 +692,8 @@ func (r *Run) failureReason() string {
 	return reason
 }
 
-// sortedFailures returns the failures by time. Failures of the same time are in graph order, so that a restored run returns
-// the same order.
+// sortedFailures sorts r.failures in place by the time of the failure, and returns it. Failures of the same time are in graph
+// order, so that a restored run returns the same order.
 func (r *Run) sortedFailures() []*task {
 	slices.SortFunc(r.failures, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.FinishedAt, b.FinishedAt), inOrder(a, b))

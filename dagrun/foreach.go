@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// grow makes the items of a foreach node. It fails the node if the items cannot be computed or are not allowed.
+// grow computes the items of a foreach node, makes a task for each and has these judged. Without items the node ends as skipped. If
+// the items cannot be computed, or checkItems does not allow them, the node fails.
 func (r *Run) grow(t *task) {
 	items, err := t.step.Foreach.Items.Expand(r.scope(t))
 	if err == nil {
@@ -31,7 +32,8 @@ func (r *Run) grow(t *task) {
 	}
 }
 
-// checkItems refuses items that have bad or equal keys, and more items than the limits allow.
+// checkItems returns an error if there are more items than the limits allow, or if a key is empty, too long or used twice. It
+// reports the first problem only.
 func (r *Run) checkItems(t *task, items []Item) error {
 	if limit := t.step.Foreach.MaxItems; limit > 0 && len(items) > limit {
 		return fmt.Errorf("%d items are more than max_items %d", len(items), limit)
@@ -52,7 +54,8 @@ func (r *Run) checkItems(t *task, items []Item) error {
 	return nil
 }
 
-// growItems makes one task for each item of the node's Growth.
+// growItems makes n.each: one pending task for each item of the node's Growth, which must be set. A task for which a stored row was
+// laid aside takes that row, see takeLeft.
 func (r *Run) growItems(n *node) {
 	items := n.main.Growth.Items
 	n.each = &each{
@@ -69,7 +72,9 @@ func (r *Run) growItems(n *node) {
 	n.retallyItems()
 }
 
-// closeForeach settles a node after its last item has settled: failed wins over canceled, and skipped needs all items.
+// closeForeach ends a running foreach node; all its items must have settled. It ends as failed if an item failed, else as canceled
+// if one was canceled, as skipped if all were skipped, and otherwise as succeeded. closeForeach does nothing if the node is not
+// running.
 func (r *Run) closeForeach(n *node) {
 	t, each := n.main, n.each
 	if t.State != TaskRunning {
@@ -87,6 +92,8 @@ func (r *Run) closeForeach(n *node) {
 	r.end(t, state, r.foreachReason(n, state))
 }
 
+// foreachReason returns the reason for a foreach node that ends in a state: for a failure or a cancel, the reason of the first item
+// in that state.
 func (r *Run) foreachReason(n *node, state State) string {
 	switch state {
 	case TaskSucceeded:
@@ -102,7 +109,7 @@ func (r *Run) foreachReason(n *node, state State) string {
 	return ""
 }
 
-// itemReason describes the task that gave a group its state.
+// itemReason returns "item KEY: REASON" for the first task of a group that is in a state, or "" if none is.
 func (r *Run) itemReason(g *group, state State) string {
 	var b strings.Builder
 	g.members(func(t *task) {

@@ -48,7 +48,9 @@ const (
 
 var handlerNames = [handlerKinds]string{InitHandler, SuccessHandler, FailureHandler, AbortHandler, ExitHandler}
 
-// Compile checks a spec and turns it into a graph. The error joins every problem found.
+// Compile checks a spec and turns it into a graph. The error joins every problem found, except that a circle of dependencies is
+// looked for only in a spec without other problems, and only one circle is reported. The graph keeps the spec: the caller must not
+// change its steps afterwards.
 func Compile(spec Spec) (*Graph, error) {
 	g := &Graph{spec: spec, plain: len(spec.Steps)}
 	err := errors.Join(checkSize(spec), g.nameSteps(), g.checkSteps(), g.checkHandlers())
@@ -67,7 +69,7 @@ func Compile(spec Spec) (*Graph, error) {
 // Len returns the number of steps, handlers included.
 func (g *Graph) Len() int { return g.plain + len(g.spec.Handlers) }
 
-// Step returns the description of step i. The caller must not change it.
+// Step returns the description of step i, where handlers follow the steps. The caller must not change it.
 func (g *Graph) Step(i int) *Step {
 	if i < g.plain {
 		return &g.spec.Steps[i]
@@ -84,13 +86,15 @@ func (g *Graph) StepIndex(name string) (int, bool) {
 	return i, ok
 }
 
-// Parents returns the steps that step i depends on, in the order written. The caller must not change the result.
+// Parents returns a link to each step that step i depends on, in the order of Step.Depends. The caller must not change the result.
 func (g *Graph) Parents(i int) []Link { return g.parents.of(i) }
 
-// Children returns the steps that depend on step i, in graph order. The caller must not change the result.
+// Children returns a link to each step that depends on step i, in graph order. The State of a link is the state of step i that the
+// child waits for. The caller must not change the result.
 func (g *Graph) Children(i int) []Link { return g.children.of(i) }
 
-// nameSteps fills the index. It refuses bad names and names given twice.
+// nameSteps fills g.index with the names of all steps and handlers, and g.handlers with the indexes of handlers, -1 for a missing
+// one. The error joins one error for each name that is not allowed or is used twice.
 func (g *Graph) nameSteps() error {
 	g.index = make(map[string]int, g.Len())
 	for k := range g.handlers {
@@ -126,7 +130,7 @@ func (g *Graph) nameStep(i int, name string) error {
 	return nil
 }
 
-// link builds both adjacencies from the steps. Each parent is known to exist.
+// link fills g.parents and g.children from the Depends of the steps. The caller must have checked that every parent exists.
 func (g *Graph) link() {
 	n := g.Len()
 	g.parents.start, g.children.start = make([]int32, n+1), make([]int32, n+1)
@@ -155,7 +159,8 @@ func (g *Graph) link() {
 	}
 }
 
-// sort fills order with every plain step that is neither on a cycle nor behind one.
+// sort fills g.order with the plain steps, each behind all its parents. Steps on a cycle, and steps that depend on these, are
+// missing in it: the caller detects a cycle by the length of g.order.
 func (g *Graph) sort() {
 	g.order = make([]int32, 0, g.plain)
 	missing := make([]int32, g.plain)
@@ -173,7 +178,8 @@ func (g *Graph) sort() {
 	}
 }
 
-// cycle formats one cycle of a graph that sort could not order, from its first step in graph order.
+// cycle returns one cycle of the graph as "a -> b -> a": b depends on a, and a is the first of its steps in graph order. The caller
+// must have found that sort left a step out of g.order, because cycle panics in a graph without a cycle.
 func (g *Graph) cycle() string {
 	stuck := make([]bool, g.plain)
 	for i := range stuck {
@@ -198,7 +204,8 @@ func (g *Graph) cycle() string {
 	return g.printCycle(path)
 }
 
-// printCycle formats a path that was walked from child to parent.
+// printCycle formats a cycle for cycle. In path each step is followed by one of its parents, and the first step is a parent of the
+// last. printCycle reverses path in place.
 func (g *Graph) printCycle(path []int) string {
 	slices.Reverse(path)
 	low := slices.Index(path, slices.Min(path))
@@ -287,7 +294,8 @@ func checkForeach(s *Step) error {
 	)
 }
 
-// checkBody checks the fields that steps, handlers and replacements have in common.
+// checkBody checks the fields that steps, handlers and replacements have in common, on_error with its replacements included. The
+// error joins every problem found, and is nil if there is none.
 func checkBody(s *Step) error {
 	errs := []error{
 		unless(s.Body <= BodyChild, "body %s", s.Body),
@@ -341,7 +349,8 @@ func unless(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// prefix puts a location in front of each of the joined errors.
+// prefix puts a location and a colon in front of an error, which must not be nil. If the error joins several, prefix returns a
+// joined error with the location in front of each.
 func prefix(where string, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -356,7 +365,7 @@ func prefix(where string, err error) error {
 
 const fewNames = 8 // longest list that some prints in full
 
-// some joins the names of a list. It shortens a long list to its first names and the number of the others.
+// some joins names with commas. Of more than fewNames names it lists the first fewNames, followed by "and 3 more".
 func some(names []string) string {
 	if len(names) <= fewNames {
 		return strings.Join(names, ", ")
@@ -364,7 +373,8 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
 }
 
-// anyOf joins names as alternatives: "a, b or c".
+// anyOf joins names as alternatives: "a, b or c". Of more than fewNames names it lists the first fewNames, followed by "or one of 3
+// more". There must be at least one name.
 func anyOf(names []string) string {
 	last := len(names) - 1
 	switch {
@@ -384,31 +394,34 @@ func anyOf(names []string) string {
 // instance because of its trigger rule. In that case a mark or retry of a step that leads to it could start it too, so the
 // core refuses those as well.
 
-// Reserved reports whether a step is an approval that only its approvers may decide: see Control.Decides.
+// Reserved reports whether the step is an approval with a list of approvers. Only they may decide it: see Control.Decides.
 func (s *Step) Reserved() bool {
 	return s.Body == BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
 }
 
-// guards reports whether a step is reserved, or a reserved step may replace it.
+// guards reports whether the step is a reserved approval, or has such an approval among its replacements at any depth.
 func (s *Step) guards() bool {
 	return s.Reserved() || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
 		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.guards() })
 	})
 }
 
-// plainApproval reports whether an approval is the only way for a step to succeed.
+// plainApproval reports whether the step is a reserved approval that counts as a success only after an approver has approved it: it
+// has no foreach, no on_error and no continue_on that could tolerate a failure or a skip.
 func (s *Step) plainApproval() bool {
 	c := s.ContinueOn
 	return s.Reserved() && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
 }
 
-// loose reports whether a step may start, or count as a success, although one of its parents did not succeed.
+// loose reports whether the step may start, or count as a success, although one of its parents did not succeed: because of its
+// trigger rule, because its own skip counts as a success, or because it waits only for the start of a parent.
 func (s *Step) loose() bool {
 	return s.Rule != AllSuccess || s.ContinueOn.Skipped || slices.ContainsFunc(s.Depends, func(e Edge) bool { return e.State == OnStarted })
 }
 
-// findGuards lists the approvals that guard other steps. A guard is passable if it may succeed without an approval, or if a
-// step behind it need not wait for its success.
+// findGuards fills g.guards with the steps and handlers that are reserved approvals or may be replaced by one. It marks a guard in
+// g.passable if the guard may count as a success without an approval, or if a step behind it is loose. If there are no guards,
+// g.passable stays nil.
 func (g *Graph) findGuards() {
 	for i := range g.Len() {
 		if g.Step(i).guards() {
@@ -430,7 +443,8 @@ func (g *Graph) findGuards() {
 	}
 }
 
-// Guards returns the names of the steps that only their approvers may mark: see Control.Decides.
+// Guards returns the names of the steps and handlers that are reserved approvals or may be replaced by one, in graph order. Only
+// approvers may mark such a step: see Control.Decides.
 func (g *Graph) Guards() []string {
 	names := make([]string, len(g.guards))
 	for i, guard := range g.guards {
@@ -447,7 +461,8 @@ type barrier struct {
 	near   []int32 // by step: a closed and passable approval, either the step itself or one in front of it
 }
 
-// barrier finds the approvals that are in the way of a control. It returns nil if there are none.
+// barrier finds the approvals that keep the sender of a control from marking or retrying steps: the guards that c.Decides does not
+// list and that still hold back steps, see given. It returns nil if there are none.
 func (r *Run) barrier(c *Control) *barrier {
 	decides := make(map[string]bool, len(c.Decides))
 	for _, name := range c.Decides {
@@ -470,7 +485,7 @@ func (r *Run) barrier(c *Control) *barrier {
 	return b
 }
 
-// spread puts each step behind the approvals that its parents stand behind.
+// spread computes b.behind and b.near for all plain steps, from the approvals that put has added before.
 func (b *barrier) spread(g *Graph) {
 	for _, i := range g.order {
 		for _, l := range g.Parents(int(i)) {
@@ -483,7 +498,7 @@ func (b *barrier) spread(g *Graph) {
 	}
 }
 
-// put adds a closed approval. An approval that is the init handler stands in front of all steps.
+// put marks an approval as closed; guard is its index in the graph. All plain steps count as behind the init handler.
 func (b *barrier) put(g *Graph, guard int32) {
 	b.closed[guard] = true
 	if g.passable[guard] {
@@ -500,12 +515,15 @@ func (b *barrier) put(g *Graph, guard int32) {
 	}
 }
 
-// given reports whether an approval has succeeded. A skipped init counts as well, since the steps start after it.
+// given reports whether an approval no longer holds back the steps behind it: it counts as a success, or it is the init handler and
+// was skipped.
 func (r *Run) given(n *node) bool {
 	return n.class == classS || n.class == classK && n == r.handler(handlerInit)
 }
 
-// whyNotPass returns the reason why the sender of a control may not mark or retry a step. It returns "" if the sender may.
+// whyNotPass returns the reason why the sender of a mark or a retry must not send it for a step. A step behind an approval that is
+// not given must not be marked or retried, and neither must a step that could start one behind it. The approval itself must not be
+// marked. An approval that c.Decides lists does not count. If the request is allowed, the reason is "".
 func (r *Run) whyNotPass(step int, c *Control) string {
 	b := r.barrier(c)
 	switch {
@@ -522,8 +540,8 @@ func (r *Run) whyNotPass(step int, c *Control) string {
 	return ""
 }
 
-// leadsNear finds a passable approval such that some step depends both on the approval and on the given step. All steps
-// depend on init.
+// leadsNear follows the graph from a step to all its dependants. It returns 1 + the index of a closed and passable approval that is
+// one of these steps, or that one of them depends on. It returns 0 if there is none. All plain steps depend on init.
 func (r *Run) leadsNear(b *barrier, step int) int32 {
 	if int32(step) == r.graph.handlers[handlerInit] {
 		return max(b.near[step], slices.Max(b.near[:r.graph.plain]))

@@ -10,12 +10,15 @@ func (r *Run) handler(kind int) *node {
 	return nil
 }
 
+// isOpen reports whether a handler is there and has not settled. n may be nil.
 func (n *node) isOpen() bool { return n != nil && n.class == classOpen }
 
-// begun reports whether a handler has begun in this generation.
+// begun reports whether a handler has begun or ended in this generation. n may be nil: the spec has no such handler.
 func (n *node) begun() bool { return n != nil && n.main.known }
 
-// pass gives the turn from init to the steps, and from the steps to the other handlers. It reports whether anything changed.
+// pass gives the turn from init to the steps, and from the steps to the other handlers one by one. It has the tasks of the next
+// handler judged. If init failed or was canceled, it ends the steps. It reports whether anything changed; the caller repeats it
+// until nothing does.
 func (r *Run) pass() bool {
 	if r.rec.Ending == EndingRefused {
 		return false
@@ -41,8 +44,8 @@ func (r *Run) pass() bool {
 	return true
 }
 
-// afterInit cancels the steps if init failed or was canceled, and lets them start if init succeeded or was skipped. It
-// reports whether anything changed.
+// afterInit ends the run if init failed, cancels the steps if init was canceled, and lets the steps start if init succeeded or was
+// skipped. While init is open it does nothing. It reports whether anything changed.
 func (r *Run) afterInit(init *node) bool {
 	switch init.class {
 	case classF:
@@ -70,7 +73,8 @@ func (r *Run) cancelSteps(reason string) {
 	}
 }
 
-// next returns the handler that has the turn. It returns nil while the steps have the turn, and when everything has settled.
+// next returns the handler that must have the turn now. It returns nil while the steps have the turn, and when everything has
+// settled.
 func (r *Run) next() *node {
 	if init := r.handler(handlerInit); init.isOpen() {
 		return init
@@ -87,8 +91,9 @@ func (r *Run) next() *node {
 	return nil
 }
 
-// outcomeHandler returns the handler for the outcome of the run, or nil if that handler has ended. A handler that has begun
-// keeps the turn until it ends. After a cancel of the run, abort may follow it.
+// outcomeHandler returns the handler for the outcome of the run: success, failure or abort. It returns nil if the spec has no such
+// handler, or if the handler has ended or must not begin any more. A handler that has begun is the result until it ends. After a
+// cancel of the run, abort may follow it.
 func (r *Run) outcomeHandler() *node {
 	success, failure, abort := r.handler(handlerSuccess), r.handler(handlerFailure), r.handler(handlerAbort)
 	for _, n := range []*node{success, failure, abort} {
@@ -114,10 +119,12 @@ func (r *Run) outcomeHandler() *node {
 	}
 }
 
-// canceled reports whether a user cancelled the run.
+// canceled reports whether a user has canceled the whole run, with or without handlers.
 func (r *Run) canceled() bool { return r.rec.Ending == EndingCancel || r.rec.Ending == EndingNow }
 
-// endHandlers stops handlers when the run is cancelled or refused. Other endings do not affect handlers.
+// endHandlers ends handlers as the run's ending demands. A cancel stops init, even if it has not begun, and success or failure if
+// they have. A cancel without handlers also stops exit and abort, but spares an abort that has not begun once exit has. A refusal
+// drops the handlers that have begun and takes the turn away. Other endings leave handlers alone.
 func (r *Run) endHandlers() {
 	switch r.rec.Ending {
 	case EndingCancel, EndingNow:
@@ -143,20 +150,21 @@ func (r *Run) endHandlers() {
 	}
 }
 
-// endHandler cancels a handler that has begun. If toCome is set, it also cancels one that has not begun.
+// endHandler cancels a handler of a kind that has begun, after its body has been stopped. If toCome is set, it also cancels one
+// that has not begun. It does nothing if the spec has no such handler.
 func (r *Run) endHandler(kind int, toCome bool) {
 	if n := r.handler(kind); n != nil && (toCome || n.begun()) {
 		n.tasks(func(t *task) { r.stop(t, r.rec.EndingBy, r.endingReason(), r.rec.Ending == EndingNow) })
 	}
 }
 
-// leftOut reports whether a handler has a row that still waits for its turn, because it ran in an earlier generation or was
-// about to run.
+// leftOut reports whether a handler has a stored row, or one to be stored, although it is pending or ready: it ran in an earlier
+// generation or was about to run.
 func (t *task) leftOut() bool { return t.State <= TaskReady && (t.stored || t.Seq > 0) }
 
-// leaveOut ends, together with the run, the rows of handlers that got no turn in this generation. It adds those rows to the
-// records and leaves the tasks unchanged: like the verdict the rows are a proposal until Advance, since a cancel may still
-// give one of the handlers its turn.
+// leaveOut adds to rows the rows of the handlers that leftOut reports, ended as skipped, if the run ends with this commit. Each
+// replaces an older row of its task in rows, which may be changed in place. The tasks themselves stay as they are: like the verdict
+// the rows are a proposal until Advance, since a cancel may still give one of the handlers its turn.
 func (r *Run) leaveOut(rows []TaskRecord) []TaskRecord {
 	if r.verdict == nil {
 		return rows
@@ -177,7 +185,7 @@ func (r *Run) leaveOut(rows []TaskRecord) []TaskRecord {
 	return rows
 }
 
-// leftOutCount returns the number of rows that leaveOut ends.
+// leftOutCount returns the number of handlers that leftOut reports. If the run ends, leaveOut ends their rows.
 func (r *Run) leftOutCount() (n int) {
 	for i := r.graph.plain; i < len(r.nodes); i++ {
 		if r.nodes[i].main.leftOut() {

@@ -334,9 +334,10 @@ type action struct {
 	task *task
 }
 
-// Ready shows what the caller must do now, and reports whether there is anything to do. It changes nothing. WakeAt is filled
-// in either case. WakeAt is the present time when expressions were so costly that some tasks are not judged yet: the next
-// event of any kind continues with them.
+// Ready shows what the caller must do now, and reports whether there is anything to do. The result is valid until the next Step or
+// Advance, and the caller must not change it. After the end of the drive it is empty. WakeAt is valid even if there is nothing to
+// do. It is the present time if expressions were so costly that some tasks are not judged yet: the next event of any kind continues
+// with them, because each Ready gives expressions a new budget. Apart from that Ready changes nothing, and may be called again.
 func (r *Run) Ready() (Ready, bool) {
 	if r.over {
 		return Ready{}, false
@@ -357,7 +358,9 @@ func (r *Run) Ready() (Ready, bool) {
 	return *out, something
 }
 
-// showRecords lists each changed task once, with its latest change.
+// showRecords fills rec with all records that are not acknowledged yet. A task that changed several times is listed once, at the
+// place of its latest change. The row of the run is listed if anything but its counters differs from the row that was last
+// acknowledged.
 func (r *Run) showRecords(rec *Records) {
 	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
 	for _, c := range r.changes {
@@ -375,13 +378,14 @@ func (r *Run) showRecords(rec *Records) {
 	}
 }
 
-// sameRun compares two rows without their counters: a change of counters alone is not worth a write.
+// sameRun reports whether two rows are equal apart from their counters. A change of counters alone is not worth a write.
 func sameRun(a, b RunRecord) bool {
 	a.Counts, a.Tolerated = b.Counts, b.Tolerated
 	return a == b
 }
 
-// showActions shows the actions that are still useful to their tasks.
+// showActions lists the actions that are not acknowledged yet. It leaves out actions that later events have made pointless, such as
+// the start of an attempt that has ended, see useful.
 func (r *Run) showActions() {
 	r.out.Actions = slices.Grow(r.out.Actions[:0], len(r.actions))
 	for _, a := range r.actions {
@@ -391,6 +395,7 @@ func (r *Run) showActions() {
 	}
 }
 
+// useful reports whether the task of an action is still in the attempt and phase for which the action was made.
 func (r *Run) useful(a *action) bool {
 	t := a.task
 	if a.Kind == ActProbe {
@@ -409,6 +414,7 @@ func (r *Run) useful(a *action) bool {
 	}
 }
 
+// showWants lists the wants that are not acknowledged yet and not withdrawn, best first.
 func (r *Run) showWants() {
 	r.out.Wants = slices.Grow(r.out.Wants[:0], len(r.wants))
 	slices.SortFunc(r.wants, byUrgency)
@@ -419,6 +425,7 @@ func (r *Run) showWants() {
 	}
 }
 
+// want returns the task's request for slots and a pool: for its publish if the task waits for that, and else for its body.
 func (t *task) want() Want {
 	w := Want{Task: t.ID, Priority: t.priority, Since: t.since}
 	if t.phase == phaseQueuedPublish {
@@ -429,8 +436,9 @@ func (t *task) want() Want {
 	return w
 }
 
-// Advance acknowledges that everything the last Ready showed is durable and performed. It does nothing if an event was
-// stepped after that Ready, because the consequences of the event were not shown.
+// Advance acknowledges that everything the last Ready showed is stored. The caller may then perform the actions, which it has
+// copied. If the last Ready showed a Leave or a Result, the drive is over. Advance does nothing if an event was stepped after that
+// Ready, because Ready has not shown the consequences of the event.
 func (r *Run) Advance() {
 	if !r.shown {
 		return

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Restore makes a Run that continues from a store's rows. It lays aside the rows of items and replacements that no Growth
-// describes.
+// Restore makes a run from the rows of a store; the caller then steps EvBegin. It returns an error if the rows do not fit the
+// graph. A run in a final state is over. Rows of items and replacements that no Growth describes are kept aside, for tasks that may
+// grow again.
 func Restore(g *Graph, o Options, s Saved) (*Run, error) {
 	rec := s.Run
 	if rec.Generation == 0 {
@@ -30,8 +31,9 @@ func Restore(g *Graph, o Options, s Saved) (*Run, error) {
 	return r, nil
 }
 
-// loadRows loads the rows of steps. It lays aside the rows of items and replacements until their foreach node or replaced
-// task has grown.
+// loadRows loads the rows of steps and handlers into their tasks. It puts the rows of items and replacements into r.left, until
+// their foreach node or replaced task has grown. It returns an error for a step that the graph does not have, and for a state or
+// request that this version does not know.
 func (r *Run) loadRows(rows []TaskRecord) error {
 	for i := range rows {
 		row := &rows[i]
@@ -50,7 +52,8 @@ func (r *Run) loadRows(rows []TaskRecord) error {
 	return nil
 }
 
-// regrowNode makes the items and replacements of a step again, as the stored Growths describe them.
+// regrowNode makes the items and replacements of a step or handler again, as the stored Growths describe them. It returns an error
+// if a running foreach node has no stored items, or if replacements do not fit the step.
 func (r *Run) regrowNode(n *node) error {
 	t := n.main
 	switch {
@@ -70,7 +73,8 @@ func (r *Run) regrowNode(n *node) error {
 	return nil
 }
 
-// regrowAlts makes the replacements of a group again, in the order of their numbers.
+// regrowAlts makes the replacements of a group again, in the order of their numbers, replacements of replacements included. It
+// returns an error if the Growth of a replaced task is missing or does not fit its step.
 func (r *Run) regrowAlts(g *group) error {
 	for {
 		var next *task
@@ -96,6 +100,7 @@ func (r *Run) regrowAlts(g *group) error {
 	}
 }
 
+// checkGrowth returns an error if the step of a replaced task has no on_error rule with as many replacements as its Growth says.
 func (r *Run) checkGrowth(t *task) error {
 	rules, grew := t.step.OnError, t.Growth
 	fits := grew.Rule >= 0 && grew.Rule < len(rules) && grew.Count > 0 && grew.Count == len(rules[grew.Rule].With)
@@ -103,9 +108,10 @@ func (r *Run) checkGrowth(t *task) error {
 		r.graph.TaskName(t.ID), grew.Rule, grew.Count)
 }
 
-// takeLeft gives a new task the row that was laid aside for it. A row that is older than the task's Growth is history:
-// takeLeft records its last attempt and keeps the attempt number. While the run is not restoring, the same holds for every
-// row that is not final in this generation: a crash came between that row and the row with the Growth.
+// takeLeft gives a new task the row that was laid aside for it, and removes that row from r.left. The task takes the whole row only
+// if the row is current: during Restore a row that is at least as new as the task's Growth, and later a final row of this
+// generation, which a crash separated from the row with the Growth. Of any other row the task takes only the attempt number, and
+// takeLeft records the row's last attempt.
 func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	delete(r.left, t.ID)
 	current := row.Generation == r.rec.Generation && row.State.Terminal()
@@ -123,7 +129,8 @@ func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	}
 }
 
-// grownIn returns the generation in which the foreach node, or the replaced task, grew this task.
+// grownIn returns the generation in which a task was made: the one in which its foreach node made the items, or the replaced task
+// its replacements.
 func (r *Run) grownIn(t *task) int {
 	from := t.node.main
 	if t.ID.Alt != 0 {
@@ -136,7 +143,8 @@ func (r *Run) grownIn(t *task) int {
 	return from.Growth.Generation
 }
 
-// load copies a stored row into a task. A ready task becomes pending, because the run judges again whether it is ready.
+// load copies a stored row into a task and marks the task as stored. A row in state ready becomes pending, because the run judges
+// again whether the task is ready.
 func (t *task) load(row *TaskRecord) {
 	t.TaskRecord = *row
 	t.Asks = nil // the question is stored already
@@ -146,7 +154,8 @@ func (t *task) load(row *TaskRecord) {
 	}
 }
 
-// applyBefore applies an event to a drive that has not begun: EvSettled, EvDriveLimit or EvBegin.
+// applyBefore applies an event that is allowed only before the drive has begun: EvSettled, EvDriveLimit or EvBegin. It returns
+// ErrStale for a second EvDriveLimit and the errors of settledBefore.
 func (r *Run) applyBefore(e *Event) error {
 	switch e.Kind {
 	case EvSettled:
@@ -162,7 +171,9 @@ func (r *Run) applyBefore(e *Event) error {
 	return nil
 }
 
-// settledBefore keeps a result that a former driver's transaction made durable without recording the end of the task.
+// settledBefore applies EvSettled: it keeps a result that a former driver's transaction made durable without recording the end of
+// the task. EvBegin uses it. It returns ErrStale if this attempt is not recorded as running or has such a result already, and
+// ErrEvent if the event has no Result.
 func (r *Run) settledBefore(e *Event) error {
 	t := r.find(e.Task)
 	if t == nil || !t.runs() || t.Attempt != e.Attempt || t.settled != nil {
@@ -177,8 +188,8 @@ func (r *Run) settledBefore(e *Event) error {
 	return nil
 }
 
-// begin starts the drive. It first completes what follows from the stored rows, then takes up every task where the last
-// driver left it.
+// begin applies EvBegin. It first completes what follows from the stored rows, then takes up every task where the last driver left
+// it. Attempts recorded as running end as lost, with text as the reason.
 func (r *Run) begin(text string) {
 	r.startClock()
 	handlers := r.open == 0 && !r.handler(handlerInit).isOpen() // by the stored rows alone
@@ -192,9 +203,9 @@ func (r *Run) begin(text string) {
 	}
 }
 
-// startClock starts the run's timeout, or continues it: the timeout stands still while a run is parked. A row may have a
-// start time and no deadline, because the store records the start at the claim and a lost driver may never have stored the
-// deadline.
+// startClock sets the run's row to running, or to paused if it is, and starts the run's timeout or continues it: the timeout stands
+// still while a run is parked. A row may have a start time and no deadline, because the store records the start at the claim and a
+// lost driver may never have stored the deadline.
 func (r *Run) startClock() {
 	r.rec.State = RunRunning
 	if r.rec.PausedBy != "" {
@@ -207,8 +218,9 @@ func (r *Run) startClock() {
 	r.rec.Left, r.rec.WakeAt, r.rec.Reason = 0, 0, ""
 }
 
-// finishInterrupted ends the run or its steps where the stored rows demand it. A former driver may have stored the rows of tasks and
-// been lost before it stored the row of the run, which goes last.
+// finishInterrupted completes what a former driver began before it was lost: it ends the run if its timeout has passed or a stored
+// failure triggers fail_fast, and ends the steps if the run's row has an ending. Such a driver may have stored the rows of tasks
+// and not the row of the run, which goes last.
 func (r *Run) finishInterrupted() {
 	if r.clockRuns() && r.rec.Deadline <= r.now && !r.driveLimit {
 		r.endRun(EndingTimeout, "", "")
@@ -223,7 +235,7 @@ func (r *Run) finishInterrupted() {
 	}
 }
 
-// continueTask continues one task where the last driver left it.
+// continueTask continues one task where the last driver left it. An attempt that was running is lost, with text as the reason.
 func (r *Run) continueTask(t *task, text string) {
 	switch t.State {
 	case TaskPending, TaskReady:
@@ -239,7 +251,8 @@ func (r *Run) continueTask(t *task, text string) {
 	}
 }
 
-// continueRunning ends an attempt that a former driver left running. It closes a foreach node if all its items have settled.
+// continueRunning ends an attempt that a former driver left running: with the result of its EvSettled, or else as lost with text as
+// the reason. It closes a foreach node if all its items have settled.
 func (r *Run) continueRunning(t *task, text string) {
 	switch {
 	case t.grown():
@@ -253,6 +266,7 @@ func (r *Run) continueRunning(t *task, text string) {
 	}
 }
 
+// continueFinishing has the publish of a finishing task start again, or carries out a stored request to stop the task.
 func (r *Run) continueFinishing(t *task) {
 	if t.Request != RequestNone {
 		r.applyRequest(t, lost(""))
@@ -261,8 +275,8 @@ func (r *Run) continueFinishing(t *task) {
 	r.enqueue(t)
 }
 
-// continueWaiting opens a wait or a child run again if the former driver may not have opened it. Otherwise the task keeps
-// waiting.
+// continueWaiting has a wait or a child run opened again if the row does not show that the former driver has opened it. Otherwise
+// the task keeps waiting, and a child run that was asked to stop is asked again.
 func (r *Run) continueWaiting(t *task) {
 	r.setAlarm(t)
 	body := t.step.Body
@@ -278,8 +292,9 @@ func (r *Run) continueWaiting(t *task) {
 	}
 }
 
-// giveUp ends a run that has lost too many drives. If its steps have all settled already, the handlers that are left end as
-// well.
+// giveUp ends a run that has lost too many drives: attempts left running fail, and open steps are canceled. If handlers is set, the
+// steps had all settled already and only handlers were left: they are canceled as well. Otherwise the handlers other than init
+// still run.
 func (r *Run) giveUp(handlers bool) {
 	r.rec.Ending = max(r.rec.Ending, EndingDrives)
 	for i := range r.nodes {
@@ -293,8 +308,8 @@ func (r *Run) giveUp(handlers bool) {
 	}
 }
 
-// giveUpOn fails an attempt that was lost, regardless of on_lost and on_error. A settled result or a stored request takes
-// precedence.
+// giveUpOn fails an attempt that a former driver left running, as lost, and applies neither on_lost nor on_error. If the attempt
+// has a settled result, or the task a stored request, that decides instead.
 func (r *Run) giveUpOn(t *task) {
 	switch {
 	case t.runs() && t.settled == nil && t.Request == RequestNone:
@@ -307,7 +322,7 @@ func (r *Run) giveUpOn(t *task) {
 	}
 }
 
-// giveUpHandlers cancels the handlers that have not ended yet.
+// giveUpHandlers cancels the handlers that still had to run or to end: the one for the outcome of the run, and exit.
 func (r *Run) giveUpHandlers() {
 	reason := gaveUp(r.limitText)
 	for _, n := range []*node{r.outcomeHandler(), r.handler(handlerExit)} {

@@ -12,7 +12,9 @@ const forever Duration = 1000 * 365 * 24 * 3600 * 1000
 // finalKinds are the failure kinds that a policy retries only if it names them.
 var finalKinds = []FailureKind{KindOutput, KindConfig, KindPublish, KindLost, KindRejected, KindChild}
 
-// allows reports whether the policy retries a failed body that was retried the given number of times.
+// allows reports whether the policy retries a body that failed with res after it was retried the given number of times. Nothing is
+// retried beyond Limit, and no permanent failure or failure of kind config. The kind must be in Kinds, or outside finalKinds if
+// Kinds is nil. A failure by exit code must be in ExitCodes if that list is not empty.
 func (p *RetryPolicy) allows(res Result, retries int) bool {
 	switch {
 	case res.Permanent || res.Kind == KindConfig || retries >= p.Limit:
@@ -24,7 +26,8 @@ func (p *RetryPolicy) allows(res Result, retries int) bool {
 	}
 }
 
-// allowsPublish is allows for a publish. KindPublish, which allows would treat as final, is retried.
+// allowsPublish reports the same as allows for a publish that was tried again the given number of times. Unlike allows, it retries
+// a failure of kind publish, unless that is permanent.
 func (p *RetryPolicy) allowsPublish(res Result, tries int) bool {
 	if res.Kind == KindPublish {
 		return !res.Permanent && tries < p.Limit
@@ -32,7 +35,8 @@ func (p *RetryPolicy) allowsPublish(res Result, tries int) bool {
 	return p.allows(res, tries)
 }
 
-// retry schedules the next attempt after a failed one.
+// retry records the attempt that failed with res, and schedules the next one after the delay of backoff. It counts toward the retry
+// budget.
 func (r *Run) retry(t *task, res Result) {
 	r.closeAttempt(t, TaskFailed, res)
 	t.NextAt, t.Deadline, t.Ref = after(r.now, r.backoff(t, t.Retries)), 0, ""
@@ -40,13 +44,15 @@ func (r *Run) retry(t *task, res Result) {
 	r.to(t, TaskRetrying)
 }
 
-// backoff returns the delay before the next retry, after the given number of retries.
+// backoff returns the delay before the next retry of a task that was retried the given number of times. It is the same in every
+// drive.
 func (r *Run) backoff(t *task, retries int) Duration {
 	p := &t.step.Retry
 	return p.jitter(p.delay(retries), hash(r.opts.Seed, r.graph.TaskName(t.ID), t.Attempt+retries))
 }
 
-// delay returns the interval, multiplied by Backoff for each retry, up to MaxInterval.
+// delay returns the interval, multiplied by Backoff once for each retry that went before, and at most MaxInterval. If MaxInterval
+// is 0, the delay is at most forever.
 func (p *RetryPolicy) delay(retries int) Duration {
 	most := float64(forever)
 	if p.MaxInterval > 0 {
@@ -59,14 +65,14 @@ func (p *RetryPolicy) delay(retries int) Duration {
 	return Duration(min(d, most))
 }
 
-// jitter changes a delay by up to the share Jitter in either direction, by an amount that the hash selects.
+// jitter lengthens or shortens a delay by at most the share Jitter of it, and never below 0. The hash decides by how much.
 func (p *RetryPolicy) jitter(d Duration, hash uint64) Duration {
 	share := float64(p.Jitter * float64(d))
 	unit := float64(hash>>11) / (1 << 53) // 0 ≤ unit < 1
 	return max(d+Duration(float64(share*(2*unit-1))), 0)
 }
 
-// hash is FNV-1a with a final mix. It gives the same number for the same attempt of the same run on every machine.
+// hash mixes its arguments into a number by FNV-1a and a final mix. Equal arguments give the same number on every machine.
 func hash(seed uint64, name string, n int) uint64 {
 	h := uint64(14695981039346656037) ^ seed
 	for i := range len(name) {
@@ -78,12 +84,12 @@ func hash(seed uint64, name string, n int) uint64 {
 	return h ^ h>>31
 }
 
-// after returns t + d and does not overflow.
+// after returns t + d. It limits d to forever, so that the sum does not overflow.
 func after(t Time, d Duration) Time { return t + Time(min(d, forever)) }
 
-// retryRun resets the tasks that a retry of a finished run starts again. The caller steps the control before EvBegin. After
-// a crash the caller steps the same control again: tasks that are in the new generation already count as reset, and keep
-// their progress.
+// retryRun resets the tasks that a retry of a finished run starts again, and the run's row. The caller steps the control before
+// EvBegin. After a crash the caller steps the same control again: tasks that are in the new generation already count as reset, and
+// keep their progress. The request is refused if the run is active, is of another generation, or has nothing to reset.
 func (r *Run) retryRun(c *Control) Decision {
 	switch {
 	case r.begun || r.rec.State != RunQueued:
@@ -115,7 +121,8 @@ const (
 	anew        // the step starts from scratch, without its former items and replacements
 )
 
-// pick decides the fate of every step. It returns a problem for the sender of the control, or "".
+// pick decides which effect a retry has on every step, by step index. If the request cannot be met, it returns a problem to tell
+// the sender of the control, and else "".
 func (r *Run) pick(c *Control) (fates []fate, problem string) {
 	fates = make([]fate, r.graph.plain)
 	switch c.Mode {
@@ -143,7 +150,8 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 	return fates, ""
 }
 
-// pickStep picks one step, or one item of a step. It returns a problem for the sender of the control, or "".
+// pickStep sets the fate of one step: anew, or partly if id names an item of it. It returns a problem to tell the sender of the
+// control if there is no such step or item, and else "".
 func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	if id == nil || id.Step < 0 || id.Step >= len(fates) {
 		return "say which step to retry"
@@ -159,8 +167,9 @@ func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	return ""
 }
 
-// fateOfFailed returns the effect of RetryFailed on one step. A foreach that ended while some of its items were open, because the
-// store ended the run, has to run again for these items.
+// fateOfFailed returns the effect of RetryFailed on one step: anew if its task failed, partly if only some of its items or
+// replacements did, and else keep. A foreach that ended while some of its items were open, because the store ended the run, has to
+// run again for these items.
 func (r *Run) fateOfFailed(n *node) fate {
 	if n.each == nil && r.toRetry(n.main) {
 		return anew
@@ -175,7 +184,8 @@ func (r *Run) fateOfFailed(n *node) fate {
 	return f
 }
 
-// toRetry reports whether RetryFailed resets a task.
+// toRetry reports whether RetryFailed resets a task: it failed without being tolerated, is upstream_failed or canceled, or was
+// reset already.
 func (r *Run) toRetry(t *task) bool {
 	c := classOf(t)
 	return c == classF || c == classC || r.wasReset(t)
@@ -184,7 +194,8 @@ func (r *Run) toRetry(t *task) bool {
 // wasReset reports whether an earlier try of this retry, which a crash interrupted, has reset a task already.
 func (r *Run) wasReset(t *task) bool { return t.stored && t.Generation == r.rec.Generation }
 
-// pickDependants adds every step that depends on a picked step. It leaves out steps that a failure elsewhere still blocks.
+// pickDependants sets the fate of every step that depends, directly or not, on a picked step to anew. It passes over a step that is
+// upstream_failed because of another parent, which is not picked and counts as failed, if its trigger rule needs that parent.
 func (r *Run) pickDependants(fates []fate) {
 	for _, i := range r.graph.order {
 		depends, blocked := false, false
@@ -199,7 +210,8 @@ func (r *Run) pickDependants(fates []fate) {
 	}
 }
 
-// handlersFailed reports whether a handler or a replacement of a handler failed.
+// handlersFailed reports whether a task of a handler, replacements included, has to run again: it failed, was canceled, or was
+// reset already.
 func (r *Run) handlersFailed() bool {
 	failed := false
 	for i := r.graph.plain; i < len(r.nodes); i++ {
@@ -208,6 +220,7 @@ func (r *Run) handlersFailed() bool {
 	return failed
 }
 
+// resetSteps resets every step as its fate says: wholly, in part, or not at all.
 func (r *Run) resetSteps(fates []fate, c *Control) {
 	for i, f := range fates {
 		switch n := &r.nodes[i]; f {
@@ -228,6 +241,7 @@ func (r *Run) resetHandlers() {
 	}
 }
 
+// resetNode resets a step to pending, without items and replacements. Their rows are laid aside for tasks that may grow again.
 func (r *Run) resetNode(n *node) {
 	if n.each != nil && !r.wasReset(n.main) {
 		for _, g := range n.each.items {
@@ -238,7 +252,8 @@ func (r *Run) resetNode(n *node) {
 	r.resetGroup(&n.group)
 }
 
-// resetPart resets one item, or all items that failed. The foreach node then runs again with the items that it has.
+// resetPart resets the tasks of a step that failed, or the one item that c names. Its foreach node runs again with the items that
+// it has.
 func (r *Run) resetPart(n *node, c *Control) {
 	if c.Mode == RetryFailed {
 		n.tasks(func(t *task) {
@@ -256,6 +271,8 @@ func (r *Run) resetPart(n *node, c *Control) {
 	}
 }
 
+// resetGroup resets the task of a group to pending, and lays its replacements aside. A group that this retry has reset before stays
+// as it is.
 func (r *Run) resetGroup(g *group) {
 	if r.wasReset(g.main) {
 		return
@@ -271,6 +288,8 @@ func (r *Run) resetGroup(g *group) {
 // attempt of that row. Until then the row is the only record of that attempt.
 func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
+// reset sets a task to pending in the new generation, and records its last attempt. The row keeps only the attempt number. A task
+// that this retry has reset before stays as it is.
 func (r *Run) reset(t *task) {
 	if r.wasReset(t) {
 		return
@@ -280,7 +299,8 @@ func (r *Run) reset(t *task) {
 	r.changed(t)
 }
 
-// closeOld adds the last attempt of a row to the records, before the caller overwrites the row.
+// closeOld adds the last attempt of a row to the records, before the caller overwrites the row. It adds nothing if the row has no
+// attempt that is not recorded yet.
 func (r *Run) closeOld(row *TaskRecord) {
 	if row.AttemptAt == 0 {
 		return
@@ -292,7 +312,8 @@ func (r *Run) closeOld(row *TaskRecord) {
 	})
 }
 
-// attemptState derives from a task's row how its last attempt ended.
+// attemptState returns the state for the record of a row's last attempt. A failed or canceled task passes its state on. Otherwise
+// the attempt failed if the row has a failure kind or an exit code other than 0, or is not final; else it succeeded.
 func attemptState(row *TaskRecord) State {
 	switch {
 	case row.State == TaskCanceled || row.State == TaskFailed:
@@ -307,7 +328,8 @@ func attemptState(row *TaskRecord) State {
 // defaultRetries limits "do: retry" if retry_policy sets no limit.
 const defaultRetries = 3
 
-// matchRule returns the index of the first on_error rule with a condition that holds, or -1.
+// matchRule returns the index of the first on_error rule of a failed task that has no condition or one that holds, and -1 if there
+// is none. It returns an error if a condition before that cannot be evaluated.
 func (r *Run) matchRule(t *task) (int, error) {
 	for i := range t.step.OnError {
 		cond := t.step.OnError[i].When
@@ -327,7 +349,8 @@ func (r *Run) matchRule(t *task) (int, error) {
 	return -1, nil
 }
 
-// applyErrorRule carries out an on_error rule.
+// applyErrorRule carries out the on_error rule with the given index for a task that failed with res. It fails the task if a retry
+// or a replacement is not allowed: because the run is ending, retries are used up or the failure is permanent.
 func (r *Run) applyErrorRule(t *task, rule int, res Result) {
 	do := t.step.OnError[rule].Do
 	switch {
@@ -344,7 +367,8 @@ func (r *Run) applyErrorRule(t *task, rule int, res Result) {
 	}
 }
 
-// replace replaces a failed task by the bodies that an on_error rule names.
+// replace makes the replacements that an on_error rule of a failed task names, and has them judged. The task ends as replaced. If
+// there would be too many replacements of the step or tasks of the run, replace fails the task instead.
 func (r *Run) replace(t *task, rule int) {
 	with, g := t.step.OnError[rule].With, t.group
 	if len(g.alts)+len(with) > MaxReplacements {
@@ -365,7 +389,8 @@ func (r *Run) replace(t *task, rule int) {
 	}
 }
 
-// growAlts makes the replacements that the Growth of a task describes.
+// growAlts makes a pending task for each replacement that the Growth of a task describes, and appends them to the group. A task for
+// which a stored row was laid aside takes that row, see takeLeft.
 func (r *Run) growAlts(t *task) {
 	with, g := t.step.OnError[t.Growth.Rule].With, t.group
 	block := make([]task, len(with))

@@ -41,7 +41,8 @@ type Run struct {
 	batch // records and actions that the caller has not acknowledged yet
 }
 
-// New starts the first drive of a run.
+// New makes a run that no driver has driven before, in state queued. Nothing starts before the caller steps EvBegin. o.Generation
+// may be above 1, and 0 counts as 1.
 func New(g *Graph, o Options) *Run {
 	r := newRun(g, o, RunRecord{State: RunQueued, Generation: max(o.Generation, 1)})
 	r.retally()
@@ -68,7 +69,8 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 	return r
 }
 
-// adopt initializes a task of the run. The task is pending, or takes the row that was laid aside for it.
+// adopt fills in the new task t, which belongs to node n and group g, and counts it. The task is pending. If r.left holds a row for
+// its ID, takeLeft gives the task that row, or only the number of its last attempt.
 func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
 	t.TaskRecord = TaskRecord{ID: id, Generation: r.rec.Generation}
 	t.step, t.node, t.group = step, n, g
@@ -78,10 +80,13 @@ func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
 	r.count(t)
 }
 
-// Over reports whether the drive has ended (parked, drained or finished) and the caller has acknowledged it.
+// Over reports whether the drive has ended: it parked, drained or finished, and the caller has acknowledged that with Advance. A
+// run that was restored after its end is over from the beginning.
 func (r *Run) Over() bool { return r.over }
 
-// Step applies an event. It returns ErrStale, ErrEvent or ErrOver if it rejects the event; then nothing has changed.
+// Step applies an event and everything that follows from it; Ready then shows the consequences. If Step rejects the event, it
+// returns ErrStale, ErrEvent or ErrOver, and nothing has changed. If it accepts the event, the last result of Ready is no longer
+// valid.
 func (r *Run) Step(e Event) error {
 	if r.over {
 		return ErrOver
@@ -157,13 +162,15 @@ func (r *Run) drain() error {
 	return nil
 }
 
-// settle judges tasks until nothing changes any more, then decides whether the drive ends.
+// settle judges tasks until nothing changes any more, or until expressions have used up maxSpent. The remaining tasks then stay in
+// r.work for the next event. At last settle decides by conclude whether the drive ends.
 func (r *Run) settle() {
 	for r.begun && (r.pass() || r.judgeAll() || r.offer()) {
 	}
 	r.conclude()
 }
 
+// enqueue puts a task on the list of tasks to be judged, unless it is there already.
 func (r *Run) enqueue(t *task) {
 	if !t.queued {
 		t.queued = true
@@ -201,7 +208,9 @@ var (
 	ErrEvent = errors.New("event out of place")
 )
 
-// to moves a task to a state. The caller has set the other fields that the state needs before.
+// to moves a task to a state, and does everything that follows: it updates counters, phase and alarm, adds the row to the records,
+// ends the run or other items under fail_fast, and has the children judged again. A final state other than succeeded clears the
+// outputs. The caller must have set all other fields that the state needs, such as Reason and NextAt.
 func (r *Run) to(t *task, s State) {
 	was := t.State
 	t.State = s
@@ -230,7 +239,8 @@ func (r *Run) to(t *task, s State) {
 	r.spread(t)
 }
 
-// finish clears the fields of a row that its final state does not use.
+// finish sets FinishedAt to now, and clears the fields of the row that a final state does not use. The caller has set the final
+// state. A task that succeeds without ever having started gets now as StartedAt.
 func (t *task) finish(now Time) {
 	t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
 	t.NextAt, t.Deadline, t.FinishedAt = 0, 0, now
@@ -242,7 +252,8 @@ func (t *task) finish(now Time) {
 	}
 }
 
-// changed adds a task's row to the next records, behind all earlier changes.
+// changed adds a task's row to the next records, behind all earlier changes. Ready shows the row once, at the place of its last
+// change and as it is when Ready is called.
 func (r *Run) changed(t *task) {
 	r.effort++
 	r.seq++
@@ -250,11 +261,13 @@ func (r *Run) changed(t *task) {
 	r.changes = append(r.changes, change{t, r.seq})
 }
 
+// act adds an action for a task to the ones that Ready shows. It fills in a.Task.
 func (r *Run) act(t *task, a Action) {
 	a.Task = t.ID
 	r.actions = append(r.actions, action{a, t})
 }
 
+// note adds an entry to the run's own log. A nil task means that the entry is about the run.
 func (r *Run) note(t *task, kind, text string) {
 	n := Note{At: r.now, Kind: kind, Text: text}
 	if t != nil {
@@ -264,7 +277,7 @@ func (r *Run) note(t *task, kind, text string) {
 	r.notes = append(r.notes, n)
 }
 
-// of returns the counter for a state.
+// of returns a pointer to the counter in c for tasks in a state. All states that are not final share c.Open.
 func (c *Counts) of(s State) *int {
 	switch s {
 	case TaskSucceeded:
@@ -284,14 +297,15 @@ func (c *Counts) of(s State) *int {
 	}
 }
 
-// know adds a task to the run's counters.
+// know adds a task to r.counts, which the store and users see, and marks it as known. The task must not be known already.
 func (r *Run) know(t *task) {
 	t.known = true
 	r.counts.Total++
 	*r.counts.of(t.State)++
 }
 
-// recount updates the counters after a task changed from one state to another.
+// recount updates the counters of the run after a task changed from state was to t.State. A handler enters r.counts when it first
+// leaves pending and ready.
 func (r *Run) recount(t *task, was State) {
 	s := t.State
 	switch {
@@ -309,7 +323,7 @@ func (r *Run) recount(t *task, was State) {
 	}
 }
 
-// recountAll counts all tasks of a restored or reset run from scratch.
+// recountAll sets all counters of a restored or reset run to zero and counts every task again.
 func (r *Run) recountAll() {
 	r.counts, r.total, r.open, r.bytes, r.failures, r.rec.Tolerated = Counts{}, 0, 0, 0, nil, 0
 	for i := range r.nodes {
@@ -317,7 +331,8 @@ func (r *Run) recountAll() {
 	}
 }
 
-// count adds a task with its present state to all counters.
+// count adds a new or reset task with its present state to all counters, the bytes of its outputs and its failure included. A
+// handler that is pending or ready, and has not started, does not enter r.counts yet.
 func (r *Run) count(t *task) {
 	r.total++
 	r.bytes += t.weight()
@@ -339,8 +354,8 @@ func opens(s State) int {
 	return 1
 }
 
-// countFailure adds a failed task to the failures that the run's reason and the handlers report. It leaves out tolerated
-// failures, and a foreach node that failed only because its items did.
+// countFailure adds a failed task to r.failures, which the run's reason and the handlers report. It leaves out a foreach node that
+// failed because of its items. A tolerated failure only adds 1 to r.rec.Tolerated.
 func (r *Run) countFailure(t *task) {
 	switch {
 	case t.Tolerated:
@@ -350,7 +365,7 @@ func (r *Run) countFailure(t *task) {
 	}
 }
 
-// failed reports whether a task failed without being tolerated.
+// failed reports whether any task is failed and not tolerated, or upstream_failed.
 func (r *Run) failed() bool {
 	return r.counts.Failed+r.counts.UpstreamFailed > r.rec.Tolerated
 }

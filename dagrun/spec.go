@@ -278,7 +278,8 @@ const (
 	TaskReplaced
 )
 
-// Terminal reports whether the state is final within a generation.
+// Terminal reports whether a task in this state has ended. Only a retry of the run, which opens a new generation, starts such a
+// task again. A replaced task is final as well: its replacements go on in its place.
 func (s State) Terminal() bool { return s >= TaskSucceeded }
 
 // RunState is the state of a run.
@@ -295,7 +296,7 @@ const (
 	RunCanceled
 )
 
-// Terminal reports whether the state is final within a generation.
+// Terminal reports whether a run in this state has ended. Only a retry, which opens a new generation, starts it again.
 func (s RunState) Terminal() bool { return s >= RunSucceeded }
 
 // FailureKind is the cause of a failure.
@@ -428,7 +429,7 @@ func ParseActionKind(s string) (ActionKind, error) {
 	return parse[ActionKind]("action", actionNames, s)
 }
 
-// ParseRule parses the output of Rule.String, and always, which is another name of all_done.
+// ParseRule parses the output of Rule.String. It also accepts "always", which is another name of all_done.
 func ParseRule(s string) (Rule, error) {
 	if s == "always" {
 		return AllDone, nil
@@ -436,6 +437,7 @@ func ParseRule(s string) (Rule, error) {
 	return parse[Rule]("trigger rule", ruleNames, s)
 }
 
+// word returns the name of a constant, or unknown(7) if the table ends before the constant.
 func word[T ~uint8](words []string, v T) string {
 	if int(v) < len(words) {
 		return words[v]
@@ -443,6 +445,8 @@ func word[T ~uint8](words []string, v T) string {
 	return fmt.Sprintf("unknown(%d)", uint8(v))
 }
 
+// parse returns the constant with the name s from a table of names. If there is none, the error names the kind of constant, which
+// is in what, and lists all names.
 func parse[T ~uint8](what string, words []string, s string) (T, error) {
 	i := slices.Index(words, s)
 	if i < 0 {
@@ -451,7 +455,9 @@ func parse[T ~uint8](what string, words []string, s string) (T, error) {
 	return T(i), nil
 }
 
-// TaskName formats a task for people: step, step/item, step~1, step/item~2. ParseTask reads it back.
+// TaskName formats a task for people: step, step/item, step~1, step/item~2, where the number is the replacement's. An item with a
+// key that itself ends in ~ and a number gets ~0 behind it, so that ParseTask reads every name back. For a step that the graph does
+// not have, TaskName returns unknown(7).
 func (g *Graph) TaskName(id TaskID) string {
 	if id.Step < 0 || id.Step >= g.Len() {
 		return fmt.Sprintf("unknown(%d)", id.Step)
@@ -466,7 +472,8 @@ func (g *Graph) TaskName(id TaskID) string {
 	return name
 }
 
-// ParseTask reads what TaskName prints. It checks that the graph has the step, not that a run has the item or replacement.
+// ParseTask reads a name that TaskName has formatted. It returns an error if the graph has no such step, or if the key of the item
+// is empty. It does not check that a run has the item or the replacement.
 func (g *Graph) ParseTask(name string) (TaskID, error) {
 	rest, alt := cutAlt(name)
 	step, item, hasItem := strings.Cut(rest, "/")
@@ -480,14 +487,15 @@ func (g *Graph) ParseTask(name string) (TaskID, error) {
 	return TaskID{Step: i, Item: item, Alt: alt}, nil
 }
 
-// endsLikeAlt reports whether TaskName must write ~0 after an item's key. Without it, the end of the key would be read as
-// the number of a replacement.
+// endsLikeAlt reports whether an item's key ends in ~ and a number. TaskName then writes ~0 after the key, because ParseTask would
+// take the end of the key for the number of a replacement.
 func endsLikeAlt(key string) bool {
 	rest, _ := cutAlt(key)
 	return rest != key
 }
 
-// cutAlt splits a trailing ~n off. It returns 0 if there is none.
+// cutAlt cuts a trailing ~ with a decimal number off s, and returns the number as alt. If s does not end in such a number, or the
+// number needs more than 31 bits, cutAlt returns s unchanged and 0.
 func cutAlt(s string) (rest string, alt int) {
 	i := strings.LastIndexByte(s, '~')
 	if i < 0 {

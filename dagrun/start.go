@@ -5,7 +5,9 @@ import (
 	"fmt"
 )
 
-// enter makes a pending task ready, or ends the task if its own condition does not hold.
+// enter makes a pending task ready and takes the first step toward its start: it uses a precomputed result, makes the items of a
+// foreach node, asks the cache, or starts the task. If the condition of the task does not hold, enter ends the task as skipped. If
+// nothing may start now, it only marks the task as blocked.
 func (r *Run) enter(t *task) {
 	if r.halted() {
 		r.move(t, phaseBlocked)
@@ -29,8 +31,9 @@ func (r *Run) enter(t *task) {
 	}
 }
 
-// when evaluates the task's own condition before the first attempt, and reports whether the task may start. A further
-// attempt does not evaluate it again.
+// when evaluates the task's own condition and reports whether the task may start. If the condition does not hold, when ends the
+// task as skipped; if it cannot be evaluated, as failed. A task without a condition, or with an earlier attempt in this generation,
+// may always start.
 func (r *Run) when(t *task) bool {
 	cond := t.step.When
 	if cond == nil || t.StartedAt != 0 || !t.conditional() {
@@ -46,8 +49,9 @@ func (r *Run) when(t *task) bool {
 	return holds && err == nil
 }
 
-// conditional reports whether the condition of the step applies to this task. The condition of a foreach step applies to the
-// node, or to each of its items.
+// conditional reports whether the condition of the step is judged for this task. For a foreach step the condition is judged for
+// each item if WhenPerItem is set, and otherwise for the node alone. For any other task, and for a replacement, it is always
+// judged.
 func (t *task) conditional() bool {
 	if t.node.main.step.Foreach == nil || t.ID.Alt != 0 {
 		return true
@@ -55,6 +59,8 @@ func (t *task) conditional() bool {
 	return t.step.WhenPerItem == (t.ID.Item != "")
 }
 
+// precomputed returns the result that a task ends with instead of running, or nil. A result given at enqueue wins over the result
+// of the step; it does not apply to items, replacements and reserved approvals.
 func (r *Run) precomputed(t *task) *Result {
 	if t == t.node.main && !t.step.Reserved() {
 		if res, ok := r.opts.Precomputed[t.step.Name]; ok {
@@ -64,7 +70,8 @@ func (r *Run) precomputed(t *task) *Result {
 	return t.step.Result
 }
 
-// finishWithoutBody ends a task with a result that needs no body.
+// finishWithoutBody begins an attempt and ends it at once with res, as if a body had ended like that: a failure may be retried. The
+// reason is used for a success that brings none. It ignores res.SnoozeUntil.
 func (r *Run) finishWithoutBody(t *task, res Result, reason string) {
 	r.attempt(t)
 	res.SnoozeUntil = 0
@@ -74,7 +81,8 @@ func (r *Run) finishWithoutBody(t *task, res Result, reason string) {
 	r.classifyResult(t, res)
 }
 
-// probe asks the cache for the task's outputs, before the task asks for a slot.
+// probe has the caller look for the task's outputs in the cache, before the task asks for a slot. The task continues with EvProbed.
+// If the cache key cannot be computed, probe fails the task.
 func (r *Run) probe(t *task) {
 	key, err := t.step.CacheKey.Text(r.scope(t))
 	if err != nil {
@@ -86,6 +94,8 @@ func (r *Run) probe(t *task) {
 	r.act(t, Action{Kind: ActProbe, Key: key})
 }
 
+// probed applies EvProbed: a hit ends the task with that result, and nil, a miss, starts it. It returns ErrStale if the task has
+// not asked the cache.
 func (r *Run) probed(t *task, hit *Result) error {
 	if t.phase != phaseProbing {
 		return ErrStale
@@ -101,7 +111,8 @@ func (r *Run) probed(t *task, hit *Result) error {
 	return nil
 }
 
-// start starts a ready task, or has it wait for a slot.
+// start starts a ready task as its kind of body demands. A no-op succeeds at once. A task that runs a body or a child run waits in
+// phaseHeld until the limits of the run and of its foreach node have room, see offer. An approval or a wait begins its attempt.
 func (r *Run) start(t *task) {
 	switch t.step.Body {
 	case BodyNoop:
@@ -116,6 +127,7 @@ func (r *Run) start(t *task) {
 	}
 }
 
+// priority returns the priority of a task. If its expression fails, priority returns 0 and adds a note.
 func (r *Run) priority(t *task) int {
 	if t.step.PriorityExpr == nil {
 		return t.step.Priority
@@ -128,7 +140,8 @@ func (r *Run) priority(t *task) int {
 	return p
 }
 
-// granted starts the body or the publish of a task that has been granted its slot or pool.
+// granted applies EvGranted: it starts the body or the publish of a task that waited for its slot or pool. It returns ErrStale if
+// the task waits for neither.
 func (r *Run) granted(t *task) error {
 	switch t.phase {
 	case phaseOffered:
@@ -146,7 +159,9 @@ func (r *Run) granted(t *task) error {
 	return nil
 }
 
-// waitsInLine stores in the task's row that it is ready, with the reason why it waits.
+// waitsInLine applies EvQueued: it stores in the task's row that the task is ready, and why it waits. For a task that waits for a
+// slot, text is the reason. For a task that a limit holds back, text is used only if a task ahead of it waits for a slot, and
+// otherwise the limit is the reason. It returns ErrStale if the task waits for neither.
 func (r *Run) waitsInLine(t *task, text string) error {
 	switch t.phase {
 	case phaseOffered:
@@ -162,7 +177,8 @@ func (r *Run) waitsInLine(t *task, text string) error {
 	return nil
 }
 
-// attempt begins the next attempt of a task.
+// attempt begins the next attempt of a task now: it counts the attempt up and clears all that the row and the task hold of the last
+// one. The caller moves the task to its next state.
 func (r *Run) attempt(t *task) {
 	if t.StartedAt == 0 {
 		t.StartedAt = r.now
@@ -175,14 +191,16 @@ func (r *Run) attempt(t *task) {
 	t.deadline, t.started, t.missed, t.shown = 0, false, false, false
 }
 
-// clearResult removes the result of the last attempt from the task's row.
+// clearResult removes the result of the last attempt from the task's row: outputs, reason, kind, exit code and the time of the end.
+// It does not add the row to the records.
 func (r *Run) clearResult(t *task) {
 	r.put(t, "")
 	t.Reason, t.Kind, t.ExitCode, t.HasExit, t.Signal = "", KindNone, 0, false, 0
 	t.Tolerated, t.FinishedAt = false, 0
 }
 
-// itemStarted marks a foreach node as started when its first item starts. The node's record comes before the item's.
+// itemStarted marks the foreach node of an item as started when its first item starts. It does nothing for a task that is no item,
+// or if the node has started already. The node's record comes before the item's.
 func (r *Run) itemStarted(t *task) {
 	if main := t.node.main; t != main && t.ID.Item != "" && main.StartedAt == 0 {
 		main.StartedAt = r.now
@@ -191,6 +209,9 @@ func (r *Run) itemStarted(t *task) {
 	}
 }
 
+// bodyStarted applies EvStarted: the timeout of the body or publish counts from now. It returns ErrStale if this attempt of the
+// body is not running, or has been reported as started before. For a publish that has ended, or that was reported before, it does
+// nothing and returns nil.
 func (r *Run) bodyStarted(t *task, attempt int) error {
 	timeout := t.step.Timeout
 	switch {
@@ -210,7 +231,8 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 	return nil
 }
 
-// judge decides whether a task can go on now: start, open its wait, or publish.
+// judge lets a task go on if it can: it starts a pending task, opens a wait or a child run again, or starts a publish. A pending
+// task that can never start is ended instead. Tasks in other states stay as they are.
 func (r *Run) judge(t *task) {
 	r.effort++
 	switch {
@@ -223,6 +245,8 @@ func (r *Run) judge(t *task) {
 	}
 }
 
+// judgeStart cancels a pending or ready task if the run is ending, blocks it if its turn has not come, and otherwise judges its
+// trigger rule.
 func (r *Run) judgeStart(t *task) {
 	switch {
 	case r.stopping(t):
@@ -234,6 +258,8 @@ func (r *Run) judgeStart(t *task) {
 	}
 }
 
+// judgeEdges makes a pending task ready if its trigger rule holds, and ends it if the rule cannot hold any more. If the rule is
+// undecided again, a ready task goes back to pending.
 func (r *Run) judgeEdges(t *task) {
 	switch r.edges(t) {
 	case undecided:
@@ -247,7 +273,8 @@ func (r *Run) judgeEdges(t *task) {
 	}
 }
 
-// hasTurn reports whether it is the turn of a task: first init, then the steps, then the other handlers one by one.
+// hasTurn reports whether it is the turn of a task. First comes the init handler if there is one, then the steps once init has
+// succeeded or was skipped, and then the other handlers one by one.
 func (r *Run) hasTurn(t *task) bool {
 	if t.node.handler {
 		return t.node == r.turn
@@ -256,8 +283,8 @@ func (r *Run) hasTurn(t *task) bool {
 	return init == nil || init.class == classS || init.class == classK
 }
 
-// edges returns the answer of the task's trigger rule. Items and replacements have no edges of their own and may always
-// start.
+// edges returns whether the task's trigger rule lets it start, forbids that, or is undecided. Items and replacements have no edges
+// of their own: for them the answer is always yes.
 func (r *Run) edges(t *task) answer {
 	if t != t.node.main {
 		return yes
@@ -265,7 +292,8 @@ func (r *Run) edges(t *task) answer {
 	return t.step.Rule.judge(t.node.tally)
 }
 
-// unready sends a task that was about to start back to pending.
+// unready sends a ready task back to pending, and takes any pending task out of its phase. It does nothing to a task in another
+// state.
 func (r *Run) unready(t *task) {
 	if t.State == TaskReady {
 		r.to(t, TaskPending)
@@ -275,7 +303,8 @@ func (r *Run) unready(t *task) {
 	}
 }
 
-// ruledOut ends a task that its trigger rule does not let start.
+// ruledOut ends a task that its trigger rule does not let start: as upstream_failed if a parent counts as failed, and else as
+// skipped. The reason names the parents.
 func (r *Run) ruledOut(t *task) {
 	if t.node.tally[classF] > 0 {
 		r.end(t, TaskUpstreamFailed, "upstream failed: "+some(r.parentsOf(t, classF)))
@@ -289,7 +318,8 @@ func (r *Run) ruledOut(t *task) {
 	r.end(t, TaskSkipped, fmt.Sprintf("%s: skipped or canceled: %s", t.step.Rule, some(others)))
 }
 
-// parentsOf returns the names of the parents that count as a class.
+// parentsOf returns the names of the parents of t's step that count for t as class c. Which class a parent counts as depends on the
+// state of the edge.
 func (r *Run) parentsOf(t *task, c class) []string {
 	var names []string
 	for _, l := range r.graph.parents.of(t.ID.Step) {
@@ -312,7 +342,8 @@ const (
 	classes
 )
 
-// classOf returns the class of a task by itself. A replaced task is open: its replacements decide.
+// classOf returns the class of a task, without regard to its replacements. A failure that was tolerated, and a skip that
+// continue_on tolerates, count as a success. A replaced task is open: its replacements decide.
 func classOf(t *task) class {
 	switch t.State {
 	case TaskSucceeded:
@@ -348,7 +379,8 @@ const (
 	no
 )
 
-// judge applies a rule to the classes of the parents. The order in which the parents settled does not matter.
+// judge applies a rule to the numbers of parents in each class. It answers undecided until all parents have settled, but the rules
+// one_success, one_failed and one_done say yes with the first parent that satisfies them. Without parents the answer is yes.
 func (rule Rule) judge(n tally) answer {
 	total := n[classOpen] + n[classS] + n[classF] + n[classK] + n[classC]
 	if total == 0 || rule.early(n) {
@@ -363,7 +395,8 @@ func (rule Rule) judge(n tally) answer {
 	return no
 }
 
-// early reports whether the parents that have settled satisfy a rule, regardless of the others.
+// early reports whether the rule holds already, whatever becomes of the parents that are still open. Only the three rules that ask
+// for one parent can hold early.
 func (rule Rule) early(n tally) bool {
 	switch rule {
 	case OneSuccess:
@@ -377,7 +410,8 @@ func (rule Rule) early(n tally) bool {
 	}
 }
 
-// holds applies a rule that did not hold early, after every parent has settled.
+// holds reports whether the rule holds after all parents have settled; total is their number. The caller has asked early before, so
+// holds returns false for the rules that early can answer.
 func (rule Rule) holds(n tally, total int32) bool {
 	switch rule {
 	case AllSuccess:
@@ -402,10 +436,12 @@ func (rule Rule) hopeless() bool {
 	return rule == AllSuccess || rule == NoneFailed || rule == NoneFailedMinOneSuccess
 }
 
-// waits reports whether an attempt of the task waits. A task that snoozes has no attempt under way.
+// waits reports whether an attempt of the task is waiting: for an approval, a child run or a timer. It is false for a task that
+// snoozes, because that one waits between two attempts.
 func (t *task) waits() bool { return t.State == TaskWaiting && t.AttemptAt != 0 }
 
-// wait begins an attempt that waits outside of this worker instead of running a body.
+// wait begins an attempt of a wait or a child run, which has no body on this worker, and has the caller open it. The step's timeout
+// counts from now.
 func (r *Run) wait(t *task) {
 	r.attempt(t)
 	if t.step.Timeout > 0 {
@@ -415,7 +451,8 @@ func (r *Run) wait(t *task) {
 	r.ask(t)
 }
 
-// ask has the caller open the task's wait or child run, or blocks the task if nothing may start.
+// ask has the caller open the task's wait or child run by an ActOpen. If nothing may start now, it marks the task as blocked
+// instead, and release has it judged again later.
 func (r *Run) ask(t *task) {
 	if r.halted() {
 		r.move(t, phaseBlocked)
@@ -425,7 +462,9 @@ func (r *Run) ask(t *task) {
 	r.act(t, Action{Kind: ActOpen, Attempt: t.Attempt, Ref: t.Ref})
 }
 
-// waits applies EvWaits, the answer to an ActOpen.
+// waits applies EvWaits, the answer to an ActOpen: it stores until when the task waits, and the Ref of the child run. If the task
+// was asked to stop while the answer was on its way, waits now has the child run stopped. It returns ErrStale if the task does not
+// wait for this answer.
 func (r *Run) waits(t *task, e *Event) error {
 	if t.phase != phaseOpening || t.Attempt != e.Attempt {
 		return ErrStale
@@ -443,7 +482,7 @@ func (r *Run) waits(t *task, e *Event) error {
 	return nil
 }
 
-// rest moves an opened task to the phase in which it waits.
+// rest moves a task with an opened wait or child run to the phase in which it waits for the end of that.
 func (r *Run) rest(t *task) {
 	if t.step.Body == BodyChild {
 		r.move(t, phaseAwaitingChild)
@@ -452,7 +491,8 @@ func (r *Run) rest(t *task) {
 	}
 }
 
-// wake handles the alarm of a waiting task.
+// wake handles the alarm of a waiting task. At the timeout, the attempt ends as timed out. After a snooze, the next attempt begins.
+// At the time that EvWaits named, the wait is opened again.
 func (r *Run) wake(t *task) {
 	switch {
 	case t.Deadline != 0 && (t.NextAt == 0 || t.Deadline <= t.NextAt):
@@ -467,7 +507,8 @@ func (r *Run) wake(t *task) {
 	}
 }
 
-// expire ends a wait after its timeout. A child run has to be stopped first.
+// expire ends a waiting attempt with a failure of kind timeout, which may be retried. A child run is stopped first, and the attempt
+// ends once the child run has.
 func (r *Run) expire(t *task) {
 	reason := "timed out after " + t.step.Timeout.String()
 	if t.step.Body == BodyChild {

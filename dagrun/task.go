@@ -74,7 +74,7 @@ func (t *task) grown() bool { return t.grows() && t.State == TaskRunning }
 // runs reports whether a body of the task is recorded as running, in this drive or in a former one.
 func (t *task) runs() bool { return t.State == TaskRunning && !t.grows() }
 
-// underWay reports whether a body or publish of this drive must end before the task can end.
+// underWay reports whether this driver has a body or publish of the task under way, which must end before the task can.
 func (t *task) underWay() bool { return t.phase == phaseRunning || t.phase == phasePublishing }
 
 // members calls do for the task of a group and for all its replacements.
@@ -96,17 +96,19 @@ func (n *node) tasks(do func(*task)) {
 	}
 }
 
-// inOrder compares two tasks by their position in the graph.
+// inOrder compares two tasks by step, then item, then replacement. Its result is for slices.SortFunc.
 func inOrder(a, b *task) int {
 	return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(a.index, b.index), cmp.Compare(a.ID.Alt, b.ID.Alt))
 }
 
-// byUrgency compares two tasks: the task that gets a slot first comes first.
+// byUrgency compares two tasks for slices.SortFunc: the task that is to get a slot first comes first. A higher priority wins, then
+// the longer wait, then graph order.
 func byUrgency(a, b *task) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.since, b.since), inOrder(a, b))
 }
 
-// byAlarm compares two tasks: the task with the earlier alarm comes first.
+// byAlarm compares two tasks for slices.SortFunc: the task with the earlier alarm comes first, and graph order decides among
+// equals.
 func byAlarm(a, b *task) int { return cmp.Or(cmp.Compare(a.alarm, b.alarm), inOrder(a, b)) }
 
 func newUrgencyHeap() heap {
@@ -166,6 +168,7 @@ type container interface {
 	remove(*task)
 }
 
+// container returns the list that holds a task by its phase, or nil for phaseNone.
 func (r *Run) container(t *task) container {
 	switch t.phase {
 	case phaseNone:
@@ -179,7 +182,9 @@ func (r *Run) container(t *task) container {
 	}
 }
 
-// move moves a task to another phase, and updates the counters that depend on phases.
+// move moves a task to another phase, and to the list of that phase. It updates the counters of limits, and moves a capped task of
+// the same foreach node to held if there is room now. If the caller of the run has seen a want of the task that is not granted,
+// move adds it to the drops.
 func (r *Run) move(t *task, to phase) {
 	from := t.phase
 	if from == to {
@@ -207,8 +212,8 @@ func (r *Run) move(t *task, to phase) {
 	}
 }
 
-// active returns 1 for the phases that count toward limits, and 0 for others. Bodies with an offered or granted slot count,
-// and so do child runs. A task that only waits does not count: an approval must not keep the rest of its run from starting.
+// active returns 1 if the task counts toward limits in phase p, and else 0. Bodies with an offered or granted slot count, and so do
+// child runs. A task that only waits does not count: an approval must not keep the rest of its run from starting.
 func (t *task) active(p phase) int {
 	if p == phaseOffered || p == phaseRunning || p == phaseAwaitingChild || p == phaseOpening && t.step.Body == BodyChild {
 		return 1
@@ -216,18 +221,20 @@ func (t *task) active(p phase) int {
 	return 0
 }
 
-// uncap moves the best capped task of a foreach node to held, if the node's limit allows. It is called when another task of
-// the node has made room or no longer wants to start, so that the best tasks which may start are always held.
+// uncap moves the best capped task of a foreach node to held, if there is one and the node's limit allows it. It is called when
+// another task of the node has made room or no longer wants to start, so that the best tasks which may start are always held.
 func (r *Run) uncap(e *each) {
 	if e.capped.len() > 0 && !e.full() {
 		r.move(e.capped.first(), phaseHeld)
 	}
 }
 
+// full reports whether the node has a limit and has reached it.
 func (e *each) full() bool { return e.limit > 0 && e.active >= e.limit }
 
-// offer offers the best held tasks to the caller, as far as the limits of the run and of their nodes allow. A child run
-// needs no slot: offer begins it and returns true, so that the caller settles what follows before it offers more.
+// offer offers the best held tasks to the caller, as far as the limits of the run and of their nodes allow; it moves tasks of a
+// full node to capped. A child run needs no slot: offer begins it and returns true at once, so that settle handles what follows
+// before it calls offer again. Otherwise offer returns false.
 func (r *Run) offer() (begun bool) {
 	for !r.halted() && r.held.len() > 0 && r.room() {
 		t := r.held.first()
@@ -244,11 +251,13 @@ func (r *Run) offer() (begun bool) {
 	return false
 }
 
+// room reports whether another task of the run may become active by max_active_steps.
 func (r *Run) room() bool {
 	limit := r.graph.spec.MaxActive
 	return limit == 0 || r.active < limit
 }
 
+// want moves a task to a phase in which it waits for a slot or a pool, and has Ready show its Want.
 func (r *Run) want(t *task, p phase) {
 	r.move(t, p)
 	if !t.listed {
@@ -257,11 +266,11 @@ func (r *Run) want(t *task, p phase) {
 	}
 }
 
-// halted reports whether no task of any kind may start.
+// halted reports whether no task of any kind may start: the drive has not begun, drains, or the run is paused.
 func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
 
-// hold moves tasks that were about to start to blocked, after the run was paused or drained. They are judged again when
-// tasks may start again.
+// hold blocks all tasks and publishes that were about to start, after the run was paused or drained. A ready task becomes pending.
+// release has the blocked tasks judged again when they may start.
 func (r *Run) hold() {
 	for i := range r.nodes {
 		r.nodes[i].tasks(func(t *task) {
@@ -296,7 +305,7 @@ type heap struct {
 
 func (h *heap) len() int { return len(h.tasks) }
 
-// first returns the task before all others, or nil if the heap is empty.
+// first returns the task before all others and leaves it in the heap. It returns nil if the heap is empty.
 func (h *heap) first() *task {
 	if len(h.tasks) == 0 {
 		return nil

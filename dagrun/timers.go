@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// setAlarm updates the alarm of a task after a change of its row.
+// setAlarm sets the alarm of a task by alarm, and moves the task to the heap for it. Every change of a state, a deadline or a
+// request needs it.
 func (r *Run) setAlarm(t *task) {
 	at, clock := r.alarm(t)
 	if at == t.alarm && clock == t.clock {
@@ -20,8 +21,8 @@ func (r *Run) setAlarm(t *task) {
 	}
 }
 
-// alarm returns the time when a task must be judged even if no event comes, and the heap for it. A task with an open request
-// has no alarm.
+// alarm returns the time when a task must be looked at even if no event comes, and the heap for it: bodies and publishes under way
+// have their own. It returns 0 and nil for a task that needs no alarm, for instance one with a request.
 func (r *Run) alarm(t *task) (Time, *heap) {
 	if t.Request != RequestNone {
 		return 0, nil
@@ -45,6 +46,7 @@ func (r *Run) alarm(t *task) (Time, *heap) {
 	return at, clock
 }
 
+// earliest returns the earlier of two times, where 0 means none.
 func earliest(a, b Time) Time {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -52,7 +54,8 @@ func earliest(a, b Time) Time {
 	return a
 }
 
-// fire handles all timeouts and alarms that are due, in the order of time.
+// fire handles all alarms of tasks that are due, and the run's timeout, in the order of their times. Before EvBegin it does
+// nothing.
 func (r *Run) fire() {
 	for r.begun {
 		t := r.nextAlarm()
@@ -67,7 +70,8 @@ func (r *Run) fire() {
 	}
 }
 
-// nextAlarm returns the task with the earliest alarm. While the run is paused or drained only bodies under way time out.
+// nextAlarm returns the task with the earliest alarm, or nil if there is none. While the run is paused or drained it looks only at
+// bodies and publishes under way.
 func (r *Run) nextAlarm() *task {
 	switch {
 	case r.halted() || r.timers.len() == 0:
@@ -79,7 +83,8 @@ func (r *Run) nextAlarm() *task {
 	}
 }
 
-// ring handles the alarm of a task.
+// ring handles the alarm of a task, which is due, and clears it. A body or publish has timed out and is stopped. A wait ends or is
+// opened again. After a backoff the next attempt, or the next try of a publish, begins.
 func (r *Run) ring(t *task) {
 	t.clock.remove(t)
 	t.alarm, t.clock = 0, nil
@@ -97,13 +102,15 @@ func (r *Run) ring(t *task) {
 	}
 }
 
-// timed reports whether the run's timeout may still end it. The timeout applies only while steps are open.
+// timed reports whether the run has a timeout that may still end it: only while steps are open, and the run has no ending as strong
+// as that.
 func (r *Run) timed() bool { return r.rec.Deadline != 0 && r.open > 0 && r.rec.Ending < EndingTimeout }
 
-// clockRuns reports whether the run's timeout may end it now. It may not while the run is paused.
+// clockRuns reports whether the run's timeout may end it now. A paused run must not time out.
 func (r *Run) clockRuns() bool { return r.timed() && r.rec.PausedBy == "" }
 
-// wakeAt returns the time when an EvTick is due, or 0.
+// wakeAt returns the time when the caller must step an EvTick at the latest, or 0 for never. The time is now if tasks are left to
+// be judged.
 func (r *Run) wakeAt() Time {
 	if !r.begun {
 		return 0
@@ -121,7 +128,7 @@ func (r *Run) wakeAt() Time {
 	return at
 }
 
-// String prints a span like 1h30m or 500ms.
+// String formats a span with all units that are not 0, from days to milliseconds, like 1h30m or 500ms. No time is 0s.
 func (d Duration) String() string {
 	if d <= 0 {
 		return strconv.FormatInt(int64(d), 10) + "s"

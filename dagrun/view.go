@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// find returns a task by its ID, or nil.
+// find returns the task with an ID, or nil if the run has none or has not made it yet.
 func (r *Run) find(id TaskID) *task {
 	if id.Step < 0 || id.Step >= len(r.nodes) {
 		return nil
@@ -33,7 +33,7 @@ func (r *Run) find(id TaskID) *task {
 	}
 }
 
-// Task returns the current row of a task, stored or not.
+// Task returns the present row of a task, whether that is stored or not. It returns false if the run has no such task.
 func (r *Run) Task(id TaskID) (TaskRecord, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -42,8 +42,8 @@ func (r *Run) Task(id TaskID) (TaskRecord, bool) {
 	return t.TaskRecord, true
 }
 
-// Tasks returns the current rows of all tasks in graph order: for each step its own, its replacements' and its items'. A
-// handler is included once its turn has come.
+// Tasks yields the present rows of all tasks in graph order: for each step its own, its replacements' and its items'. A handler is
+// left out until its turn has come. The caller must not step events during the loop.
 func (r *Run) Tasks() iter.Seq[TaskRecord] {
 	return func(yield func(TaskRecord) bool) {
 		for i := range r.nodes {
@@ -62,8 +62,9 @@ func (r *Run) Tasks() iter.Seq[TaskRecord] {
 // Bounded reports whether a limit of the run, or of a foreach step, may hold ready tasks back.
 func (r *Run) Bounded() bool { return r.graph.bounded }
 
-// Held returns up to most ready tasks that such a limit holds back. They became ready at or before by, and their rows do not
-// show it yet. The caller steps an EvQueued to have a row show it.
+// Held returns the IDs of ready tasks that max_active_steps or max_concurrent holds back, that became ready at or before by, and
+// that are not stored as ready yet. The result is cut to the given number of IDs. The caller steps an EvQueued for each to have its
+// row show why it waits.
 func (r *Run) Held(by Time, most int) (ids []TaskID) {
 	add := func(tasks []*task) {
 		for _, t := range tasks {
@@ -81,8 +82,9 @@ func (r *Run) Held(by Time, most int) (ids []TaskID) {
 	return ids
 }
 
-// Ahead returns the task that a task of Held waits behind: it fills the limit, and waits for a slot itself. It reports false
-// if no task that fills the limit waits for a slot.
+// Ahead returns the task that a task from Held waits behind: one that counts toward the same limit and itself waits for a slot.
+// Then slots are scarce, and not the limit is to blame. It returns false if all tasks that fill the limit have begun, or the run
+// has no task with this ID.
 func (r *Run) Ahead(id TaskID) (TaskID, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -95,8 +97,8 @@ func (r *Run) Ahead(id TaskID) (TaskID, bool) {
 	return o.ID, true
 }
 
-// Spec returns the description of a task's body: its step, or its own description for a replacement. It returns nil if there
-// is no such task.
+// Spec returns the description of a task's body: its step, or the description of the replacement if the task is one. It returns nil
+// if the run has no such task. The caller must not change the result.
 func (r *Run) Spec(id TaskID) *Step {
 	t := r.find(id)
 	if t == nil {
@@ -105,8 +107,8 @@ func (r *Run) Spec(id TaskID) *Step {
 	return t.step
 }
 
-// Scope returns the run as the expressions of a task see it, or nil if there is no such task. The scope always shows the
-// present state of the run.
+// Scope returns the run as the expressions of a task see it, or nil if the run has no such task. The scope is not a copy: it always
+// shows the present state of the run.
 func (r *Run) Scope(id TaskID) Scope {
 	t := r.find(id)
 	if t == nil {
@@ -115,7 +117,7 @@ func (r *Run) Scope(id TaskID) Scope {
 	return r.scope(t)
 }
 
-// Item returns the foreach item that a task is for.
+// Item returns the foreach item that a task is for. It returns false if the task is for none, or does not exist.
 func (r *Run) Item(id TaskID) (Item, bool) {
 	t := r.find(id)
 	if t == nil {
@@ -136,7 +138,7 @@ type scope struct {
 
 func (r *Run) scope(t *task) *scope { return &scope{run: r, task: t} }
 
-// Spend adds the cost of an expression: see Run.exhausted.
+// Spend implements Spender: it adds the cost of an expression to the costs since the last Ready, which judgeAll limits.
 func (s *scope) Spend(units int) { s.run.spent += units }
 
 func (s *scope) Context() any { return s.run.opts.Context }
@@ -182,8 +184,8 @@ func (s *scope) Run() RunView {
 	return view
 }
 
-// view returns what expressions see of a group: its task, or the last replacement that succeeded, or else the last
-// replacement.
+// view returns the group as expressions see it. Without replacements it shows the task. With replacements it shows the last one
+// that succeeded, or else the last one, with the state of the group once that has settled.
 func (g *group) view() StepView {
 	t := g.main
 	for _, alt := range g.alts {
@@ -208,7 +210,8 @@ func (t *task) item() (Item, bool) {
 	return t.node.main.Growth.Items[t.index], true
 }
 
-// Explain returns the reason why a task is not running, or how it ended, in a few words for people.
+// Explain returns in a few words for people why a task is not running, since when it runs, or how it ended. It returns "no such
+// task" for an ID that the run does not have.
 func (r *Run) Explain(id TaskID) string {
 	t := r.find(id)
 	if t == nil {
@@ -249,6 +252,7 @@ func (r *Run) explainRequest(t *task) string {
 	}
 }
 
+// explainStart returns why a pending or ready task has not started: the cache, a limit, a slot, a parent or the state of the run.
 func (r *Run) explainStart(t *task) string {
 	switch t.phase {
 	case phaseProbing:
@@ -275,9 +279,9 @@ func (r *Run) explainStart(t *task) string {
 	return r.explainHeld(t)
 }
 
-// ahead returns a task that fills the limit which holds t back, and that waits for a slot itself. Then slots are the
-// bottleneck of the run, and a higher limit would start nothing. It returns nil if all tasks that fill the limit have begun,
-// or if no limit holds t back.
+// ahead returns a task that counts toward the limit which holds t back, and that itself waits for a slot. Then slots are the
+// bottleneck of the run, and a higher limit would start nothing. It returns nil if all tasks that fill the limit have begun, or if
+// no limit holds t back.
 func (r *Run) ahead(t *task) *task {
 	for _, o := range r.sets[phaseOffered].tasks {
 		if t.phase == phaseHeld && !r.room() || t.phase == phaseCapped && o.node == t.node {
@@ -287,7 +291,8 @@ func (r *Run) ahead(t *task) *task {
 	return nil
 }
 
-// explainHeld returns why the run, rather than the task itself, keeps a task from starting.
+// explainHeld returns why the run, rather than the task itself, keeps a task from starting. It returns "about to start" if nothing
+// does.
 func (r *Run) explainHeld(t *task) string {
 	switch {
 	case r.rec.PausedBy != "":
@@ -348,8 +353,8 @@ func (r *Run) explainWait(t *task) string {
 	return strings.Join(parts, ", ")
 }
 
-// timeText formats a time for a reason. It writes the time itself and not how far away it is, because a reason is stored and
-// read later.
+// timeText formats a time for a reason by Options.TimeText, or as the span since 1970 without that. A reason shows the time itself
+// and not how far away it is, because it is stored and read later.
 func (r *Run) timeText(at Time) string {
 	if r.opts.TimeText != nil {
 		return r.opts.TimeText(at)
@@ -357,7 +362,8 @@ func (r *Run) timeText(at Time) string {
 	return Duration(at).String()
 }
 
-// Reason returns why the run is in its state. It returns "" while the run simply runs.
+// Reason returns why the run ended, is ending, is paused or waits. It returns "" for a run that simply runs or that has succeeded;
+// only a run in which all steps were skipped has "nothing to do" as its reason.
 func (r *Run) Reason() string {
 	switch {
 	case r.over && r.verdict == nil && r.rec.State.Terminal():
@@ -375,7 +381,8 @@ func (r *Run) Reason() string {
 	}
 }
 
-// waitReason returns the reason of the first waiting task in graph order.
+// waitReason describes the first task in graph order that waits, is paused or is between attempts, as "step NAME: REASON". It
+// returns "" if there is none.
 func (r *Run) waitReason() string {
 	for i := range r.nodes {
 		found := ""
