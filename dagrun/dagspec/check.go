@@ -18,7 +18,8 @@ type checker struct {
 	asked map[string]bool // secrets that at least one body gets
 }
 
-// checkSpec reports all mistakes in a spec that the schema accepts.
+// checkSpec reports to r all mistakes that the schema cannot express. spec must have been decoded from root, and the schema must
+// have marked the bad nodes of root: checkSpec skips these.
 func checkSpec(r *report, spec *Spec, root *node) {
 	c := &checker{report: r, spec: spec, root: root, names: newNames(spec), asked: map[string]bool{}}
 	c.names.vague = findVague(root)
@@ -45,6 +46,7 @@ type vague struct {
 	secrets bool
 }
 
+// findVague finds out which parts of a file could not be read, by the nodes that the schema has marked as bad.
 func findVague(root *node) vague {
 	v := vague{ids: map[string]bool{}}
 	_, steps := root.find("steps")
@@ -71,7 +73,8 @@ func findVague(root *node) vague {
 	return v
 }
 
-// unreadableList reports whether a list may have more elements than could be read. list is nil if its map has no such key.
+// unreadableList reports whether a list may have more elements than could be read. list may be nil: then the map of has no such
+// key, and the answer is whether that key may be misspelt.
 func unreadableList(of, list *node) bool {
 	if list == nil {
 		return of.unreadable()
@@ -86,8 +89,8 @@ func (n *node) itemsOrNone() []*node {
 	return n.items
 }
 
-// unreadable reports whether a map has a misspelt key or a bad value. If it has, a key that seems to be missing may be there
-// after all.
+// unreadable reports whether a map has a misspelt key or a bad value. If it has, a key that seems to be missing may be there after
+// all. For a node that is no map it returns false.
 func (n *node) unreadable() bool {
 	if n.kind != kindMap {
 		return false
@@ -127,7 +130,8 @@ func (c *checker) params() {
 	}
 }
 
-// twice reports a name that was used before. It returns true if it did.
+// twice adds name to seen. If seen has it already, twice reports a mistake at n and returns true; the word for the kind of name in
+// the message is what, such as "step". If n is nil, because the name could not be read, twice does nothing and returns false.
 func (c *checker) twice(seen map[string]pos, name string, n *node, what string) bool {
 	if n == nil {
 		return false
@@ -144,6 +148,7 @@ func (c *checker) twice(seen map[string]pos, name string, n *node, what string) 
 	return false
 }
 
+// param checks the declaration of a param: its limits, its enum, its pattern, and whether the default keeps to them.
 func (c *checker) param(p *Param, n *node) {
 	if p.Required && p.Default != nil {
 		c.add(n.get("default").pos(), "remove one of the two", "param %q is required and has a default", p.Name)
@@ -196,7 +201,8 @@ type edge struct {
 	at        *node
 }
 
-// graph checks ids, dependencies and references between steps.
+// graph reports steps with the same id, dependencies on unknown steps, cycles, and references to steps that need not have run. If
+// there is a cycle, it does not look at references.
 func (c *checker) graph(steps []*node) {
 	index := make(map[string]int, len(steps))
 	seen := make(map[string]pos, len(steps))
@@ -217,6 +223,7 @@ func (c *checker) graph(steps []*node) {
 	c.reach(index, &g)
 }
 
+// depends checks the dependencies of step i, and adds the ones without mistakes to g.
 func (c *checker) depends(i int, n *node, index map[string]int, g *links) {
 	nodes := slices.Collect(n.get("depends").list())
 	seen := map[string]pos{}
@@ -248,7 +255,7 @@ func (c *checker) unknownStep(at *node, id string, index map[string]int) {
 	c.add(at.pos(), hint, "unknown step %q", id)
 }
 
-// cycles reports one cycle from each group of steps that wait for each other.
+// cycles reports one cycle from each group of steps that wait for each other. It returns whether there is any.
 func (c *checker) cycles(g *links) bool {
 	missing := make([]int, len(g.parents))
 	var free []int
@@ -275,7 +282,8 @@ func (c *checker) cycles(g *links) bool {
 	return found
 }
 
-// release marks steps as free, and every step that waits only for free steps.
+// release counts down, for each child of the free steps, how many of its parents are missing. A child without missing parents
+// becomes free as well, and release goes on with its children.
 func (g *links) release(free, missing []int) {
 	for k := 0; k < len(free); k++ {
 		for _, child := range g.children[free[k]] {
@@ -286,8 +294,8 @@ func (g *links) release(free, missing []int) {
 	}
 }
 
-// cycle walks from child to parent until it meets a step again. It ends because each step that waits has a parent that
-// waits.
+// cycle returns the edges of one cycle, each from a step to its parent. It walks from start to parents that still wait, by missing,
+// until it meets a step again. It always does, because each step that waits has a parent that waits.
 func (g *links) cycle(start int, missing []int) []edge {
 	at, seen := start, map[int]int{}
 	var path []edge
@@ -302,7 +310,8 @@ func (g *links) cycle(start int, missing []int) []edge {
 	}
 }
 
-// printCycle formats a cycle in execution order, beginning with the step that comes first in the file.
+// printCycle formats a cycle of links.cycle as "a -> b -> a", parents first. It begins with the step of the cycle that comes first
+// in the file.
 func (c *checker) printCycle(path []edge) string {
 	order := make([]int, len(path))
 	for i, e := range path {
@@ -316,8 +325,8 @@ func (c *checker) printCycle(path []edge) string {
 	return b.String() + c.spec.Steps[order[first]].ID
 }
 
-// reach reports references to steps that may not have run. The referring step must depend on the other step, directly or
-// not. For an output one of the edges between them must be of state succeeded.
+// reach reports each reference in c.uses to a step that need not have run. The step with the reference must depend on the other
+// step, directly or not. For a reference to an output, one of the dependencies on the way must be of state succeeded.
 func (c *checker) reach(index map[string]int, g *links) {
 	byTarget := map[int][]use{}
 	for _, u := range c.uses {
@@ -348,7 +357,8 @@ func (c *checker) reach(index map[string]int, g *links) {
 	}
 }
 
-// below returns all dependants of a step, and the dependants over a path with a succeeded edge.
+// below returns two sets of steps, by index: all that depend on the step top, directly or not, and those of them that do so over at
+// least one dependency of state succeeded.
 func (g *links) below(top int) (after, succeeded []bool) {
 	after, succeeded = make([]bool, len(g.parents)), make([]bool, len(g.parents))
 	type visit struct {
@@ -379,7 +389,8 @@ type use struct {
 	in   *node
 }
 
-// text checks the references in a text.
+// text reports mistakes in the references of a text, and notes which secrets and which other steps it refers to. A nil node, or a
+// node that is no text, has no mistakes.
 func (c *checker) text(n *node, known *names) {
 	if n == nil || n.kind != kindString {
 		return
@@ -407,6 +418,7 @@ func (c *checker) text(n *node, known *names) {
 	}
 }
 
+// problem reports a mistake in a part of a text, at the position of that part if it can be found in the file.
 func (c *checker) problem(n *node, p problem) {
 	at := n.pos()
 	if !c.full() {
@@ -415,7 +427,8 @@ func (c *checker) problem(n *node, p problem) {
 	c.add(at, p.hint, "%s", p.msg)
 }
 
-// used records a reference to another step, which reach checks once the graph is known.
+// used records a reference to another step in c.uses, which reach checks once the graph is known. It leaves out references from
+// handlers, of a step to itself and to unknown steps.
 func (c *checker) used(n *node, known *names, f ref) {
 	id := f.step()
 	if id == "" || known.self == "" || id == known.self || c.names.steps[id] == nil {
@@ -424,7 +437,7 @@ func (c *checker) used(n *node, known *names, f ref) {
 	c.uses = append(c.uses, use{known.self, f, n})
 }
 
-// texts checks all texts in a value, at any depth.
+// texts checks all texts in a value, at any depth, each as text does. Keys of maps are not checked.
 func (c *checker) texts(n *node, known *names) {
 	c.text(n, known)
 	for item := range n.list() {
@@ -435,7 +448,8 @@ func (c *checker) texts(n *node, known *names) {
 	}
 }
 
-// expression checks an expression.
+// expression reports mistakes in an expression that must return want, and notes which other steps it refers to. A nil node has no
+// mistakes.
 func (c *checker) expression(n *node, known *names, want wanted) {
 	if n == nil || n.kind != kindString {
 		return
@@ -454,7 +468,8 @@ func (c *checker) expression(n *node, known *names, want wanted) {
 
 var ours = regexp.MustCompile(`\$\{\s*(?:params|steps|env|run|secrets)\.[^}]*\}?`)
 
-// noReferences refuses references in a field where they would not be filled in.
+// noReferences reports each reference of ours, such as ${params.x}, in a field where references are not filled in. Other uses of ${
+// are allowed there.
 func (c *checker) noReferences(n *node) {
 	if n == nil {
 		return
@@ -468,7 +483,8 @@ func (c *checker) noReferences(n *node) {
 	}
 }
 
-// script refuses references in the text of run: their values would be executed as code.
+// script reports each reference of ours in the text of a script, because the value would be executed as code. key is the field with
+// the script, run or sql.
 func (c *checker) script(n *node, key string, known *names) {
 	if n == nil {
 		return
@@ -485,6 +501,8 @@ func (c *checker) script(n *node, key string, known *names) {
 
 func isSecret(part string) bool { return strings.HasPrefix(strings.TrimLeft(part, "${ "), "secrets.") }
 
+// scriptHint returns how a script gets at the value of a reference: by a variable, or by params of SQL. part is the reference as it
+// is written, and key the field with the script.
 func scriptHint(part, key string) string {
 	if key == "sql" && isSecret(part) {
 		return "SQL takes no secret; the password of a database belongs into the worker's connections"

@@ -12,7 +12,7 @@ const allSecrets = "all"
 // ownPrefix begins the names of the variables that Oarlock sets for every task.
 const ownPrefix = "OARLOCK_"
 
-// secrets checks the secrets that the DAG declares.
+// secrets reports mistakes in the secrets that the DAG declares: a name used twice, and those that secret finds.
 func (c *checker) secrets() {
 	seen := map[string]pos{}
 	nodes := slices.Collect(c.root.get("secrets").list())
@@ -23,7 +23,8 @@ func (c *checker) secrets() {
 	}
 }
 
-// secret checks one declaration.
+// secret reports mistakes in one declaration: a name that Oarlock uses itself, a relative path of a file, and a key that a command
+// would take for an option.
 func (c *checker) secret(s Secret, n *node) {
 	if name := n.get("name"); strings.HasPrefix(s.Name, ownPrefix) {
 		c.add(name.pos(), "choose another name", "%s: variables that begin with %s are set for every task", s.Name, ownPrefix)
@@ -38,7 +39,8 @@ func (c *checker) secret(s Secret, n *node) {
 	}
 }
 
-// stepSecrets checks the secrets that a step lists, and refuses a variable of its env with the same name.
+// stepSecrets checks the secrets that a step lists or declares. It reports each that is unknown, declared wrongly, listed twice, or
+// named like a variable of env. Of the built-in actions only http.request takes secrets.
 func (c *checker) stepSecrets(s *Step, n *node, known *names) {
 	at := n.get("secrets")
 	if at == nil || s.Secrets == nil {
@@ -84,7 +86,8 @@ func (c *checker) stepSecret(secret Secret, n *node, seen map[string]pos, known 
 	c.given(secret.Name, name, known)
 }
 
-// given records that a body gets a secret as a variable.
+// given notes that a body gets a secret as a variable, and reports a variable in env of the step or DAG with the same name. at is
+// the node with the secret; if it is nil, nothing is reported.
 func (c *checker) given(name string, at *node, known *names) {
 	c.asked[name] = true
 	_, ofStep := known.env[name]
@@ -108,7 +111,8 @@ func (c *checker) unasked() {
 	}
 }
 
-// declareSecrets adds the secrets that a step declares itself to those of the DAG.
+// declareSecrets adds the secrets that a step declares itself to n.secrets. It changes a copy, because other steps share the map. s
+// may be nil.
 func (n *names) declareSecrets(s *StepSecrets) {
 	if s == nil {
 		return
@@ -125,7 +129,8 @@ func (n *names) declareSecrets(s *StepSecrets) {
 	}
 }
 
-// checkSecret checks a reference to a secret.
+// checkSecret returns the type of a reference to a secret, or the mistake in it: the secret is not declared, or the reference is
+// not of the form secrets.name.
 func (n *names) checkSecret(f ref) (valueType, *problem) {
 	if len(f.path) != 2 {
 		return 0, f.wrong("write secrets.name", "secrets needs the name of a secret")
@@ -140,7 +145,8 @@ func (n *names) checkSecret(f ref) (valueType, *problem) {
 	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add it to secrets:"), "unknown secret %q", f.path[1])
 }
 
-// secretHere checks a reference to a secret, and refuses it in places where other users could read the secret.
+// secretHere does the same as checkSecret in a text that may hold secrets. In any other text it returns a mistake, because other
+// users could read the secret there.
 func (n *names) secretHere(f ref) (valueType, *problem) {
 	switch {
 	case n.secret:
@@ -151,7 +157,8 @@ func (n *names) secretHere(f ref) (valueType, *problem) {
 	return 0, f.wrong(secretPlaces, "a secret may not go here")
 }
 
-// checkVariable refuses a variable that holds a secret in all places that must not hold secrets.
+// checkVariable returns the type of a reference to a variable, or the mistake in it: a variable that holds a secret must not go
+// into a text that must not hold secrets. A variable need not be known.
 func (n *names) checkVariable(f ref) (valueType, *problem) {
 	if len(f.path) != 2 {
 		return 0, f.wrong("write env.NAME", "env needs the name of a variable")
@@ -169,7 +176,8 @@ func (n *names) isSource(variable string) bool {
 
 const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads its variable"
 
-// holdsSecret reports whether a variable of the step or the DAG refers to a secret.
+// holdsSecret reports whether a variable of the step, or else of the DAG, refers to a secret, directly or by a variable of the DAG.
+// In env of the DAG itself it returns false, because that sees only inherited variables, which hold no secrets.
 func (n *names) holdsSecret(name string) bool {
 	if n.place == inDAG {
 		return false // env of the DAG sees only inherited variables, which hold no secrets
@@ -180,6 +188,7 @@ func (n *names) holdsSecret(name string) bool {
 	return refersToSecret(n.spec.Env[name], nil)
 }
 
+// refersToSecret reports whether a text refers to a secret, or to a variable in below with a text that does.
 func refersToSecret(text string, below map[string]string) bool {
 	t, _ := parseTemplate(text)
 	return slices.ContainsFunc(t.refs(), func(f ref) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/spelling"
 )
 
-// step checks the fields that only steps have, and the body.
+// step checks a step: the fields that handlers and replacements do not have, such as foreach, and then its body.
 func (c *checker) step(s *Step, n *node) {
 	known := c.names.of(s)
 	if _, depends := n.find("depends"); s.TriggerRule != "" && len(depends.itemsOrNone()) == 0 {
@@ -58,8 +58,9 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 	c.expression(f.get("key"), known, wantText)
 }
 
-// body checks the fields that steps, handlers and replacements have in common. inherited is the kind of body that a
-// replacement takes over if it has none itself.
+// body checks the fields that steps, handlers and replacements have in common. inherited is the kind of body that a replacement
+// takes over if it has none itself, and "" elsewhere. body adds the step's variables and secrets to known, which must be the
+// caller's own copy.
 func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 	known.env = merged(known.env, s.Env)
 	known.declareSecrets(s.Secrets)
@@ -81,7 +82,8 @@ func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 
 var bodyKinds = []string{"run", "command", "action", "result"}
 
-// oneBody checks that a step has exactly one body, and returns its kind.
+// oneBody reports a step with no body or with several, and returns the kind of its body. A replacement without a body has the kind
+// inherited. The kind is "" if it is not known.
 func (c *checker) oneBody(s *Step, n *node, inherited string) string {
 	var given []string
 	for _, kind := range bodyKinds {
@@ -122,7 +124,8 @@ var goesWith = []struct {
 	{"secrets", []string{"run", "command", "action"}},
 }
 
-// bodyParts refuses fields that have no effect for this kind of body.
+// bodyParts reports fields that have no effect for this kind of body, a command that is a whole command line, and a mark_success
+// that nothing can trigger. A kind of "" means that the body is not known: then it checks nothing.
 func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	if kind == "" {
 		return
@@ -143,7 +146,8 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	}
 }
 
-// bodyTexts checks every text of a body.
+// bodyTexts checks every text of a body by the rules of its field: which references it may have, whether it may hold secrets, and
+// that no reference stands in a script.
 func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	c.ownVariables(n.get("env"))
 	c.stepSecrets(s, n, known)
@@ -176,7 +180,8 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	}
 }
 
-// statements checks the SQL of postgres.query: one statement, or a list of statements with params of their own.
+// statements checks the SQL of postgres.query: one statement, or a list of statements with params of their own. A list must not
+// come with params for the whole.
 func (c *checker) statements(n, params *node, known *names) {
 	c.script(n, "sql", known)
 	for item := range n.list() {
@@ -189,7 +194,8 @@ func (c *checker) statements(n, params *node, known *names) {
 	}
 }
 
-// ownVariables refuses the names of variables that Oarlock sets for every task, because it would overwrite them.
+// ownVariables reports variables in env with names that begin with OARLOCK_, because Oarlock sets such variables for every task and
+// would overwrite them.
 func (c *checker) ownVariables(env *node) {
 	for key := range env.fields() {
 		if strings.HasPrefix(key.text(), ownPrefix) {
@@ -226,6 +232,7 @@ func (c *checker) outputs(s *Step, n *node) {
 	}
 }
 
+// onError checks the rules of on_error and the bodies of their replacements. kind is the kind of the step's own body.
 func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 	rules := slices.Collect(n.get("on_error").list())
 	for i, rule := range s.OnError {
@@ -265,7 +272,9 @@ func (c *checker) publish(s *Step, n, p *node, kind string, known *names) {
 	c.body(s.Publish, p, "", known.at(inPublish))
 }
 
-// action checks the name of an action, and that its `with` fits together.
+// action checks the name of an action, and of a built-in action the fields of `with` that depend on each other or have a form. An
+// unknown name is accepted, because a program that embeds a worker may have such an action. It is a mistake only if it begins like
+// an action of Oarlock or is misspelt by one letter.
 func (c *checker) action(s *Step, n *node, inherited string) {
 	at := n.get("action")
 	b := builtins[s.Action]
@@ -300,14 +309,16 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	}
 }
 
-// actionHint lists the actions. The first of them has the given first part, which is a reserved one.
+// actionHint proposes an action that begins with the given first part, and lists all actions. The first part must be one of
+// reserved.
 func actionHint(first string) string {
 	all := sortedKeys(builtins)
 	near := all[slices.IndexFunc(all, func(name string) bool { return strings.HasPrefix(name, first+".") })]
 	return "did you mean " + near + "? the actions of Oarlock are " + strings.Join(all, ", ")
 }
 
-// approval refuses fields that would decide an approval in place of a person.
+// approval checks an approval step: it reports fields that would decide in place of a person, a timeout that is no duration, and
+// required inputs that are not among the inputs.
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {
@@ -358,8 +369,10 @@ var scriptFlags = map[string][]string{
 // cluster matches several one-letter flags in one word that ends with c, as in bash -ec or python3 -Ic.
 var cluster = regexp.MustCompile(`^-[A-Za-z]+c$`)
 
-// ShellCommand splits a shell of `shell:` into the program with its arguments and the flag before a script. The flag is the
-// last element if that is such a flag, and -c otherwise. A word like -ec is split into -e and -c.
+// ShellCommand splits the words of `shell:` into the program with its arguments, and the flag that comes before a script. If the
+// last word is a flag after which the program takes a script, such as -c, or -e for ruby, it becomes the flag. If not, the flag is
+// -c and program is all words. The last word of bash -ec is split into -e and -c. shell is not changed, but program may share its
+// memory.
 func ShellCommand(shell []string) (program []string, flag string) {
 	if len(shell) < 2 {
 		return shell, standardFlag
@@ -382,7 +395,8 @@ func ShellCommand(shell []string) (program []string, flag string) {
 	return shell, standardFlag
 }
 
-// isPOSIX reports whether letters behind one dash are separate flags, as in shells and Python.
+// isPOSIX reports whether one of the words is a shell or Python: a program for which several letters behind one dash are separate
+// flags.
 func isPOSIX(words []string) bool {
 	for _, word := range words {
 		base := strings.TrimRight(path.Base(word), "0123456789.")
@@ -393,7 +407,7 @@ func isPOSIX(words []string) bool {
 	return false
 }
 
-// shell refuses an interpreter that would not run the script.
+// shell reports a mistake in a `shell:` that CheckShell finds, and references in it. n may be nil.
 func (c *checker) shell(n *node) {
 	var words []string
 	for item := range n.list() {
@@ -405,7 +419,8 @@ func (c *checker) shell(n *node) {
 	}
 }
 
-// CheckShell returns what is wrong with a shell and what to write instead, or "" for a good shell.
+// CheckShell finds a shell that would not run a script: an interpreter for which -c means something else. It returns a message and
+// what to write instead, and "" twice for a good or empty shell.
 func CheckShell(shell []string) (msg, hint string) {
 	if len(shell) == 0 {
 		return "", ""

@@ -10,9 +10,10 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// Graph compiles the spec for package dagrun. The Data of each step is a *Step with all inherited fields filled in (shell,
-// working_dir, kill, on_lost). The worker adds a shell if neither the step nor the DAG has one. The Data of a replacement
-// also has the fields that it takes from the failed step.
+// Graph compiles a checked spec for package dagrun. The Data of each step is a *Step with all inherited fields filled in (shell,
+// working_dir, kill, on_lost). The worker adds a shell if neither the step nor the DAG has one. The Data of a replacement also has
+// the fields that it takes from the failed step. The spec itself stays as it is. For a spec that Parse has accepted there is no
+// error.
 func (s *Spec) Graph() (*dagrun.Graph, error) {
 	spec, err := s.Compile()
 	if err != nil {
@@ -25,7 +26,8 @@ func (s *Spec) Graph() (*dagrun.Graph, error) {
 	return g, nil
 }
 
-// Compile returns the input for dagrun.Compile, which Graph calls as its last step.
+// Compile returns the spec in the form that dagrun.Compile takes; Graph calls both. The error joins all mistakes, of which a spec
+// that Parse has accepted has none.
 func (s *Spec) Compile() (dagrun.Spec, error) {
 	c := &compiler{spec: s, names: newNames(s)}
 	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.core(), MaxActive: s.MaxActiveSteps, FailFast: s.FailFast}
@@ -85,7 +87,7 @@ type compiler struct {
 	errs  []error
 }
 
-// inherit fills in the fields that a step takes from the DAG.
+// inherit fills in the fields that a step does not set itself: shell, working_dir and on_lost of the DAG, and the standard kill.
 func (c *compiler) inherit(s *Step) {
 	if s.Shell == nil {
 		s.Shell = c.spec.Shell
@@ -102,7 +104,8 @@ func (c *compiler) inherit(s *Step) {
 	}
 }
 
-// step compiles a step, which the caller has copied.
+// step compiles a step or handler under the given name. It changes s, which must be a copy: it fills in inherited fields, and keeps
+// s as the Data of the result. Mistakes go to c.errs.
 func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.inherit(s)
 	n.env = s.Env
@@ -125,6 +128,7 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	return out
 }
 
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	if p == nil {
 		return *new(T)
@@ -132,7 +136,8 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// attemptTimeout returns the timeout of an attempt: the step's, or with.timeout of an approval.
+// attemptTimeout returns the timeout of an attempt: with.timeout of an approval if it has one, and else the step's own. 0 means
+// none.
 func (s *Step) attemptTimeout() Duration {
 	if text, ok := s.With["timeout"].(string); ok && s.Action == "approval" {
 		if d, err := ParseDuration(text); err == nil {
@@ -159,7 +164,8 @@ func (c *compiler) edges(s *Step, out *dagrun.Step) {
 	}
 }
 
-// expression compiles one of a step's expressions. It returns nil for an empty text.
+// expression compiles one of a step's expressions. It returns nil for an empty text, and for a text with mistakes: the first of
+// them goes to c.errs, with where as the name of the field.
 func (c *compiler) expression(n *names, where, text string, want wanted) *expression {
 	if text == "" {
 		return nil
@@ -192,7 +198,7 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	}
 }
 
-// parts compiles all of a step except its own body.
+// parts compiles the precomputed result, the publish and the on_error rules of a step into out.
 func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	if s.Result != nil {
 		result, err := s.Result.core()
@@ -223,7 +229,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	}
 }
 
-// publish returns the second body, with the fields that it takes from its step.
+// publish returns a copy of the step's publish, with the fields that it takes from its step and the DAG filled in.
 func (c *compiler) publish(s *Step, n *names) *Step {
 	p := *s.Publish
 	p.Env, p.Secrets = merged(s.Env, p.Env), or(p.Secrets, s.Secrets)
@@ -243,6 +249,7 @@ func (c *compiler) publish(s *Step, n *names) *Step {
 	return &p
 }
 
+// merged returns the entries of both maps; over wins. It changes neither, but may return over itself.
 func merged(base, over map[string]string) map[string]string {
 	if len(base) == 0 {
 		return over
@@ -252,8 +259,9 @@ func merged(base, over map[string]string) map[string]string {
 	return m
 }
 
-// replacing returns a replacement with the fields that it takes from the failed step: env, timeout, kill, pool, slots,
-// retry_policy, outputs and secrets, and the fields of the body if both bodies are of the same kind.
+// replacing returns the replacement s with the fields that it lacks and takes from the failed step: timeout, kill, pool, slots,
+// retry_policy, outputs and secrets, and the fields of the body if both bodies are of the same kind. Variables of env are merged,
+// and the replacement's own win.
 func (s Step) replacing(failed *Step) Step {
 	s.ID, s.Foreach = failed.ID, nil
 	s.Env = merged(failed.Env, s.Env)
@@ -272,6 +280,8 @@ func (s Step) replacing(failed *Step) Step {
 	return s
 }
 
+// takeBody fills in the fields of the body that s lacks, from the failed step. It does nothing if s has a body of another kind, or
+// another action.
 func (s *Step) takeBody(failed *Step) {
 	if kind := s.kind(); kind != "" && kind != failed.kind() || s.Action != "" && s.Action != failed.Action {
 		return
@@ -294,6 +304,7 @@ func (s *Step) takeBody(failed *Step) {
 	s.Stdin = or(s.Stdin, failed.Stdin)
 }
 
+// or returns a, or b if a is nil.
 func or[T any](a, b *T) *T {
 	if a != nil {
 		return a
@@ -380,7 +391,8 @@ func (s *Step) starts(found map[string]bool) {
 	}
 }
 
-// WidestStep returns how many slots a worker needs to run every step.
+// WidestStep returns the largest number of slots that a step, handler, publish or replacement needs at once, and at least 1. A
+// worker with fewer slots cannot run the whole DAG.
 func (s *Spec) WidestStep() int {
 	widest := 1
 	for i := range s.Steps {

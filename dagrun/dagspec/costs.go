@@ -53,7 +53,7 @@ var costs = map[string]cost{
 	"keys": mapSorting, "values": mapSorting, "toPairs": mapSorting,
 }
 
-// textSize returns the total length in bytes of all texts among some values.
+// textSize returns the total length in bytes of the values that are texts. Other values count as 0.
 func textSize(p ...any) int {
 	n := 0
 	for _, v := range p {
@@ -64,6 +64,7 @@ func textSize(p ...any) int {
 	return n
 }
 
+// seeAll charges for every part of all values, as meter.see does.
 func seeAll(m *meter, p []any, times int) error {
 	for _, v := range p {
 		if err := m.see(v, times); err != nil {
@@ -73,7 +74,7 @@ func seeAll(m *meter, p []any, times int) error {
 	return nil
 }
 
-// made charges for a text that an evaluation creates. This limits the memory of the evaluation too.
+// made charges for a text of the given length that an evaluation creates. This limits the memory of the evaluation too.
 func made(m *meter, bytes int) error { return m.spend(bytes / 2) }
 
 func copying(m *meter, p []any) error { return made(m, textSize(p...)) }
@@ -92,7 +93,7 @@ func shallow(m *meter, p []any) error {
 	return m.spend(10 * n)
 }
 
-// comparison charges for the shorter of two texts, because an operator reads no further.
+// comparison charges for the shorter of two texts, because an operator reads no further. Operands that are not both texts are free.
 func comparison(m *meter, p []any) error {
 	if len(p) < 2 || !isText(p[0]) || !isText(p[1]) {
 		return nil
@@ -100,8 +101,8 @@ func comparison(m *meter, p []any) error {
 	return m.spend(min(len(p[0].(string)), len(p[1].(string))) / 16) //nolint:forcetypeassert // isText looked
 }
 
-// equality charges for both operands. Lists and maps of different lengths are free, because the operator compares lengths
-// first.
+// equality charges for comparing two texts, or two lists or maps of the same length. All else is free: the operator compares
+// lengths first, and numbers at once.
 func equality(m *meter, p []any) error {
 	switch {
 	case isText(p[0]):
@@ -112,6 +113,8 @@ func equality(m *meter, p []any) error {
 	return nil
 }
 
+// membership charges for finding p[0] in p[1]: for a lookup if p[1] is a map, and for a comparison with each element if it is a
+// list.
 func membership(m *meter, p []any) error {
 	if _, ok := p[1].(map[string]any); ok {
 		return hashing(m, p[:1])
@@ -122,11 +125,13 @@ func membership(m *meter, p []any) error {
 	return m.spend(size(p[1]) * (10 + textSize(p[0])/16))
 }
 
-// matching charges for the worst case: each byte of the text meets each instruction of the pattern.
+// matching charges for matching a text against a pattern with the given number of instructions. It assumes the worst case: each
+// byte of the text meets each instruction.
 func matching(m *meter, text any, program int) error {
 	return m.spend(10 + (textSize(text)+1)*program)
 }
 
+// matchingAny charges for a match against a pattern that is known only at run time: for compiling it, and for matching.
 func matchingAny(m *meter, p []any) error {
 	pattern, _ := p[1].(string)
 	if err := m.spend(500 + 20*len(pattern)); err != nil {
@@ -204,8 +209,8 @@ func joining(m *meter, p []any) error {
 	return made(m, size(p[0])*textSize(p[1]))
 }
 
-// distinct charges more for lists and maps, because uniq compares them with each other. It finds any other value by a
-// lookup.
+// distinct charges for uniq: once for all elements, and for each list or map among them once more for all elements, because uniq
+// may compare it with every other. It finds other values by a lookup.
 func distinct(m *meter, p []any) error {
 	if err := m.see(p[0], 10); err != nil {
 		return err
@@ -240,7 +245,8 @@ type meter struct{ limit, spent int }
 
 func newMeter(limit int) *meter { return &meter{limit: limit} }
 
-// spend charges for work before it is done. It returns errCost if the work exceeds the limit.
+// spend charges for work before it is done. If the work exceeds the limit, or units is negative, it uses up the meter and returns
+// errCost. The caller must then not do the work.
 func (m *meter) spend(units int) error {
 	if units < 0 || units > m.limit-m.spent {
 		m.spent = m.limit
@@ -250,7 +256,8 @@ func (m *meter) spend(units int) error {
 	return nil
 }
 
-// see charges units for every part of a value. It stops at the limit.
+// see charges for every part of a value, at any depth: times units for each part, more for long texts and for parts deep inside. It
+// returns errCost at the limit, or if the value is nested deeper than deepestSee.
 func (m *meter) see(v any, times int) error { return look{m, times, times / 4}.at(v, 0) }
 
 // look charges for the parts of a value: times units for each part, and slope units more for each level of depth.
@@ -259,6 +266,7 @@ type look struct {
 	times, slope int
 }
 
+// at charges for a value and all its parts; level is the depth of the value in the outermost one.
 func (l look) at(v any, level int) error {
 	if level > deepestSee {
 		l.spent = l.limit
@@ -285,7 +293,7 @@ func (l look) at(v any, level int) error {
 	return l.other(reflect.ValueOf(v), level)
 }
 
-// part charges for one part and the bytes of its text.
+// part charges for one part of a value at a level of depth, with a text of the given length, or 0.
 func (l look) part(bytes, level int) error {
 	return l.spend(l.times + l.slope*level + l.times*(bytes/8))
 }
@@ -299,7 +307,8 @@ func (l look) list(n int, item func(int) any, level int) error {
 	return l.part(0, level)
 }
 
-// other charges for values that functions of the library return, such as lists of numbers and groups.
+// other does the work of at for types that only functions of the library return, such as lists of numbers. It counts any value that
+// is no list or map as one part.
 func (l look) other(v reflect.Value, level int) error {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Array:
@@ -337,7 +346,7 @@ func size(v any) int {
 
 func isText(v any) bool { _, ok := v.(string); return ok }
 
-// isMany reports whether a value has parts.
+// isMany reports whether a value is a list or a map, empty ones included.
 func isMany(v any) bool {
 	switch reflect.ValueOf(v).Kind() {
 	case reflect.Slice, reflect.Array, reflect.Map:
@@ -463,7 +472,7 @@ func (v *metered) call(node *ast.Node, n *ast.CallNode) {
 	}
 }
 
-// counted returns a node that computes a value, charges for it, and returns it.
+// counted returns a node that computes value, charges for the operation op on it, and has the same value.
 func (v *metered) counted(op string, value ast.Node) ast.Node {
 	name := v.variable()
 	count := call(costName, &ast.StringNode{Value: op}, &ast.IdentifierNode{Value: name})
@@ -475,8 +484,8 @@ func (v *metered) counted(op string, value ast.Node) ast.Node {
 	return let
 }
 
-// bound replaces a node by three steps: compute the operands into variables, charge for the operation, and run it. The
-// further arguments of the charge are in more.
+// bound replaces *node, which is an operation on operands, by three steps: compute the operands into variables, charge for the
+// operation op, and run it. Constants need no variable. The charge gets the operands and then the nodes in more as arguments.
 func (v *metered) bound(node *ast.Node, op string, operands []*ast.Node, more ...ast.Node) {
 	args := []ast.Node{&ast.StringNode{Value: op}}
 	var names []string
@@ -502,12 +511,13 @@ func (v *metered) bound(node *ast.Node, op string, operands []*ast.Node, more ..
 	*node = whole
 }
 
+// variable returns the name of a new variable, which no expression can contain.
 func (v *metered) variable() string {
 	v.variables++
 	return "§" + strconv.Itoa(v.variables)
 }
 
-// call returns a call of one of the counters.
+// call returns a call of the counter with the given name, tickName or costName. The meter is its first argument.
 func call(name string, args ...ast.Node) ast.Node {
 	return &ast.CallNode{
 		Callee:    &ast.IdentifierNode{Value: name},
@@ -531,11 +541,12 @@ func isConstant(n ast.Node) bool {
 	return false
 }
 
-// isShort reports whether a value costs next to nothing to compare or to look up.
+// isShort reports whether the value of a node costs next to nothing to compare or to look up: a constant, a number or a boolean.
 func isShort(n ast.Node) bool {
 	return isConstant(n) || isNumber(n) || n.Type().Kind() == reflect.Bool
 }
 
+// allShort reports whether all nodes are constants.
 func allShort(nodes []ast.Node) bool {
 	for _, n := range nodes {
 		if !isConstant(n) {
@@ -553,9 +564,9 @@ func isNumber(n ast.Node) bool {
 	return false
 }
 
-// programSize returns about how many instructions a pattern compiles to, and 1 for a pattern that does not compile. It
-// estimates the number from the syntax tree, because a pattern may repeat a large part so often that compiling it would take
-// too long.
+// programSize returns about how many instructions a pattern compiles to, at most exprUnits, and 1 for a pattern that does not
+// compile. It estimates the number from the syntax tree, because a pattern may repeat a large part so often that compiling it would
+// take too long.
 func programSize(pattern string) int {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

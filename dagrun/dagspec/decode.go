@@ -17,6 +17,8 @@ type own interface{ fromNode(d *decoder, n *node) }
 // preset is implemented by types with defaults other than zero values.
 type preset interface{ preset() }
 
+// decode stores the value of n in v, after the defaults of v's type. v must be addressable. It reports a duration that cannot be
+// read, and trusts the schema in everything else.
 func (d *decoder) decode(n *node, v reflect.Value) {
 	if p, ok := reflect.TypeAssert[preset](v.Addr()); ok {
 		p.preset()
@@ -66,7 +68,7 @@ func (d *decoder) fields(n *node, v reflect.Value) {
 	}
 }
 
-// slice decodes a list, or a single element where the schema accepts one in place of a list.
+// slice decodes a list into a slice. A node that is no list becomes a slice of one element, where the schema accepts that.
 func (d *decoder) slice(n *node, v reflect.Value) {
 	if n.kind != kindList {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -81,7 +83,8 @@ func (d *decoder) slice(n *node, v reflect.Value) {
 	v.Set(list)
 }
 
-// scalar stores a value in a field of matching type. It converts a number or boolean to text for a text field.
+// scalar stores a value in a field of the same kind, and an integer also in a field for fractions. In a text field it stores an
+// integer or boolean as text. It ignores a value of any other kind.
 func scalar(n *node, v reflect.Value) {
 	switch value := n.value.(type) {
 	case string:
@@ -112,7 +115,8 @@ func scalar(n *node, v reflect.Value) {
 
 var fieldCache sync.Map
 
-// fieldNames returns the index of each field of a struct by its JSON name.
+// fieldNames returns the index of each field of a struct by its JSON name. Results are cached for each type, and must not be
+// changed.
 func fieldNames(t reflect.Type) map[string]int {
 	if cached, ok := fieldCache.Load(t); ok {
 		if names, ok := cached.(map[string]int); ok {
@@ -129,8 +133,8 @@ func fieldNames(t reflect.Type) map[string]int {
 	return names
 }
 
-// mergeDefaults copies the values of `defaults:` into every step and handler that does not set them itself, and removes
-// `defaults:`. Maps (env, kill, retry_policy) are merged key by key.
+// mergeDefaults copies the values of `defaults:` into every step and handler that does not set them itself, and marks `defaults:`
+// as bad, so that later code skips it. Maps (env, kill, retry_policy) are merged key by key.
 func mergeDefaults(root *node) {
 	defaults := root.get("defaults")
 	for step := range root.get("steps").list() {
@@ -158,8 +162,8 @@ func mergeInto(step, defaults *node) {
 	}
 }
 
-// overlay returns a copy of own with the entries of base that own lacks. It changes neither map, because aliases may share
-// them.
+// overlay returns a new map with all entries of own, and the good entries of base for which own has no key. It changes neither map,
+// because aliases may share them.
 func overlay(own, base *node) *node {
 	merged := &node{kind: kindMap, at: own.at, size: own.size}
 	merged.keys = append(merged.keys, own.keys...)
@@ -213,7 +217,7 @@ func (e *Depend) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(e).Elem())
 }
 
-// MarshalJSON writes the short form if it is complete.
+// MarshalJSON writes the id of the step alone if the state is succeeded, which is the default, and else a map.
 func (e Depend) MarshalJSON() ([]byte, error) {
 	type long Depend
 	if e.State == "succeeded" {
@@ -230,7 +234,7 @@ func (o *Output) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(o).Elem())
 }
 
-// MarshalJSON writes the short form if it is complete.
+// MarshalJSON writes the name alone if the type is string, which is the default, and else a map.
 func (o Output) MarshalJSON() ([]byte, error) {
 	type long Output
 	if o.Type == "string" {
@@ -247,7 +251,7 @@ func (s *Stdin) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(s).Elem())
 }
 
-// MarshalJSON writes the short form for a text.
+// MarshalJSON writes the text alone, or a map for an output or a file.
 func (s Stdin) MarshalJSON() ([]byte, error) {
 	type long Stdin
 	if s.Output == "" && s.File == "" {
@@ -264,7 +268,7 @@ func (s *Secret) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(s).Elem())
 }
 
-// MarshalJSON writes the name alone for a secret that the DAG declares.
+// MarshalJSON writes the name alone if From is empty, because the DAG declares the secret, and else a map.
 func (s Secret) MarshalJSON() ([]byte, error) {
 	type long Secret
 	if s.From == "" {
@@ -286,7 +290,7 @@ func (s *StepSecrets) fromNode(d *decoder, n *node) {
 	}
 }
 
-// MarshalJSON writes the word "all", or the list.
+// MarshalJSON writes the word "all" if All is set, and else the list.
 func (s StepSecrets) MarshalJSON() ([]byte, error) {
 	if s.All {
 		return json.Marshal(allSecrets)
@@ -318,7 +322,7 @@ func (p *Priority) fromNode(_ *decoder, n *node) {
 	p.Expr = n.text()
 }
 
-// MarshalJSON writes the number or the expression.
+// MarshalJSON writes the expression if there is one, and else the number.
 func (p Priority) MarshalJSON() ([]byte, error) {
 	if p.Expr != "" {
 		return json.Marshal(p.Expr)
@@ -334,7 +338,7 @@ func (i *Items) fromNode(_ *decoder, n *node) {
 	i.List, _ = n.plain().([]any)
 }
 
-// MarshalJSON writes the list or the reference.
+// MarshalJSON writes the reference if there is one, and else the list.
 func (i Items) MarshalJSON() ([]byte, error) {
 	if i.Ref != "" {
 		return json.Marshal(i.Ref)

@@ -37,7 +37,8 @@ const sourceWidth = 160
 // missing marks in Error.Source where the line was cut.
 const missing = "…"
 
-// Error formats the problem with its source line, a caret and the hint.
+// Error formats the problem: position and message in the first line, then the source line with a caret below it, then the hint. It
+// leaves out parts that are not known.
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.Path != "" {
@@ -74,6 +75,7 @@ func (e Error) indent() string {
 	return b.String()
 }
 
+// blank returns the blanks that are as wide as a character on a terminal.
 func blank(r rune) string {
 	switch {
 	case r == '\t':
@@ -97,7 +99,7 @@ func (es Errors) Error() string {
 	return strings.Join(texts, "\n\n")
 }
 
-// Unwrap lets errors.As find a single Error.
+// Unwrap implements the interface of joined errors, so that errors.As finds a single Error.
 func (es Errors) Unwrap() []error {
 	list := make([]error, len(es))
 	for i, e := range es {
@@ -126,6 +128,7 @@ func splitLines(src []byte) []string {
 // pos is a position in a file. The zero value is no position.
 type pos struct{ line, col int }
 
+// add adds a problem to the report. The hint may be "". After maxErrors problems it only counts further ones.
 func (r *report) add(at pos, hint, format string, args ...any) {
 	if r.full() {
 		r.more++
@@ -137,7 +140,8 @@ func (r *report) add(at pos, hint, format string, args ...any) {
 // full reports whether the report has its maximum of problems: further problems are only counted.
 func (r *report) full() bool { return len(r.list) >= maxErrors }
 
-// printable replaces control characters, so that text from a file cannot control the terminal that shows it.
+// printable replaces control characters except tabs, and bytes that are not UTF-8, so that text from a file cannot control the
+// terminal that shows it.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -147,8 +151,8 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// quote adds its source line to every error. The errors are in order, and the source is walked through only once, because a
-// single line may be as long as the file.
+// quote fills in Source and Caret of every problem in r.list, which must be sorted by position. It walks through the source only
+// once, because a single line may be as long as the file.
 func (r *report) quote() {
 	line, col, offset := 0, 0, 0
 	for i := range r.list {
@@ -168,7 +172,8 @@ func (r *report) quote() {
 	}
 }
 
-// window returns the part of a line to show around an offset, and the column of the offset in that part.
+// window returns the part of a line to show around an offset in bytes, and the index of the offset in that part, in characters. A
+// line of up to sourceWidth characters is shown whole. Control characters are replaced.
 func window(line string, offset int) (string, int) {
 	from, to := 0, len(line)
 	if len(line) > utf8.UTFMax*sourceWidth || utf8.RuneCountInString(line) > sourceWidth {
@@ -193,7 +198,8 @@ func window(line string, offset int) (string, int) {
 	return before + after, utf8.RuneCountInString(before)
 }
 
-// err returns nil, or all problems in order without duplicates.
+// err returns nil if no problem was added. Otherwise it sorts the list of problems, removes duplicates, adds source lines, and
+// returns the list as an Errors. Problems beyond maxErrors become one last entry that says how many they are.
 func (r *report) err() error {
 	if len(r.list) == 0 {
 		return nil
@@ -236,8 +242,9 @@ var elsewhere = map[string]string{
 
 var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_steps", "steps", "defaults", "fail_fast", "queue"}
 
-// unknownKeyHint looks for the key among, in this order, keys of other tools, other spellings, keys of other places, and
-// similar keys.
+// unknownKeyHint returns a hint for the key name, which is not among the known keys of its place. It looks for the key among, in
+// this order, other spellings of known keys, keys of other tools, similar keys, and keys of other places in the file. If nothing
+// fits, it lists the known keys, or says which command does.
 func unknownKeyHint(name string, known []string) string {
 	if name == "secret" && slices.Contains(known, "default") {
 		return "a run stores its params: use secrets: for values that it must not store"
@@ -273,6 +280,7 @@ func unknownKeyHint(name string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
+// snakeCase turns maxActive and max-active into max_active.
 func snakeCase(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -287,13 +295,14 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-// DidYouMean returns a hint with the name most similar to word, or "".
+// DidYouMean returns "did you mean NAME?" with the name in known that is most similar to word, or "" if none is similar.
 func DidYouMean(word string, known []string) string {
 	hint, _ := nearest(word, known)
 	return hint
 }
 
-// nearest returns a hint with the name most similar to word, and reports whether there is a similar name.
+// nearest returns "did you mean NAME?" with the name in known that is most similar to word, regardless of case. It returns false if
+// none is similar: about a third of the letters may differ.
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
@@ -309,6 +318,8 @@ func nearest(word string, known []string) (string, bool) {
 
 var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
+// mismatchHint returns a hint for a value that is not of the wanted types, or "". key is the key of the value, and title the
+// schema's words for a right value.
 func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
 	span, spelled := spelledOut(n.text())
@@ -378,6 +389,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
+// noun returns words for people for some types of the schema, as in "a list or a map".
 func noun(types []string) string {
 	names := map[string]string{
 		"array": "a list", "object": "a map", "string": "a text", "integer": "a whole number",
@@ -390,7 +402,8 @@ func noun(types []string) string {
 	return oneOf(list)
 }
 
-// show formats the node for an error message.
+// show formats the node for an error message: a text in quotes and at most 40 characters of it, "a list", "a map" or "nothing", and
+// any other value as it is written in the file.
 func (n *node) show() string {
 	switch n.kind {
 	case kindNull:
@@ -409,7 +422,7 @@ func (n *node) show() string {
 	return fmt.Sprint(n.written())
 }
 
-// written returns a scalar as it is written in the file.
+// written returns a number as the text that the file has for it, and the value of any other node.
 func (n *node) written() any {
 	if n.raw != "" {
 		return n.raw

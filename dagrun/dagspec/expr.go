@@ -43,7 +43,8 @@ type expression struct {
 
 var hyphenated = regexp.MustCompile(`steps\.([a-z][a-z0-9_]*(?:-[a-z0-9_]+)+)`)
 
-// compile checks and compiles an expression. It returns all problems that it finds.
+// compile checks and compiles an expression that must return want. If there are problems, it returns these and no expression. It
+// returns several problems only about the names that the expression uses.
 func (n *names) compile(text string, want wanted) (*expression, []problem) {
 	if p := n.misread(text); p != nil {
 		return nil, []problem{*p}
@@ -69,7 +70,8 @@ func budget() *conf.Config {
 	return c
 }
 
-// misread finds text that the parser accepts with another meaning than its author has in mind.
+// misread returns a problem if the parser would accept the text with another meaning than its author has in mind, such as steps.a-b
+// for a subtraction. It returns nil if there is none.
 func (n *names) misread(text string) *problem {
 	if i := strings.Index(text, "${"); i >= 0 {
 		return &problem{text[i:], "${ does not belong into an expression", "write the name alone: params.x, steps.a.outputs.n"}
@@ -82,7 +84,8 @@ func (n *names) misread(text string) *problem {
 	return nil
 }
 
-// references finds and checks every name that an expression uses.
+// references returns the references in a parsed expression, and all problems with its names: unknown names, computed names, and
+// predicates nested too deep. text is the source of the expression.
 func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 	s := &refScan{inner: map[ast.Node]bool{}, local: map[string]bool{}}
 	ast.Walk(&root, s)
@@ -117,6 +120,7 @@ func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 	return refs, problems
 }
 
+// isRoot reports whether a name may begin a reference: params, steps, env, run, error, or the name of the item in a foreach.
 func (n *names) isRoot(name string) bool {
 	switch name {
 	case "params", "steps", "env", "run", "error":
@@ -125,10 +129,11 @@ func (n *names) isRoot(name string) bool {
 	return n.item != "" && name == n.item
 }
 
-// isNull reports whether a name is the null of YAML and JSON, which the library calls nil.
+// isNull reports whether a name means the null of YAML and JSON, which the library calls nil. It does not if the item of the
+// foreach is called null.
 func (n *names) isNull(name string) bool { return name == "null" && n.item != name }
 
-// partAt returns the source text from a node on, up to the end of the word.
+// partAt returns the source text from a node on, up to the next blank, parenthesis or operator.
 func partAt(text string, n ast.Node) string {
 	runes := []rune(text)
 	from := min(n.Location().From, len(runes))
@@ -180,7 +185,7 @@ func (s *refScan) Visit(node *ast.Node) {
 	}
 }
 
-// comparison reports a comparison of a state or kind with a word that is no state or kind.
+// comparison adds a problem if a state or kind is compared by == or != with a text that is no state or kind.
 func (s *refScan) comparison(n *ast.BinaryNode) {
 	word, ok := n.Right.(*ast.StringNode)
 	path, _ := chain(n.Left)
@@ -202,7 +207,7 @@ var (
 	}
 )
 
-// statesOf returns the names of all states up to the last one.
+// statesOf returns the names of the states from 0 to last, last included.
 func statesOf[S interface {
 	~uint8
 	String() string
@@ -224,7 +229,7 @@ func (s *refScan) call(f *ast.IdentifierNode) {
 	}
 }
 
-// depth returns how deep predicates are nested.
+// depth returns how many predicates of an expression are nested in each other at most: 0 for none, 1 for predicates side by side.
 func depth(n ast.Node) int {
 	d := &depthScan{depth: map[ast.Node]int{}}
 	ast.Walk(&n, d)
@@ -259,7 +264,8 @@ func (s *predicateScan) Visit(node *ast.Node) {
 	}
 }
 
-// chain returns the path of an expression like a.b["c"]. It reports true if a part that must be a name is computed.
+// chain returns the path of an expression like a.b["c"], without parts behind a computed one. The path is nil if the expression is
+// no such chain. dynamic reports that a part which must be written as a name is computed, as in steps[x].
 func chain(n ast.Node) (path []string, dynamic bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
@@ -279,7 +285,8 @@ func chain(n ast.Node) (path []string, dynamic bool) {
 	return nil, false
 }
 
-// named returns how many parts of a path must be written as names.
+// named returns how many parts of a path, from its beginning, must be written as names. Parts after these lead into a value and may
+// be computed. The path must not be empty.
 func named(path []string) int {
 	switch path[0] {
 	case "steps":
@@ -293,6 +300,7 @@ func named(path []string) int {
 	return 1
 }
 
+// rootOf returns the node at the beginning of a chain: a in a.b["c"].
 func rootOf(n ast.Node) ast.Node {
 	for {
 		switch v := n.(type) {
@@ -306,7 +314,8 @@ func rootOf(n ast.Node) ast.Node {
 	}
 }
 
-// exprProblem translates an error of the expression library into this package's words.
+// exprProblem translates an error of the expression library into this package's words. text is the source of the expression, and
+// want the type that it should return.
 func exprProblem(text string, err error, want wanted) problem {
 	msg, part := err.Error(), ""
 	if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -330,6 +339,7 @@ func exprProblem(text string, err error, want wanted) problem {
 	return problem{part, "not a valid expression: " + msg, hint}
 }
 
+// goNoun returns words for people for a Go type, such as "a list". It returns the name of an unknown type unchanged.
 func goNoun(t string) string {
 	nouns := map[string]string{
 		"string": "a text", "int": "a whole number", "float64": "a number", "[]interface {}": "a list", "[]string": "a list",
@@ -341,7 +351,8 @@ func goNoun(t string) string {
 	return t
 }
 
-// eval runs the expression, and reports its cost to the scope.
+// eval runs the expression over the values that scope has now, and returns its result. It adds the cost to scope if that counts
+// costs, after an error too.
 func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	m := newMeter(exprUnits)
 	defer func() { spent(scope, m) }()
@@ -356,14 +367,15 @@ func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	return e.run(env, m)
 }
 
-// spent adds the cost of an evaluation to a scope that counts it.
+// spent adds the cost that a meter has counted to a scope that counts costs. It does nothing for any other scope.
 func spent(scope dagrun.Scope, m *meter) {
 	if s, ok := scope.(dagrun.Spender); ok {
 		s.Spend(m.spent)
 	}
 }
 
-// run evaluates the expression in an environment that was made for it.
+// run evaluates the expression over env, which must hold the values of all its references. Its error is errCost if the limit of m
+// is exceeded, and else a short message for people.
 func (e *expression) run(env map[string]any, m *meter) (any, error) {
 	if err := m.spend(evalUnits); err != nil {
 		return nil, err
@@ -384,7 +396,7 @@ func (e *expression) run(env map[string]any, m *meter) (any, error) {
 
 const messageRunesMax = 500 // of a message, which may quote a long value
 
-// shortened returns the first runes of a text, with a mark if something is missing.
+// shortened returns a text of up to most characters unchanged. It cuts a longer one after these and adds an ellipsis.
 func shortened(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"
@@ -395,7 +407,7 @@ func shortened(text string, most int) string {
 // String returns the expression as it was written.
 func (e *expression) String() string { return e.text }
 
-// usesItem reports whether the expression refers to the item.
+// usesItem reports whether the expression refers to the item of its foreach step.
 func (e *expression) usesItem() bool {
 	for _, f := range e.refs {
 		if e.names.item != "" && f.root() == e.names.item {
@@ -405,7 +417,7 @@ func (e *expression) usesItem() bool {
 	return false
 }
 
-// Eval returns the value of a condition.
+// Eval implements dagrun.Condition. It returns an error if the expression fails or its value is no boolean.
 func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
 	out, err := e.eval(scope)
 	if err != nil {
@@ -418,7 +430,8 @@ func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
 	return b, nil
 }
 
-// Number returns the value of a priority expression.
+// Number implements dagrun.Number for a priority. It returns an error if the expression fails or its value is no whole number from
+// -100 to 100.
 func (e *expression) Number(scope dagrun.Scope) (int, error) {
 	out, err := e.eval(scope)
 	if err != nil {
@@ -431,10 +444,11 @@ func (e *expression) Number(scope dagrun.Scope) (int, error) {
 	return int(f), nil
 }
 
-// Text returns the value of a key expression.
+// Text implements dagrun.Text for a key. It returns an error if the expression fails, or if its value is null or an empty text.
+// Values of other types become text by asText.
 func (e *expression) Text(scope dagrun.Scope) (string, error) { return e.asKey(e.eval(scope)) }
 
-// asKey converts the result of an evaluation to a key.
+// asKey converts the result of an evaluation, with its error, to a key. null and an empty text are errors.
 func (e *expression) asKey(out any, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", e.text, err)

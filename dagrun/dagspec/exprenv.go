@@ -23,7 +23,8 @@ const (
 	guardTime   = "§time"
 )
 
-// options returns the options of an expression. Its environment holds only the given references.
+// options returns the options for compiling an expression that must return want. The expression may use the given references and no
+// other names. Compiling also puts guards and charges into the expression.
 func (n *names) options(refs []ref, want wanted) []expr.Option {
 	options := []expr.Option{
 		expr.Env(n.exprTypes(refs)),
@@ -65,8 +66,8 @@ var functions = []expr.Option{
 	expr.Function("uniq", func(p ...any) (any, error) { return uniq(p[0]) }, new(func(any) []any)),
 }
 
-// uniq returns the same result as the library's uniq. The library compares each value with each other, which takes quadratic
-// time.
+// uniq returns the elements of a list without duplicates, in the order of their first appearance, as the library's uniq does. The
+// library compares each value with each other, which takes quadratic time. It returns an error if the value is no list.
 func uniq(list any) ([]any, error) {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
@@ -85,7 +86,8 @@ func uniq(list any) ([]any, error) {
 	return kept, nil
 }
 
-// sortOf returns a key that is the same for equal values.
+// sortOf returns a key under which uniq looks for equal values. Equal values have the same key, but values with the same key may
+// differ.
 func sortOf(v any) any {
 	switch x := v.(type) {
 	case string, bool, nil:
@@ -103,6 +105,7 @@ func sortOf(v any) any {
 	}
 }
 
+// guarded is the function of a guard: it returns p[0], or an error if that is nil. p[1] is the reference as text, for the message.
 func guarded(p ...any) (any, error) {
 	if p[0] == nil {
 		return nil, fmt.Errorf("%s has no value: write default(%s, …) to go on without", p[1], p[1])
@@ -117,6 +120,8 @@ func guardedNumber(p ...any) (any, error) {
 	return guarded(p...)
 }
 
+// overSorted returns a function of expressions that makes a list of a map: the results of pick for its entries, in the order of the
+// keys.
 func overSorted(pick func(string, any) any) func(p ...any) (any, error) {
 	return func(p ...any) (any, error) {
 		m, ok := p[0].(map[string]any)
@@ -166,7 +171,8 @@ func (g *guards) Visit(node *ast.Node) {
 	}
 }
 
-// missing returns the reference that a node stands for if the reference may have no value, or nil.
+// missing returns the reference that a node stands for if its value may be missing in a run: a variable, an output, an optional
+// param or run.previous_logical_at. It returns nil for any other node.
 func (g *guards) missing(n *ast.MemberNode) *ref {
 	path, dynamic := chain(n)
 	if dynamic || len(path) == 0 || len(path) != named(path) || !g.names.isRoot(path[0]) {
@@ -192,6 +198,8 @@ func (g *guards) missing(n *ast.MemberNode) *ref {
 	return nil
 }
 
+// guard replaces *node, which stands for f, by a call that fails if the value is missing. The call has the type of the value if
+// that is known.
 func (g *guards) guard(node *ast.Node, f ref) {
 	name := guardAny
 	kind, _ := g.names.check(f)
@@ -217,6 +225,7 @@ func (g *guards) paramType(f ref) string {
 	return ""
 }
 
+// unguarded returns the node inside a guard, and any other node unchanged.
 func unguarded(n ast.Node) ast.Node {
 	if call, ok := n.(*ast.CallNode); ok {
 		f, ok := call.Callee.(*ast.IdentifierNode)
@@ -227,7 +236,8 @@ func unguarded(n ast.Node) ast.Node {
 	return n
 }
 
-// relaxed returns a node in which every part of the path may be missing.
+// relaxed returns a node that has the value nil, where n would fail because its value, or a part of its path, is missing. It may
+// change n.
 func relaxed(n ast.Node) ast.Node {
 	if plain := unguarded(n); plain != n {
 		return plain
@@ -247,7 +257,8 @@ var exprTypes = map[valueType]types.Type{
 	typeList: types.Array(types.Any), typeTime: types.TypeOf(time.Time{}),
 }
 
-// exprTypes returns the types of the references.
+// exprTypes returns the types of the given references for the compiler, as a tree of names. A reference to params as a whole stands
+// for all params.
 func (n *names) exprTypes(refs []ref) types.Map {
 	env := types.Map{meterName: types.Any}
 	for _, f := range refs {
@@ -262,6 +273,7 @@ func (n *names) exprTypes(refs []ref) types.Map {
 	return env
 }
 
+// declare adds the type of a reference to env. A value that may be missing has any type there, and its guard has the type.
 func (n *names) declare(env types.Map, f ref) {
 	path := f.path[:min(named(f.path), len(f.path))]
 	kind, _ := n.check(ref{path: path})
@@ -280,7 +292,8 @@ func (n *names) declare(env types.Map, f ref) {
 	at[path[len(path)-1]] = exprTypes[kind]
 }
 
-// exprEnv returns the values of the references. The lookups count toward the cost of the evaluation.
+// exprEnv returns the values of the given references as the tree of names over which an expression runs, together with m. The
+// lookups count toward m. A reference to params as a whole stands for all params.
 func (v *view) exprEnv(refs []ref, m *meter) (map[string]any, error) {
 	env := map[string]any{meterName: m}
 	v.meter = m
@@ -300,7 +313,8 @@ func (v *view) exprEnv(refs []ref, m *meter) (map[string]any, error) {
 	return env, nil
 }
 
-// provide adds the value of a reference to env, without the path into the value, unless env has it already.
+// provide adds the value that a reference leads into to env: for params.x.y it adds params.x. It does nothing if env has that
+// already.
 func (v *view) provide(env map[string]any, f ref) error {
 	path := f.path[:min(named(f.path), len(f.path))]
 	if stored(env, path) {
@@ -320,6 +334,7 @@ func (v *view) provide(env map[string]any, f ref) error {
 // costOfValue is the cost of each part of a value that an expression refers to: the part is checked and copied.
 const costOfValue = 8
 
+// stored reports whether the tree env has a value at a path.
 func stored(env map[string]any, path []string) bool {
 	for _, key := range path[:len(path)-1] {
 		env, _ = env[key].(map[string]any)
@@ -328,6 +343,7 @@ func stored(env map[string]any, path []string) bool {
 	return ok
 }
 
+// store puts a value at a path of the tree env, and makes the maps on the way.
 func store(env map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		next, ok := env[key].(map[string]any)
@@ -340,7 +356,7 @@ func store(env map[string]any, path []string, value any) {
 	env[path[len(path)-1]] = value
 }
 
-// exprValue converts int64 to int, with which expr-lang computes.
+// exprValue converts each int64 in a value to int, with which expr-lang computes. Lists and maps are copied.
 func exprValue(v any) any {
 	switch x := v.(type) {
 	case int64:

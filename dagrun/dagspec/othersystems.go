@@ -49,8 +49,8 @@ var ofSchedule = []string{
 	"catchup", "catchup_window", "catchup_max",
 }
 
-// foreignHint returns the hint for a key of another system. It returns "" if foreign has no such key, or if the key is valid
-// here.
+// foreignHint returns the hint for a key of another system. snake is the key in snake case, and known are the keys that are valid
+// in its place: they tell whether that is a DAG, a step or a schedule. It returns "" if it knows nothing about the key there.
 func foreignHint(snake string, known []string) string {
 	here := cmp.Or(elsewhere[snake], snake)
 	switch at := foreign[snake]; {
@@ -71,8 +71,8 @@ func foreignHint(snake string, known []string) string {
 // brackets matches references of other systems in ${{ … }}.
 var brackets = regexp.MustCompile(`\$\{\{[^}\n]*(?:\}\}?)?`)
 
-// noBrackets refuses ${{ … }} in a shell script, because no shell accepts it. Text in single quotes may hold it, and so may
-// scripts with a here document.
+// noBrackets reports each ${{ … }} in a shell script, because no shell accepts it. Text in single quotes may hold it, and so may
+// scripts with a here document. A script with a shell of its own is not checked, because that may be another interpreter.
 func (c *checker) noBrackets(n *node, shell []string) {
 	if n == nil || len(shell) > 0 || strings.Contains(n.text(), "<<") {
 		return
@@ -82,7 +82,7 @@ func (c *checker) noBrackets(n *node, shell []string) {
 	}
 }
 
-// unquoted returns a shell script without its comments and without text in single quotes.
+// unquoted returns a shell script without its comments and without the text between single quotes.
 func unquoted(script string) string {
 	var b strings.Builder
 	quote, before := rune(0), '\n'
@@ -105,7 +105,8 @@ func unquoted(script string) string {
 	return b.String()
 }
 
-// commandHint splits a command line as a shell does, if the command needs no shell.
+// commandHint returns a hint for a command that is a whole command line: write run:, or, if the line needs no shell, the same line
+// as command: and args:.
 func commandHint(line string) string {
 	const asShell = "for a shell command write run:"
 	words, ok := shellWords(line)
@@ -115,7 +116,8 @@ func commandHint(line string) string {
 	return fmt.Sprintf("%s; else command: %s with args: %s", asShell, flowWord(words[0]), flowList(words[1:]))
 }
 
-// shellWords splits a command line into words. It reports false if the line uses a feature that only a shell has.
+// shellWords splits a command line into words, as a shell does, and removes quotes. It returns false if the line has no words or an
+// open quote, or uses a feature that only a shell has.
 func shellWords(line string) (words []string, ok bool) {
 	var word strings.Builder
 	begun := false
@@ -145,6 +147,7 @@ func shellWords(line string) (words []string, ok bool) {
 	return words, quote == 0 && len(words) > 0
 }
 
+// flowList formats words as a YAML list in brackets.
 func flowList(words []string) string {
 	list := make([]string, len(words))
 	for i, w := range words {
@@ -155,7 +158,7 @@ func flowList(words []string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z./_=+-][A-Za-z0-9./_=+@%-]*$`)
 
-// flowWord formats a text for a YAML list. It quotes text that YAML would read as another type.
+// flowWord formats a text for a YAML list in brackets. It quotes any text that YAML might not read as that text.
 func flowWord(word string) string {
 	reserved := []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "-"}
 	if plainWord.MatchString(word) && !slices.Contains(reserved, strings.ToLower(word)) {

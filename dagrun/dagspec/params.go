@@ -41,9 +41,9 @@ func (es ParamErrors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Params checks the params given for a run and adds the defaults. It reads a text as an integer, number or boolean if the
-// param has that type. The result holds every declared param: integers as int64, numbers as float64, a param without a value
-// as nil. The error is a ParamErrors.
+// Params checks the params given for a run and adds the defaults. It reads a text as an integer, number or boolean if the param has
+// that type. The result holds every declared param: integers as int64, numbers as float64, a param without a value as nil. If any
+// param is wrong, unknown or missing, the result is nil and the error a ParamErrors with all problems. given is not changed.
 func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 	var errs ParamErrors
 	known := map[string]bool{}
@@ -72,7 +72,8 @@ func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// ParamsFromText does the same as Params for texts from a command line. It parses the text of a json param as JSON.
+// ParamsFromText does the same as Params for texts from a command line. It parses the text of a json param as JSON. The first such
+// text that is no JSON is reported alone.
 func (s *Spec) ParamsFromText(given map[string]string) (map[string]any, error) {
 	typed := make(map[string]any, len(given))
 	for name, text := range given {
@@ -93,6 +94,7 @@ func (s *Spec) ParamsFromText(given map[string]string) (map[string]any, error) {
 	return s.Params(typed)
 }
 
+// decodeText parses a text as one JSON value. Integers become int64.
 func decodeText(text string) (any, error) {
 	if !json.Valid([]byte(text)) {
 		return nil, errors.New("not JSON")
@@ -106,7 +108,8 @@ func decodeText(text string) (any, error) {
 	return exact(v), nil
 }
 
-// accept converts a value to the type of the param, or returns why the param cannot have the value.
+// accept converts a value to the type of the param and checks it against the param's limits. The error says why the param cannot
+// have the value. A missing value, which is nil, stays nil unless the param is required.
 func (p *Param) accept(v any) (any, error) {
 	if v == nil {
 		if p.Required {
@@ -124,6 +127,7 @@ func (p *Param) accept(v any) (any, error) {
 	return typed, p.bounds(typed)
 }
 
+// coerce converts a value to the type of the param, or returns an error. It checks no limits.
 func (p *Param) coerce(v any) (any, error) {
 	switch p.Type {
 	case "string":
@@ -153,6 +157,8 @@ func (p *Param) coerce(v any) (any, error) {
 
 var paramNoun = map[string]string{"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
+// integer returns a number without a fraction, or a text with such a number, as an integer. It returns false for any other value,
+// and for a float64 too large to be exact.
 func integer(v any) (int64, bool) {
 	switch x := v.(type) {
 	case int:
@@ -170,6 +176,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
+// number returns a number, or a text with a number, as a float64. It returns false for any other value, infinities included.
 func number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case float64:
@@ -184,7 +191,8 @@ func number(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// refuseUnstorable refuses, at any depth, texts with NUL, which Postgres cannot store, and numbers that no float64 holds.
+// refuseUnstorable returns an error if a value, at any depth, has a text with NUL or invalid UTF-8, which Postgres cannot store, or
+// a number that is not finite.
 func refuseUnstorable(v any) error {
 	switch x := v.(type) {
 	case float64:
@@ -211,6 +219,8 @@ func refuseUnstorable(v any) error {
 	return nil
 }
 
+// bounds returns an error if a value breaks a limit of the param: enum, minimum, maximum, length or pattern. The value must have
+// the type of the param.
 func (p *Param) bounds(v any) error {
 	if len(p.Enum) > 0 && !p.listed(v) {
 		return fmt.Errorf("must be %s, not %s", oneOf(p.shownEnum()), showValue(v))
@@ -242,6 +252,7 @@ func (p *Param) bounds(v any) error {
 	return nil
 }
 
+// listed reports whether a value is in the param's enum.
 func (p *Param) listed(v any) bool {
 	for _, e := range p.Enum {
 		if typed, err := p.coerce(e); err == nil && reflect.DeepEqual(typed, v) {
@@ -259,6 +270,7 @@ func (p *Param) shownEnum() []string {
 	return list
 }
 
+// showValue formats a value as JSON for a message, cut after 60 characters.
 func showValue(v any) string {
 	const runesMax = 60
 	text, _ := compactJSON(v) // an error gives no text

@@ -21,7 +21,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Parse reads and checks a DAG file. It detects YAML or JSON by the content. The error is an Errors with all problems found.
+// Parse reads and checks a DAG file. It detects JSON by the content or a path that ends in .json, and takes any other file for
+// YAML. path is used for this and in errors only. If there are problems, the Spec is nil and the error an Errors with all of them.
 func Parse(path string, src []byte) (*Spec, error) {
 	r := newReport(path, src)
 	if !checkBytes(r, src, MaxBytes) {
@@ -33,13 +34,15 @@ func Parse(path string, src []byte) (*Spec, error) {
 	return check(r, readYAML(r, src))
 }
 
-// looksLikeJSON reports whether a file is JSON. A file that only begins like JSON is YAML, unless its name ends in .json.
+// looksLikeJSON reports whether a file is to be read as JSON: its name ends in .json, or it is a valid JSON object. A file that
+// only begins like JSON is YAML.
 func looksLikeJSON(path string, src []byte) bool {
 	text := bytes.TrimLeft(bytes.TrimPrefix(src, []byte(bom)), " \t\r\n")
 	return strings.HasSuffix(path, ".json") || bytes.HasPrefix(text, []byte("{")) && json.Valid(text)
 }
 
-// ParseJSON checks JSON from a program. It is Parse for JSON only, with up to MaxJSONBytes.
+// ParseJSON reads and checks a DAG in JSON from a program. It takes up to MaxJSONBytes, where Parse takes MaxBytes. If there are
+// problems, the Spec is nil and the error an Errors with all of them.
 func ParseJSON(src []byte) (*Spec, error) {
 	r := newReport("", src)
 	if !checkBytes(r, src, MaxJSONBytes) {
@@ -66,7 +69,7 @@ func FromJSON(src []byte) (*Spec, error) {
 	return spec, nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler with FromJSON.
+// UnmarshalJSON implements json.Unmarshaler with FromJSON. After an error s is unchanged.
 func (s *Spec) UnmarshalJSON(src []byte) error {
 	spec, err := FromJSON(src)
 	if err == nil {
@@ -75,7 +78,8 @@ func (s *Spec) UnmarshalJSON(src []byte) error {
 	return err
 }
 
-// check turns a tree into a Spec, or returns all its mistakes.
+// check turns a tree into a Spec. If the report has any mistake, before or after, it returns nil and all of them as an Errors. root
+// may be nil: then the report must say why.
 func check(r *report, root *node) (*Spec, error) {
 	if root == nil || root.bad {
 		return nil, r.err()
@@ -88,7 +92,8 @@ func check(r *report, root *node) (*Spec, error) {
 	return spec, nil
 }
 
-// spec decodes a tree. It leaves out nodes that the schema refuses.
+// spec decodes a tree into a Spec. It reports the mistakes that the schema finds, marks their nodes as bad, and leaves these out.
+// It merges `defaults:` into the steps of the tree.
 func (r *report) spec(root *node) *Spec {
 	r.structure(root)
 	if root.bad {
@@ -100,7 +105,7 @@ func (r *report) spec(root *node) *Spec {
 	return spec
 }
 
-// Hash returns a hash of the content. Files with the same meaning have the same hash, however they are written.
+// Hash returns a hash of the content, in hexadecimal. Files with the same meaning have the same hash, however they are written.
 func (s *Spec) Hash() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -110,7 +115,8 @@ func (s *Spec) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// readYAML parses a file into a tree. It returns nil if the file has no usable document.
+// readYAML parses a file into a tree, and reports mistakes to r. It returns nil if there is no usable document. After mistakes it
+// may return a tree with bad nodes.
 func readYAML(r *report, src []byte) *node {
 	file := parseYAML(r, strings.TrimPrefix(string(src), bom))
 	if file == nil {
@@ -135,7 +141,7 @@ func readYAML(r *report, src []byte) *node {
 	return b.root(body)
 }
 
-// root returns the whole tree, or nil if a limit was exceeded.
+// root returns the whole tree of a document, or nil if a limit was exceeded, which is then reported.
 func (b *builder) root(body ast.Node) *node {
 	root := b.tree(body, 0)
 	if b.stopped {
@@ -144,7 +150,8 @@ func (b *builder) root(body ast.Node) *node {
 	return root
 }
 
-// parseYAML wraps the YAML library: it rewrites the library's errors, and turns a panic on odd input into an error.
+// parseYAML parses a text by the YAML library. If it cannot be parsed, parseYAML reports why in our words, and returns nil. A panic
+// of the library on odd input is such a mistake too.
 func parseYAML(r *report, text string) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -176,7 +183,8 @@ func parseYAML(r *report, text string) (file *ast.File) {
 // unquotedCron matches a cron expression that begins with a star. YAML reads the star as an alias.
 var unquotedCron = regexp.MustCompile(`[:[-] +(\*(?:/[0-9]+)?(?: +[0-9A-Za-z*/,-]+){4})`)
 
-// checkTabs reports the most common syntax error: tabs as indentation.
+// checkTabs looks for the most common syntax error, tabs as indentation, in a text that the lexer could not read. It reports one
+// and returns false, or returns true if there is none.
 func checkTabs(r *report, text string, tokens token.Tokens) bool {
 	if tokens.InvalidToken() == nil || !strings.Contains(text, "\t") {
 		return true
@@ -191,6 +199,7 @@ func checkTabs(r *report, text string, tokens token.Tokens) bool {
 	return true
 }
 
+// syntaxHint returns a hint for a message of the YAML library.
 func syntaxHint(msg string) string {
 	switch {
 	case strings.Contains(msg, "mapping value is not allowed"):
@@ -213,6 +222,8 @@ type builder struct {
 	stopped         bool // a limit was exceeded: no further errors are reported
 }
 
+// tree converts a node of the library, which lies below depth lists and maps. It reports mistakes, and marks the nodes with
+// mistakes as bad.
 func (b *builder) tree(n ast.Node, depth int) *node {
 	switch {
 	case b.stopped || n == nil:
@@ -243,18 +254,21 @@ func (b *builder) tree(n ast.Node, depth int) *node {
 	return b.scalar(n)
 }
 
-// stop reports an exceeded limit once, and ends the conversion.
+// stop reports an exceeded limit and ends the conversion: tree converts no further nodes. It returns a bad node.
 func (b *builder) stop(n ast.Node, hint, format string, args ...any) *node {
 	b.stopped = true
 	b.add(tokenPos(n.GetToken()), hint, format, args...)
 	return &node{bad: true, size: 1}
 }
 
+// refuse reports a mistake in a node, and returns a bad node in its place.
 func (b *builder) refuse(n ast.Node, hint, format string, args ...any) *node {
 	b.add(tokenPos(n.GetToken()), hint, format, args...)
 	return &node{bad: true, at: tokenPos(n.GetToken()), size: 1}
 }
 
+// alias returns the node of the anchor that an alias names, which both then share. It stops the conversion if aliases add too many
+// nodes.
 func (b *builder) alias(v *ast.AliasNode) *node {
 	name := v.Value.GetToken().Value
 	target, ok := b.anchors[name]
@@ -270,7 +284,8 @@ func (b *builder) alias(v *ast.AliasNode) *node {
 	return target
 }
 
-// tag applies !!str, and accepts a tag that matches the type of its scalar.
+// tag converts a node with a tag. !!str turns a number into a text. A tag that matches the type of the value has no effect, and any
+// other tag is refused.
 func (b *builder) tag(v *ast.TagNode, depth int) *node {
 	name := v.GetToken().Value
 	n := b.tree(v.Value, depth)
@@ -318,6 +333,7 @@ func (b *builder) mapping(n ast.Node, values []*ast.MappingValueNode, depth int)
 	return m.measure()
 }
 
+// earlier returns the first of two positions in the file. If b has no line, it returns a.
 func earlier(a, b pos) pos {
 	if b.line > 0 && (b.line < a.line || b.line == a.line && b.col < a.col) {
 		return b
@@ -325,7 +341,8 @@ func earlier(a, b pos) pos {
 	return a
 }
 
-// merge applies `<<: *base` and `<<: [*a, *b]`: keys that the map has already win.
+// merge adds to m the entries of source, which stands behind <<: a map or a list of maps. Keys in seen win, and merge adds the new
+// keys to seen.
 func (b *builder) merge(m, source *node, seen map[string]pos) {
 	if source.kind == kindList {
 		for item := range source.list() {
@@ -344,7 +361,8 @@ func (b *builder) merge(m, source *node, seen map[string]pos) {
 	}
 }
 
-// key reads a key. Keys are strings here: any other scalar becomes its text in the file.
+// key reads a key, or reports why it cannot be one and returns nil. Keys are strings here: any other scalar becomes its text in the
+// file.
 func (b *builder) key(n ast.MapKeyNode) *node {
 	t := n.GetToken()
 	if mk, ok := n.(*ast.MappingKeyNode); ok {
@@ -418,7 +436,8 @@ func (b *builder) integer(n ast.Node, v *ast.IntegerNode, out *node) *node {
 	return out
 }
 
-// readJSON parses a JSON text into a tree.
+// readJSON parses a JSON text into a tree. It reports mistakes to r, and returns nil if the text is no valid JSON or is nested too
+// deep.
 func readJSON(r *report, src []byte) *node {
 	src = bytes.TrimPrefix(src, []byte(bom))
 	j := &jsonReader{report: r, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, col: 1}
@@ -453,7 +472,7 @@ type jsonReader struct {
 	line, col int
 }
 
-// here returns the position of the next token.
+// here moves on to the next token and returns its position.
 func (j *jsonReader) here() pos {
 	to := int(j.dec.InputOffset())
 	for to < len(j.src) && strings.IndexByte(" \t\r\n,:", j.src[to]) >= 0 {
@@ -503,7 +522,8 @@ func (j *jsonReader) refuseNUL(n *node) {
 	}
 }
 
-// number stores a number. Integers stay exact.
+// number stores a number in n. An integer stays exact, a fraction becomes a float64, and a number that is too large for these is
+// reported and marks n as bad.
 func (j *jsonReader) number(n *node, v json.Number) {
 	n.raw = v.String()
 	if i, err := v.Int64(); err == nil {

@@ -24,7 +24,8 @@ func (s *Schedule) preset() {
 	s.Timezone, s.Enabled, s.AtOnce = "UTC", true, 1
 }
 
-// fromNode reads a map, or a text that is a cron expression.
+// fromNode reads a map, or a text that is a cron expression, and fills in defaults that depend on other fields: the name,
+// catchup_max and overlap_policy. It writes times in UTC.
 func (s *Schedule) fromNode(d *decoder, n *node) {
 	if n.kind == kindString {
 		s.Cron = n.text()
@@ -50,7 +51,8 @@ func (s *Schedule) fromNode(d *decoder, n *node) {
 	}
 }
 
-// Timing converts a checked schedule for schedule.New.
+// Timing returns the times of the schedule in the form that schedule.New takes. The schedule must have been checked: a time that
+// cannot be read counts as not given.
 func (s *Schedule) Timing() schedule.Timing {
 	moment := func(text string) time.Time {
 		t, _ := parseMoment(text)
@@ -61,7 +63,8 @@ func (s *Schedule) Timing() schedule.Timing {
 	}
 }
 
-// timing returns the timing as the file gives it, as one text. It is the name of a schedule without a name.
+// timing returns the cron expression, the interval or the time of the schedule as one text, such as "every 1h". A schedule without
+// a name has this text as its name.
 func (s *Schedule) timing() string {
 	switch {
 	case s.Cron != "":
@@ -72,15 +75,15 @@ func (s *Schedule) timing() string {
 	return "every " + s.Every.String()
 }
 
-// parseMoment reads an RFC 3339 time into UTC, with the precision of the database. It refuses the zero time, and years that
-// RFC 3339 cannot express.
+// parseMoment reads an RFC 3339 time into UTC, cut to microseconds, the precision of the database. It returns false for any other
+// text, for the zero time, and for a year that RFC 3339 cannot express in UTC.
 func parseMoment(text string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, text)
 	t = t.UTC().Truncate(time.Microsecond)
 	return t, err == nil && t.Year() >= 1 && t.Year() <= 9999 && !t.IsZero()
 }
 
-// listOrOne returns the valid items of a list, or the one value in place of a list.
+// listOrOne yields the good items of a list, or the node itself if it is no list. It yields nothing for nil.
 func (n *node) listOrOne() iter.Seq[*node] {
 	if n != nil && n.kind != kindList {
 		return slices.Values([]*node{n})
@@ -99,7 +102,8 @@ func (c *checker) schedules() {
 	}
 }
 
-// scheduleName checks the name. Without a name the timing's text is the name, if the timing is known.
+// scheduleName reports a name that is too long, looks like the name of a backfill, or is used twice. If n has no name, s.Name is
+// made of its timing: known says whether that could be read, and if not, nothing is checked.
 func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string]pos) {
 	at := n
 	if named := n.get("name"); named != nil {
@@ -122,7 +126,7 @@ func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string
 	c.twice(seen, s.Name, at, "schedule")
 }
 
-// timings returns how many of cron, every and at a schedule has.
+// timings returns how many of cron, every and at a schedule has. A text counts as a cron expression.
 func (n *node) timings() int {
 	given := 0
 	for _, key := range []string{"cron", "every", "at"} {
@@ -136,6 +140,7 @@ func (n *node) timings() int {
 	return given
 }
 
+// schedule reports fields of a schedule that have no effect together with others, references in its labels, and wrong params.
 func (c *checker) schedule(s *Schedule, n *node) {
 	if n.get("timezone") != nil && s.Timezone != "UTC" && n.timings() > 0 && !n.has("cron") && !n.has("except") {
 		c.add(n.get("timezone").pos(), "remove it: every and at are the same in all time zones", "timezone without cron and except")
@@ -154,7 +159,8 @@ func (c *checker) schedule(s *Schedule, n *node) {
 	c.scheduleParams(s, n)
 }
 
-// timing checks when a schedule fires, and reports whether its times are known. It skips values that the schema refused.
+// timing reports mistakes in the times at which a schedule fires. It returns whether there are none, and all values could be read.
+// Values that the schema refused are not reported again.
 func (c *checker) timing(s *Schedule, n *node) bool {
 	t := schedule.Timing{Cron: s.Cron, Every: s.Every.Std(), Timezone: s.Timezone, Except: s.Except}
 	readable := c.moment(n, "at", &t.At)
@@ -183,7 +189,8 @@ func (c *checker) timing(s *Schedule, n *node) bool {
 	return len(problems) == 0
 }
 
-// moment reads a time of a schedule. It reports whether the time is valid or not given.
+// moment reads the time under a key of a schedule into *into, and reports a text that is no time. It returns whether the time is
+// valid or not given.
 func (c *checker) moment(n *node, key string, into *time.Time) bool {
 	v := n.get(key)
 	if v == nil {
@@ -201,13 +208,14 @@ func (c *checker) moment(n *node, key string, into *time.Time) bool {
 	return ok
 }
 
-// cronLike reports whether a text has five or six words, like a cron expression.
+// cronLike reports whether a text has five or six words, as a cron expression does.
 func cronLike(text string) bool {
 	fields := len(strings.Fields(text))
 	return fields == 5 || fields == 6
 }
 
-// timingHint returns a hint for a schedule that was written in the form of its name.
+// timingHint returns a hint for a mistake in a schedule. For a schedule that is the text "every …" or "at …" it proposes a map, and
+// for any other the hint of wrong.
 func timingHint(n *node, wrong *schedule.Error) string {
 	if key, rest, _ := strings.Cut(n.text(), " "); key == "every" || key == "at" {
 		if span, ok := spelledOut(rest); ok {
@@ -218,7 +226,8 @@ func timingHint(n *node, wrong *schedule.Error) string {
 	return wrong.Hint
 }
 
-// timingPos returns the position of the value that a timing error is about.
+// timingPos returns the position of the value that a timing error is about: for except, of the entry. If the schedule has no such
+// key, it is the position of the schedule.
 func timingPos(n *node, wrong *schedule.Error) pos {
 	v := n.get(wrong.Field)
 	if wrong.Field == "except" {
@@ -234,6 +243,7 @@ func timingPos(n *node, wrong *schedule.Error) pos {
 	return v.pos()
 }
 
+// jitter reports a jitter that is too long, or as long as the shortest time between two fires of t.
 func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 	if s.Jitter > jitterMax {
 		c.add(n.pos(), "at most 1h", "jitter is too long")
@@ -249,7 +259,7 @@ func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 	}
 }
 
-// scheduleParams checks a schedule's params like those of a run.
+// scheduleParams checks a schedule's params as Spec.Params does for a run. A required param must be among them.
 func (c *checker) scheduleParams(s *Schedule, n *node) {
 	if n.has("params") && n.get("params") == nil {
 		return

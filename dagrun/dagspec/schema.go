@@ -17,7 +17,7 @@ import (
 //go:embed schema.json
 var schemaText []byte
 
-// Schema returns the JSON Schema (draft 7) of DAG files.
+// Schema returns a copy of the JSON Schema (draft 7) of DAG files.
 func Schema() []byte { return bytes.Clone(schemaText) }
 
 const schemaURL = "dag.json"
@@ -39,7 +39,7 @@ type compiledSchema struct {
 	validator *jsonschema.Schema
 }
 
-// at returns the part of the schema that a URL from the validator points to.
+// at returns the part of the schema that a URL points to, as errors of the validator give it. It returns nil if that is no object.
 func (s *compiledSchema) at(url string) map[string]any {
 	_, pointer, _ := strings.Cut(url, "#")
 	at := s.doc
@@ -60,7 +60,7 @@ func (s *compiledSchema) at(url string) map[string]any {
 	return m
 }
 
-// structure reports every mistake that the schema finds, and marks the bad nodes so that later checks skip them.
+// structure reports every mistake that the schema finds, and marks the bad nodes of the tree, so that later checks skip them.
 func (r *report) structure(root *node) {
 	err := schema().validator.Validate(root.plain())
 	if failed, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
@@ -90,7 +90,7 @@ func (s *structure) walk(e *jsonschema.ValidationError) {
 	}
 }
 
-// follow returns the node at a location, and the last key on the way there.
+// follow returns the node at a location of the validator, and the last key on the way there: "" if there is none.
 func (s *structure) follow(location []string) (*node, string) {
 	n, key := s.root, ""
 	for _, token := range location {
@@ -126,6 +126,8 @@ func (s *structure) item(n *node, i int) *node {
 	return items[i]
 }
 
+// leaf reports one mistake that the schema found in n, and puts n on the list of nodes to be marked as bad. key is the last key on
+// the way to n. A missing key of the DAG or of a step does not make that bad, so that later checks look at the rest of it.
 func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	part := schema().at(e.SchemaURL)
 	title, _ := part["title"].(string)
@@ -171,7 +173,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	s.marks = append(s.marks, n)
 }
 
-// mismatch reports a value of the wrong type.
+// mismatch reports a value of the wrong type. title is the schema's words for a right value, and want its types.
 func (s *structure) mismatch(n *node, key, title string, want []string) {
 	if n.kind == kindNull {
 		s.add(n.pos(), "give it one, or remove the key", "%s has no value", subject(key))
@@ -180,6 +182,8 @@ func (s *structure) mismatch(n *node, key, title string, want []string) {
 	s.add(n.pos(), mismatchHint(n, key, title, want), "%s must be %s, not %s", subject(key), title, n.show())
 }
 
+// unknownKey reports a key that the schema does not know in the map n, and puts the key with its value on the list of nodes to be
+// marked as bad. part is the part of the schema for n.
 func (s *structure) unknownKey(n *node, name string, part map[string]any) {
 	k, v := n.find(name)
 	if k == nil {
