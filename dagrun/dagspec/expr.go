@@ -264,8 +264,9 @@ func (s *predicateScan) Visit(node *ast.Node) {
 	}
 }
 
-// chain returns the path of an expression like a.b["c"], without parts behind a computed one. The path is nil if the expression is
-// no such chain. dynamic reports that a part which must be written as a name is computed, as in steps[x].
+// chain returns the path of an expression like a.b["c"], in which computed parts are left out. The path is nil if the expression is
+// no such chain. dynamic reports that a part which must be written as a name is computed, as in steps[x]; then the path ends before
+// it.
 func chain(n ast.Node) (path []string, dynamic bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:

@@ -157,7 +157,7 @@ func (p *Param) coerce(v any) (any, error) {
 
 var paramNoun = map[string]string{"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
-// integer returns a number without a fraction, or a text with such a number, as an integer. It returns false for any other value,
+// integer returns a whole number, or a text of digits with an optional sign, as an integer. It returns false for any other value,
 // and for a float64 too large to be exact.
 func integer(v any) (int64, bool) {
 	switch x := v.(type) {

@@ -18,7 +18,7 @@ type ref struct {
 func (f ref) root() string   { return f.path[0] }
 func (f ref) String() string { return strings.Join(f.path, ".") }
 
-// step returns the step that a reference names, or "".
+// step returns the id of the step that a reference names, or "" if it does not begin with steps.
 func (f ref) step() string {
 	if f.root() == "steps" && len(f.path) > 1 {
 		return f.path[1]
@@ -26,14 +26,16 @@ func (f ref) step() string {
 	return ""
 }
 
+// isOutput reports whether the reference is to an output of a step: steps.a.outputs.n, or a part of it.
 func (f ref) isOutput() bool { return f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" }
 
-// mayLack reports whether the reference is to a time that only runs of schedules have.
+// mayLack reports whether the reference is to run.previous_logical_at, which has a value only in runs of schedules.
 func (f ref) mayLack() bool {
 	return f.root() == "run" && len(f.path) > 1 && f.path[1] == "previous_logical_at"
 }
 
-// rest returns the path into the JSON value that a reference names.
+// rest returns the parts of a reference that lead into a value: [x] for params.p.x and for steps.a.outputs.n.x. The reference must
+// name a value: for params alone rest panics.
 func (f ref) rest() []string {
 	switch f.root() {
 	case "steps":
@@ -119,7 +121,8 @@ func newNames(spec *Spec) *names {
 	return n
 }
 
-// of returns the names that the texts of a step may use.
+// of returns the names that the texts of a step may use, its item in a foreach included. The place is inStep: for a handler the
+// caller adds at.
 func (n *names) of(s *Step) *names {
 	own := *n
 	own.place, own.self, own.env = inStep, s.ID, s.Env
@@ -129,26 +132,29 @@ func (n *names) of(s *Step) *names {
 	return &own
 }
 
+// at returns the names for texts in a place of the file.
 func (n *names) at(p place) *names {
 	own := *n
 	own.place = p
 	return &own
 }
 
+// withFailure returns the names for conditions of on_error, which may also use error.
 func (n *names) withFailure() *names {
 	own := *n
 	own.failure = true
 	return &own
 }
 
-// in returns the names that the text of a field may use.
+// in returns the names for the texts under a key of a step. Only the key "args" makes a difference: it changes the hint for a
+// secret.
 func (n *names) in(field string) *names {
 	own := *n
 	own.field = field
 	return &own
 }
 
-// withSecrets returns the names for a place that may hold secrets.
+// withSecrets returns the names for texts that may refer to secrets.
 func (n *names) withSecrets() *names {
 	own := *n
 	own.secret = true
@@ -158,7 +164,8 @@ func (n *names) withSecrets() *names {
 // problem is a mistake in a part of a text.
 type problem struct{ part, msg, hint string }
 
-// check returns the type of a reference, or the mistake in it.
+// check returns the type of a reference as far as it is known before the run, or the mistake in it: it names nothing, or the text
+// may not use it. A reference to a part of the file that could not be read is no mistake.
 func (n *names) check(f ref) (valueType, *problem) {
 	switch f.root() {
 	case "params":
@@ -183,10 +190,12 @@ func (n *names) check(f ref) (valueType, *problem) {
 	return 0, n.unknown(f)
 }
 
+// wrong returns a problem with the reference; format and args make the message.
 func (f ref) wrong(hint, format string, args ...any) *problem {
 	return &problem{f.part, fmt.Sprintf(format, args...), hint}
 }
 
+// unknown returns the problem for a reference that begins with an unknown name.
 func (n *names) unknown(f ref) *problem {
 	if f.root() == "item" || f.root() == "batch" {
 		if n.item != "" {
@@ -278,14 +287,15 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	return outputTypes[t], nil
 }
 
-// gathers reports whether the outputs of a step are lists. The outputs of a foreach step are, except in the publish of one
-// of its items: there the text sees the outputs of its own item.
+// gathers reports whether a reference to an output of a step has a list of the items' outputs as its value. It does for a foreach
+// step, except in the publish of its own items, where a text sees the outputs of its item.
 func (n *names) gathers(id string) bool {
 	s := n.steps[id]
 	return s != nil && s.Foreach != nil && (n.place != inPublish || n.self != id)
 }
 
-// output finds a declared output: by outputs, by a precomputed result, or by the outputs that the action always has.
+// output looks up a declared output: one under outputs:, of a precomputed result, of an action that always has it, or an input of
+// an approval. It returns the type of the output and the names of all outputs of the step. ok is false if there is no such output.
 func (s *Step) output(name string) (kind string, known []string, ok bool) {
 	all := map[string]string{}
 	if s.Result != nil {
@@ -308,7 +318,8 @@ func (s *Step) output(name string) (kind string, known []string, ok bool) {
 	return kind, sortedKeys(all), ok
 }
 
-// field checks the i-th part of a reference, which must be its last part, against the known names.
+// field checks part i of a reference against the known names, and returns its type or the mistake. The reference must not be
+// longer, unless the type has parts: a time or a list.
 func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 	what := strings.Join(f.path[:min(i, len(f.path))], ".")
 	if len(f.path) <= i {
@@ -328,6 +339,8 @@ func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 	return t, nil
 }
 
+// knownHint returns a hint for an unknown name: the most similar known name, or else all known names if they are few, followed by
+// otherwise. If they are many or none, it returns only otherwise, which may be "".
 func knownHint(name string, known []string, otherwise string) string {
 	if hint, ok := nearest(name, known); ok {
 		return hint
@@ -347,6 +360,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
+// stringList returns the texts in a list of any values, and nil if v is no list.
 func stringList(v any) []string {
 	var list []string
 	items, _ := v.([]any)
@@ -374,7 +388,8 @@ var (
 	callPat    = regexp.MustCompile(`^default\(\s*([^,]*?)\s*,(.*)\)$`)
 )
 
-// parseTemplate splits a text at its references; `$${` is a literal `${`.
+// parseTemplate splits a text at its references. `$${` is a literal `${`. It returns a problem for each `${…}` that is no
+// reference, and leaves that out of the template. After a reference without a closing brace it stops.
 func parseTemplate(text string) (template, []problem) {
 	var t template
 	var problems []problem
@@ -406,7 +421,8 @@ func parseTemplate(text string) (template, []problem) {
 	return append(t, span{literal: literal + text}), problems
 }
 
-// closing returns the index of the brace that ends a reference. It skips braces in a default value.
+// closing returns the index of the brace that ends the reference at the beginning of text, or -1 if there is none in the line. It
+// passes over braces in a default value, which may also have several lines.
 func closing(text string) int {
 	quoted, depth := false, 0
 	for i := 2; i < len(text); i++ {
@@ -430,7 +446,8 @@ func closing(text string) int {
 	return -1
 }
 
-// parseSpan reads `${ref}`, `${ref | default(json)}` and `${default(ref, json)}`.
+// parseSpan reads `${ref}`, `${ref | default(json)}` or `${default(ref, json)}`, which must be all of part. It returns a problem if
+// part is none of these.
 func parseSpan(part string) (span, *problem) {
 	body := strings.TrimSpace(part[2 : len(part)-1])
 	var s span
@@ -454,6 +471,7 @@ func parseSpan(part string) (span, *problem) {
 	return s, nil
 }
 
+// referenceHint returns a hint for the text between the braces of `${…}` if it is no reference.
 func referenceHint(body string) string {
 	switch {
 	case body == "":
@@ -464,7 +482,7 @@ func referenceHint(body string) string {
 	return "references are names such as ${params.day} or ${steps.a.outputs.n}; compute in the step, or write $${ for a literal ${"
 }
 
-// refs returns the references of a text.
+// refs returns all references of the text, in their order, duplicates included.
 func (t template) refs() []ref {
 	var list []ref
 	for _, s := range t {
@@ -475,7 +493,7 @@ func (t template) refs() []ref {
 	return list
 }
 
-// single returns the reference of a text that consists of one reference, or nil.
+// single returns the reference with its default if the text consists of one reference and nothing else. Otherwise it returns nil.
 func (t template) single() *span {
 	var only *span
 	for i := range t {
@@ -489,7 +507,8 @@ func (t template) single() *span {
 	return only
 }
 
-// wholeNumbers turns floats without a fraction back into integers: encoding/json decodes every number as a float.
+// wholeNumbers turns floats without a fraction back into integers, at any depth: encoding/json decodes every number as a float. It
+// changes lists and maps in place.
 func wholeNumbers(v any) any {
 	switch x := v.(type) {
 	case float64:

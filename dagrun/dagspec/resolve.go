@@ -28,8 +28,8 @@ type Resolved struct {
 	variables []string          // secrets that are variables under their own names
 }
 
-// Resolve fills in the references of a step that came out of a Graph. A reference without a value is an error: the task is
-// then `failed: config`. Secrets stay sealed until Reveal.
+// Resolve fills in the references of a step that came out of a Graph, for the task of the scope. Secrets stay sealed until Reveal.
+// An error means that a reference has no value or must not stand in its place: the caller then ends the task as `failed: config`.
 func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	v, err := newView(scope, s.names)
 	if err != nil {
@@ -38,7 +38,8 @@ func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	return v.resolve(s)
 }
 
-// ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that has just succeeded.
+// ResolvePublish does the same as Resolve for the publish of a step, which may also refer to the outputs of the body that has just
+// succeeded. The step must have a publish.
 func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
 	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
 }
@@ -50,7 +51,7 @@ type ownOutputs struct {
 	outputs dagrun.JSON
 }
 
-// Step returns the view of a step, with the body's outputs if it is the step itself.
+// Step implements dagrun.Scope. For the step itself the view has the outputs of its body.
 func (o ownOutputs) Step(id string) (dagrun.StepView, bool) {
 	s, ok := o.Scope.Step(id)
 	if id == o.id {
@@ -103,6 +104,7 @@ func (v *view) with(s *Step) (map[string]any, error) {
 	return with, nil
 }
 
+// stdin fills in the text, output or file that the body reads as its input, into out. in may be nil.
 func (v *view) stdin(in *Stdin, out *Resolved) error {
 	if in == nil {
 		return nil
@@ -124,6 +126,7 @@ func (v *view) stdin(in *Stdin, out *Resolved) error {
 	return nil
 }
 
+// texts fills in the references of all values of a map, and returns a new map. The values must not hold secrets.
 func (v *view) texts(field string, m map[string]string) (map[string]string, error) {
 	if m == nil {
 		return nil, nil
@@ -139,7 +142,7 @@ func (v *view) texts(field string, m map[string]string) (map[string]string, erro
 	return filled, nil
 }
 
-// text fills in the references of a text that must not hold secrets.
+// text fills in the references of a text. It returns an error if one has no value, or if the text refers to a secret.
 func (v *view) text(field, text string) (string, error) {
 	pieces, err := v.pieces(field, text)
 	if err != nil {
@@ -152,7 +155,7 @@ func (v *view) text(field, text string) (string, error) {
 	return plain, nil
 }
 
-// filled returns a text with its references filled in, or a sealed text if it has secrets.
+// filled returns a text with its references filled in: a string, or a sealed if the text refers to secrets.
 func (v *view) filled(field, text string) (any, error) {
 	pieces, err := v.pieces(field, text)
 	if err != nil {
@@ -164,7 +167,8 @@ func (v *view) filled(field, text string) (any, error) {
 	return pieces, nil
 }
 
-// pieces fills in all references of a text except references to secrets.
+// pieces fills in all references of a text except references to secrets, which become pieces of their own. field names the text in
+// errors.
 func (v *view) pieces(field, text string) (sealed, error) {
 	t, problems := parseTemplate(text)
 	if len(problems) > 0 {
@@ -193,7 +197,7 @@ func (v *view) pieces(field, text string) (sealed, error) {
 	return out, nil
 }
 
-// span returns the value of one reference.
+// span returns the value of one reference, or its default if it has no value. Without either it returns an error.
 func (v *view) span(field string, s span) (any, error) {
 	value, err := v.value(*s.ref)
 	switch {
@@ -207,7 +211,8 @@ func (v *view) span(field string, s span) (any, error) {
 	return value, nil
 }
 
-// fill resolves a value of any shape. A text that consists of one reference keeps the type of the referenced value.
+// fill returns a value with all references in its texts filled in, at any depth. A text that is one reference and nothing else
+// becomes the referenced value, with its type; a text with secrets becomes a sealed. value itself is not changed.
 func (v *view) fill(field string, value any) (any, error) {
 	switch x := value.(type) {
 	case string:
@@ -241,7 +246,7 @@ func (v *view) fill(field string, value any) (any, error) {
 	return value, nil
 }
 
-// plainTime converts a time to a text, because JSON has no times. It returns any other value unchanged.
+// plainTime returns a time as an RFC 3339 text, because JSON has no times. It returns any other value unchanged.
 func plainTime(v any) any {
 	if t, ok := v.(time.Time); ok {
 		return t.Format(time.RFC3339Nano)
@@ -256,7 +261,9 @@ type expander struct {
 	key     *expression // nil: no key is given
 }
 
-// Expand returns one item per element, or one per batch of elements. The key of a batch is the key of its first element.
+// Expand implements dagrun.Expander. It returns one item per element of the list, or one per batch of elements. The key is
+// foreach.key of the element, or of the first element of a batch. Without foreach.key it is the element itself if all are short,
+// distinct texts, and else the element's index. The core refuses equal keys.
 func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	list, err := x.list(scope)
 	if err != nil {
@@ -299,7 +306,8 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 // itemName matches a text that may serve as a key in a tree, a log and a command line.
 var itemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// tellApart reports whether the items are short, distinct texts. Then each item is its own key.
+// tellApart reports whether all elements are short texts without special characters, and no two are equal. Then each can be its own
+// key.
 func tellApart(list []any) bool {
 	seen := make(map[string]bool, len(list))
 	for _, value := range list {
@@ -312,6 +320,8 @@ func tellApart(list []any) bool {
 	return true
 }
 
+// list returns the elements of the foreach, with references filled in. It returns an error if the reference for the whole is no
+// list.
 func (x *expander) list(scope dagrun.Scope) ([]any, error) {
 	v, err := newView(scope, x.names)
 	if err != nil {
@@ -344,6 +354,8 @@ type keys struct {
 
 const unitsOfKey = 2 * evalUnits
 
+// keys prepares the evaluation of foreach.key for n elements. The caller must call done after the last element, so that the cost is
+// counted.
 func (x *expander) keys(scope dagrun.Scope, n int) (*keys, error) {
 	k := &keys{expression: x.key, scope: scope, meter: newMeter(exprUnits + n*unitsOfKey)}
 	if x.key == nil {
@@ -361,7 +373,7 @@ func (x *expander) keys(scope dagrun.Scope, n int) (*keys, error) {
 	return k, nil
 }
 
-// of returns the key of one element.
+// of returns the key of one element, by foreach.key.
 func (k *keys) of(element any) (string, error) {
 	if err := k.meter.see(element, costOfValue); err != nil {
 		return "", fmt.Errorf("%s: %w", k.text, err)
@@ -378,4 +390,5 @@ func (k *keys) of(element any) (string, error) {
 	return k.asKey(k.run(k.env, k.meter))
 }
 
+// done adds the cost of all evaluations to the scope.
 func (k *keys) done() { spent(k.scope, k.meter) }

@@ -243,7 +243,7 @@ func timingPos(n *node, wrong *schedule.Error) pos {
 	return v.pos()
 }
 
-// jitter reports a jitter that is too long, or as long as the shortest time between two fires of t.
+// jitter reports a jitter that is too long, or at least as long as the shortest time between two fires of t.
 func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 	if s.Jitter > jitterMax {
 		c.add(n.pos(), "at most 1h", "jitter is too long")

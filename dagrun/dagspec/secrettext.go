@@ -13,7 +13,7 @@ type sealed []piece
 // piece is a literal, or the name of a secret.
 type piece struct{ text, secret string }
 
-// plain returns the text if it has no secret in it.
+// plain returns the text, or false if it refers to a secret.
 func (s sealed) plain() (string, bool) {
 	var b strings.Builder
 	for _, p := range s {
@@ -25,6 +25,7 @@ func (s sealed) plain() (string, bool) {
 	return b.String(), true
 }
 
+// reveal returns the text with the secrets filled in by name.
 func (s sealed) reveal(values map[string]string) string {
 	var b strings.Builder
 	for _, p := range s {
@@ -34,7 +35,7 @@ func (s sealed) reveal(values map[string]string) string {
 	return b.String()
 }
 
-// shown returns the text with each secret written as a reference.
+// shown returns the text with each secret written as the reference ${secrets.NAME}.
 func (s sealed) shown() string {
 	var b strings.Builder
 	for _, p := range s {
@@ -46,8 +47,9 @@ func (s sealed) shown() string {
 	return b.String()
 }
 
-// Reveal fills in the secrets by name, and returns the secrets that are variables of the body. values must hold every one of
-// Secrets. The caller must not store anything that Reveal fills in.
+// Reveal fills the secrets into r.Env and r.With in place, sets r.ShownURL, and returns the secrets that are variables of the body
+// under their own names. values must hold every one of r.Secrets by name: a missing one becomes an empty text. The caller must not
+// store anything that Reveal fills in.
 func (r *Resolved) Reveal(values map[string]string) (variables map[string]string) {
 	for name, text := range r.sealed {
 		r.Env[name] = text.reveal(values)
@@ -72,6 +74,7 @@ func (r *Resolved) seal(variable string, text sealed) {
 	r.sealed[variable] = text
 }
 
+// revealed returns a value with all sealed texts revealed, at any depth. It changes lists and maps in place.
 func revealed(value any, values map[string]string) any {
 	switch x := value.(type) {
 	case sealed:
@@ -88,7 +91,8 @@ func revealed(value any, values map[string]string) any {
 	return value
 }
 
-// want lists the secrets that must be read: secrets in texts, and secrets that are variables.
+// want fills in r.Secrets, the secrets that must be read before Reveal: secrets in texts, and secrets that are variables. It
+// returns an error for a secret that is not declared.
 func (r *Resolved) want(s *Step) error {
 	found := map[string]bool{}
 	for _, text := range r.sealed {
@@ -114,6 +118,7 @@ func (r *Resolved) want(s *Step) error {
 	return nil
 }
 
+// names adds the names of the secrets in the text to found.
 func (s sealed) names(found map[string]bool) {
 	for _, p := range s {
 		if p.secret != "" {
@@ -122,6 +127,7 @@ func (s sealed) names(found map[string]bool) {
 	}
 }
 
+// namesIn adds the names of the secrets in all sealed texts of a value to found.
 func namesIn(value any, found map[string]bool) {
 	switch x := value.(type) {
 	case sealed:
@@ -137,11 +143,12 @@ func namesIn(value any, found map[string]bool) {
 	}
 }
 
-// hasVariables reports whether a body has an environment: commands have one, and so have functions of a program that embeds
-// a worker.
+// hasVariables reports whether the body gets variables: a command does, and so does a function of a program that embeds a worker. A
+// built-in action does not.
 func (s *Step) hasVariables() bool { return builtins[s.Action] == nil }
 
-// named returns the secrets that a step lists under secrets:.
+// named returns the names of the secrets that a step lists or declares under secrets:. For "all" these are all secrets that the DAG
+// declares. The step must have come out of a Graph.
 func (s *Step) named() []string {
 	switch {
 	case s.Secrets == nil:
@@ -160,7 +167,8 @@ func (s *Step) named() []string {
 	return list
 }
 
-// AllSecrets returns the secrets of the DAG and of its steps, in no certain order.
+// AllSecrets returns the secrets that the DAG declares and the ones that its steps declare themselves, in no certain order. A name
+// may be in it several times.
 func (s *Spec) AllSecrets() []Secret {
 	all := slices.Clone(s.Secrets)
 	s.eachBody(func(b *Step) {
@@ -198,9 +206,9 @@ func (s *Step) eachBody(visit func(*Step)) {
 	}
 }
 
-// environment resolves env of the DAG and of the step. The variables of a layer see only the layers below it. It leaves out
-// a variable of the DAG that the step has too. If the body has no environment, it also leaves out variables that hold
-// secrets.
+// environment fills out.Env with the variables of the DAG and the step, and keeps variables that hold secrets sealed for Reveal. A
+// variable of the DAG sees only inherited ones, and a variable of the step sees these and the DAG's. It leaves out a variable of
+// the DAG that the step has too. If the body gets no variables, it also leaves out variables that hold secrets.
 func (v *view) environment(s *Step, out *Resolved) error {
 	out.Env = map[string]string{}
 	for level := 1; level <= 2; level++ {

@@ -252,7 +252,7 @@ type Cache struct {
 	Scope string   `json:"scope"`         // submitter: for runs of the same submitter; dag: for all runs of the DAG
 }
 
-// Shared reports whether runs of other submitters may use the outputs too.
+// Shared reports whether runs of all submitters may use the outputs, and not only runs of the same submitter.
 func (c *Cache) Shared() bool { return c.Scope == "dag" }
 
 // Duration is a span in milliseconds, written as in Go, and with d for 24 hours: 90s, 10m, 1d12h.
@@ -278,7 +278,8 @@ var (
 	}
 )
 
-// ParseDuration reads a duration. It refuses numbers without a unit, 0 included.
+// ParseDuration reads a duration such as 90s or 1d12h, rounded to milliseconds. It refuses numbers without a unit, 0 included,
+// spans above 0 and below 1ms, and spans longer than 36500d.
 func ParseDuration(s string) (Duration, error) {
 	if !durationText.MatchString(s) {
 		return 0, fmt.Errorf("%q is not a duration: write a number and a unit, such as 90s, 10m or 1d12h", s)
@@ -300,8 +301,8 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(math.Round(total)), nil
 }
 
-// spelledOut reads a span in a form that people write, such as 5 minutes, minute or 1w. It returns the span in the form of
-// this package.
+// spelledOut reads a span in a form that people write, such as 5 minutes, minute or 1w, and returns it in the form of
+// ParseDuration: 5m, 1m or 7d. It returns false for any other text.
 func spelledOut(text string) (duration string, ok bool) {
 	parts := spelledSpan.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text)))
 	if parts == nil {
@@ -315,7 +316,8 @@ func spelledOut(text string) (duration string, ok bool) {
 	return n + unit, true
 }
 
-// String returns the shortest exact form, such as 1d12h or 1m30s.
+// String returns the duration with all units that are not 0, from days to milliseconds, such as 1d12h or 1m30s. ParseDuration reads
+// it back.
 func (d Duration) String() string {
 	if d == 0 {
 		return "0s"
@@ -409,7 +411,8 @@ var builtins = map[string]*builtin{
 	},
 }
 
-// takesSecrets reports whether a part of a step's `with` may hold secrets: text that is sent, but neither stored nor shown.
+// takesSecrets reports whether the texts under a key of the step's `with` may hold secrets. Only texts that are sent, but neither
+// stored nor shown, may.
 func (s *Step) takesSecrets(key string) bool {
 	return s.Action == "http.request" && (key == "url" || key == "headers" || key == "body")
 }
@@ -417,7 +420,7 @@ func (s *Step) takesSecrets(key string) bool {
 // reserved are the first parts of action names that only Oarlock may use.
 var reserved = []string{"http", "postgres", "dag", "river"}
 
-// body returns the kind of work that a step is for its worker.
+// body returns the kind of body that the core gives the step: by its action if that is built in, and else BodyTask.
 func (s *Step) body() dagrun.Body {
 	if b := builtins[s.Action]; b != nil {
 		return b.body
@@ -440,7 +443,7 @@ func (s *Step) kind() string {
 	return ""
 }
 
-// Actions returns the names of the actions that Oarlock has itself. Every other action belongs to a program that embeds a
+// Actions returns the names of the actions that Oarlock has itself, sorted. Every other action belongs to a program that embeds a
 // worker.
 func Actions() []string { return sortedKeys(builtins) }
 
@@ -466,7 +469,8 @@ type Approval struct {
 	Approvers []string // empty: every user with the right to control the run
 }
 
-// approval compiles the question of an approval step. It returns nil for any other step.
+// approval returns the question of an approval step for the core, which fills in the prompt when the approval begins to wait. It
+// returns nil for any other step.
 func (s *Step) approval(n *names) *dagrun.Approval {
 	a := s.Approval()
 	if a == nil {
@@ -485,7 +489,7 @@ type prompt struct {
 	names *names
 }
 
-// Text returns the prompt with its references filled in.
+// Text implements dagrun.Text: it returns the prompt with its references filled in, or an error if one has no value.
 func (p *prompt) Text(scope dagrun.Scope) (string, error) {
 	v, err := newView(scope, p.names)
 	if err != nil {
@@ -501,6 +505,7 @@ type cacheKey struct {
 	body string
 }
 
+// Text implements dagrun.Text.
 func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
 	key, err := k.expression.Text(scope)
 	if err != nil {
@@ -509,8 +514,8 @@ func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
 	return k.body + " " + key, nil
 }
 
-// digest returns a hash of the step's body, with everything that the body inherits. It leaves out when the step runs, how
-// often it is tried and how long it may take.
+// digest returns a hash of the step's body, with everything that the body inherits; env is the env of the DAG. It leaves out when
+// the step runs, how often it is tried and how long it may take.
 func (s *Step) digest(env map[string]string) string {
 	text, err := json.Marshal(struct { //nolint:musttag // for a digest: no program reads it back
 		Run, Command, Action string

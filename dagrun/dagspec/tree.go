@@ -37,7 +37,7 @@ type node struct {
 	size  int     // number of nodes in it, itself included
 }
 
-// get returns the value of a key. It returns nil if the node is no map, has no such key, or the value is bad.
+// get returns the value of a key. It returns nil if the node is nil or no map, has no such key, or the value is bad.
 func (n *node) get(key string) *node {
 	if _, v := n.find(key); v != nil && !v.bad {
 		return v
@@ -45,7 +45,8 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// find returns a key and its value, good or bad.
+// find returns a key and its value, whether they are good or bad. It returns nil twice if the node is no map, is nil, or has no
+// such key.
 func (n *node) find(key string) (*node, *node) {
 	if n == nil || n.kind != kindMap {
 		return nil, nil
@@ -58,13 +59,13 @@ func (n *node) find(key string) (*node, *node) {
 	return nil, nil
 }
 
-// has reports whether a key is written, with a good or a bad value.
+// has reports whether a map has a key, with a good or a bad value.
 func (n *node) has(key string) bool {
 	_, v := n.find(key)
 	return v != nil
 }
 
-// in returns the node at the end of a path of keys.
+// in follows a path of keys by get, and returns nil if it ends early.
 func (n *node) in(keys ...string) *node {
 	for _, k := range keys {
 		n = n.get(k)
@@ -72,7 +73,8 @@ func (n *node) in(keys ...string) *node {
 	return n
 }
 
-// fields returns the good entries of a map.
+// fields yields the keys and values of a map, without entries in which one is bad. It yields nothing for nil and for any other
+// node.
 func (n *node) fields() iter.Seq2[*node, *node] {
 	return func(yield func(k, v *node) bool) {
 		if n == nil || n.kind != kindMap {
@@ -86,7 +88,7 @@ func (n *node) fields() iter.Seq2[*node, *node] {
 	}
 }
 
-// list returns the good items of a list.
+// list yields the items of a list that are not bad. It yields nothing for nil and for any other node.
 func (n *node) list() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if n == nil || n.kind != kindList {
@@ -100,7 +102,7 @@ func (n *node) list() iter.Seq[*node] {
 	}
 }
 
-// text returns the string of a node, or "" for any other node.
+// text returns the text of a string. For nil, a bad node and any other kind of node it returns "".
 func (n *node) text() string {
 	if n == nil || n.bad {
 		return ""
@@ -109,7 +111,7 @@ func (n *node) text() string {
 	return s
 }
 
-// pos returns the position of the node. A nil node has none.
+// pos returns the position of the node in the file, and no position for nil.
 func (n *node) pos() pos {
 	if n == nil {
 		return pos{}
@@ -117,7 +119,7 @@ func (n *node) pos() pos {
 	return n.at
 }
 
-// plain converts the node to the types of encoding/json, except that integers are int64.
+// plain converts the node to the types of encoding/json, except that integers are int64. It leaves out bad items and entries.
 func (n *node) plain() any {
 	switch n.kind {
 	case kindList:
@@ -136,7 +138,7 @@ func (n *node) plain() any {
 	return n.value
 }
 
-// measure computes size from the sizes of the children.
+// measure sets n.size, for which the sizes of the items must be known, and returns n.
 func (n *node) measure() *node {
 	n.size = 1 + len(n.keys)
 	for _, v := range n.items {
@@ -148,8 +150,8 @@ func (n *node) measure() *node {
 // maxLocated limits the bytes of lines in which locate searches a part of a string.
 const maxLocated = 64 << 10
 
-// locate returns the position of a part of a string in the file: its first appearance from the node on. It returns the
-// position of the node if escapes or folding hide the part.
+// locate returns the position of a part of a string in the file: its first appearance from the node on. It returns the position of
+// the node if part is "", if escapes or folding hide it, or if the line is longer than maxLocated.
 func (r *report) locate(n *node, part string) pos {
 	at := n.pos()
 	if at.line == 0 || part == "" {
@@ -172,7 +174,8 @@ func (r *report) locate(n *node, part string) pos {
 	return at
 }
 
-// byteColumn converts a column in characters into an offset.
+// byteColumn converts a column in characters, from 1, into an offset in bytes. A column beyond the line becomes the length of the
+// line.
 func byteColumn(line string, col int) int {
 	n := 1
 	for i := range line {
@@ -184,7 +187,7 @@ func byteColumn(line string, col int) int {
 	return len(line)
 }
 
-// setFloat stores a number. It stores 5.0 and 1e2 as integers, because a store may print integers in that form.
+// setFloat stores a number in n. It stores 5.0 and 1e2 as integers, because a store may print integers in that form.
 func (n *node) setFloat(f float64) {
 	n.kind, n.value = kindFloat, f
 	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
@@ -204,7 +207,8 @@ const (
 
 const bom = "\uFEFF"
 
-// checkBytes refuses input that no parser should get: too long, with NUL, or not in UTF-8.
+// checkBytes returns true if a parser may get the input. It reports input that is longer than limit, empty, with a NUL byte, or not
+// in UTF-8, and returns false.
 func checkBytes(r *report, src []byte, limit int) bool {
 	switch i, bad := bytes.IndexByte(src, 0), invalidUTF8(src); {
 	case len(src) > limit:
@@ -228,6 +232,7 @@ func bytesText(n int) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
+// invalidUTF8 returns the offset of the first byte that is not valid UTF-8, or -1.
 func invalidUTF8(src []byte) int {
 	if utf8.Valid(src) {
 		return -1
@@ -242,16 +247,16 @@ func invalidUTF8(src []byte) int {
 	return -1
 }
 
-// offsetPos converts an offset in bytes into a position.
+// offsetPos converts an offset in bytes into a position. A byte order mark at the beginning of src has no column.
 func offsetPos(src []byte, offset int) pos {
 	before := strings.TrimPrefix(string(src[:offset]), bom)
 	line := strings.LastIndexByte(before, '\n') + 1
 	return pos{strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[line:]) + 1}
 }
 
-// checkTokens refuses values nested too deep and maps with too many keys, before the parser sees them: it would recurse too
-// deep, or take minutes. checkTokens only counts brackets and columns. The limits are checked exactly once the tree is
-// built.
+// checkTokens reports values nested too deep and maps with too many keys before the parser sees them, which would recurse too deep
+// or take minutes. It returns false if it reports one. It only counts brackets and columns, so its limit for the depth is generous;
+// builder.tree checks the exact one.
 func checkTokens(r *report, tokens token.Tokens) bool {
 	flow, marks := 0, 0
 	var blocks blocks
@@ -286,13 +291,14 @@ func checkTokens(r *report, tokens token.Tokens) bool {
 // blocks is a stack of the open lists and maps in block style, each with its column.
 type blocks []struct{ col, keys int }
 
-// entry opens a list entry. It ends the entry before and every block further right.
+// entry opens an entry of a list at a column. It closes the entry before, and every list and map further right.
 func (b *blocks) entry(col int) {
 	b.cut(func(c, keys int) bool { return c > col || c == col && keys == 0 })
 	*b = append(*b, struct{ col, keys int }{col, 0})
 }
 
-// key opens or continues a map.
+// key counts a key of the map at a column, and opens that map if it is the first. It closes every list and map further right, and a
+// list at the same column.
 func (b *blocks) key(col int) {
 	b.cut(func(c, keys int) bool { return c > col || c == col && keys == 0 })
 	if n := len(*b); n > 0 && (*b)[n-1].col == col {
@@ -302,6 +308,7 @@ func (b *blocks) key(col int) {
 	*b = append(*b, struct{ col, keys int }{col, 1})
 }
 
+// cut closes the innermost lists and maps, as long as ended says so.
 func (b *blocks) cut(ended func(col, keys int) bool) {
 	for n := len(*b); n > 0 && ended((*b)[n-1].col, (*b)[n-1].keys); n-- {
 		*b = (*b)[:n-1]

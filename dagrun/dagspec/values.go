@@ -36,6 +36,8 @@ type view struct {
 	open  bool   // secrets may be filled in here
 }
 
+// newView returns a view that looks up values for the task of a scope, with all variables visible and secrets closed. It returns an
+// error if the context of the scope is no Context.
 func newView(scope dagrun.Scope, n *names) (*view, error) {
 	v := &view{Scope: scope, names: n, level: 2}
 	switch ctx := scope.Context().(type) {
@@ -49,7 +51,8 @@ func newView(scope dagrun.Scope, n *names) (*view, error) {
 	return v, nil
 }
 
-// value returns the value of a reference, or nil if it has none.
+// value returns the value of a reference, or nil if it has none. For a secret it returns a sealed, and an error where secrets are
+// not allowed.
 func (v *view) value(f ref) (any, error) {
 	if f.root() == "secrets" {
 		return v.secret(f)
@@ -61,7 +64,8 @@ func (v *view) value(f ref) (any, error) {
 	return descend(base, f.rest()), nil
 }
 
-// base returns the value of a reference without the path into it.
+// base returns the value that a reference leads into: of params.p for params.p.x, and nil if there is none. A reference with an
+// unknown first name is to the item.
 func (v *view) base(f ref) (any, error) {
 	switch f.root() {
 	case "params":
@@ -82,6 +86,7 @@ func (v *view) base(f ref) (any, error) {
 	return decodeJSON(item.Value)
 }
 
+// secret returns a sealed text of the secret alone, or an error if the text must not hold secrets or the secret is not declared.
 func (v *view) secret(f ref) (any, error) {
 	name := f.path[len(f.path)-1]
 	if _, ok := v.names.secrets[name]; !ok || !v.open {
@@ -90,6 +95,7 @@ func (v *view) secret(f ref) (any, error) {
 	return sealed{{secret: name}}, nil
 }
 
+// param returns the value of a param in the type that its declaration says, or as it is stored if it does not fit that.
 func (v *view) param(name string) any {
 	value := v.ctx.Params[name]
 	if p := v.names.params[name]; p != nil {
@@ -100,8 +106,9 @@ func (v *view) param(name string) any {
 	return value
 }
 
-// lookup returns a variable from the highest layer that has it. A text of a layer sees only the layers below, so that PATH:
-// ${env.PATH}:/opt/bin extends the lower PATH.
+// lookup returns a variable from the highest visible layer that has it, with references filled in: step, DAG, then inherited. The
+// value is a string, or a sealed if it holds a secret, or nil if there is no such variable. A text of a layer sees only the layers
+// below, so that PATH: ${env.PATH}:/opt/bin extends the lower PATH.
 func (v *view) lookup(name string) (any, error) {
 	below := *v
 	for below.level--; below.level >= 0; below.level-- {
@@ -117,6 +124,7 @@ func (v *view) lookup(name string) (any, error) {
 	return nil, nil
 }
 
+// layer returns the variables of the DAG for level 1, and of the step for level 2.
 func (v *view) layer(level int) map[string]string {
 	if level == 1 {
 		return v.names.spec.Env
@@ -199,7 +207,7 @@ func (v *view) step(f ref) (any, error) {
 	return output(s, f.path[3])
 }
 
-// decodes charges for decoding the outputs of a step.
+// decodes charges the meter, if there is one, for decoding the outputs of a step or item. It returns errCost at the limit.
 func (v *view) decodes(s dagrun.StepView) error {
 	if v.meter == nil {
 		return nil
@@ -207,6 +215,7 @@ func (v *view) decodes(s dagrun.StepView) error {
 	return v.meter.spend(20 + 2*len(s.Outputs))
 }
 
+// gather returns a list with the output of each item of a foreach step, in the order of the items. An item without it has nil.
 func (v *view) gather(id, name string) (any, error) {
 	items := v.Items(id)
 	list := make([]any, len(items))
@@ -223,6 +232,8 @@ func (v *view) gather(id, name string) (any, error) {
 	return list, nil
 }
 
+// count returns how many items of a foreach step there are in all, for "total", or in the state that field names. Items that are
+// upstream_failed count as failed.
 func (v *view) count(id, field string) (any, error) {
 	items := v.Items(id)
 	if v.meter != nil {
@@ -243,6 +254,7 @@ func (v *view) count(id, field string) (any, error) {
 	return n, nil
 }
 
+// output returns one of the outputs of a step or item, or nil if it has none of that name.
 func output(s dagrun.StepView, name string) (any, error) {
 	if s.Outputs == "" {
 		return nil, nil
@@ -259,7 +271,8 @@ func output(s dagrun.StepView, name string) (any, error) {
 // in. Programs give up far later: encoding/json at 10,000 levels.
 const MaxValueDepth = 500
 
-// CheckDepth returns an error if a valid JSON value is nested deeper than MaxValueDepth.
+// CheckDepth returns an error if a JSON value is nested deeper than MaxValueDepth. The text must be valid JSON: CheckDepth only
+// counts brackets.
 func CheckDepth(text dagrun.JSON) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(text) && len(text) > 2*MaxValueDepth; i++ {
@@ -280,7 +293,7 @@ func CheckDepth(text dagrun.JSON) error {
 	return nil
 }
 
-// decodeJSON decodes JSON. Integers stay exact: they become int64.
+// decodeJSON decodes a stored JSON value to the types of encoding/json, except that integers are int64 and so stay exact.
 func decodeJSON(text dagrun.JSON) (any, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()
@@ -291,6 +304,7 @@ func decodeJSON(text dagrun.JSON) (any, error) {
 	return exact(v), nil
 }
 
+// exact turns each json.Number in a value into an int64, or a float64 if it is no such integer. It changes lists and maps in place.
 func exact(v any) any {
 	switch x := v.(type) {
 	case json.Number:
@@ -311,7 +325,7 @@ func exact(v any) any {
 	return v
 }
 
-// descend follows a path into a JSON value. It returns nil if the path leads nowhere.
+// descend follows a path of keys, and of indexes from 0 for lists, into a JSON value. It returns nil if the path leads nowhere.
 func descend(v any, path []string) any {
 	for _, key := range path {
 		switch x := v.(type) {

@@ -38,6 +38,7 @@ func (d day) beyondMonth(forward bool) day {
 	return dayOf(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Unix()) - 1
 }
 
+// floorDiv returns a/b rounded down. b must be positive.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -46,10 +47,12 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
+// ceilDiv returns a/b rounded up. b must be positive.
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// Next returns the first fire after a moment. It returns false if there is none within ten years, or if 400 days of excepted
-// fires come first.
+// Next returns the first fire after a moment, in UTC; a fire at that moment does not count. It returns false if there is none. It
+// also gives up if a cron expression has none within ten years, or if the excepts leave out too many fires in a row: 400 days of
+// them, or 10,000 points of an interval.
 func (c *Clock) Next(after time.Time) (time.Time, bool) {
 	bound := after
 	if bound.Before(earliest) {
@@ -68,7 +71,8 @@ func (c *Clock) Next(after time.Time) (time.Time, bool) {
 	return hit, true
 }
 
-// Last returns the newest fire before a moment. It returns false like Next.
+// Last returns the newest fire before a moment, in UTC; a fire at that moment does not count. It returns false if there is none,
+// and gives up as Next does.
 func (c *Clock) Last(before time.Time) (time.Time, bool) {
 	bound := before
 	if bound.After(latest) {
@@ -87,6 +91,8 @@ func (c *Clock) Last(before time.Time) (time.Time, bool) {
 	return hit, true
 }
 
+// find returns the nearest fire after bound, or before it if forward is false. It may be outside start and end: the caller checks
+// that.
 func (c *Clock) find(bound time.Time, forward bool) (time.Time, bool) {
 	switch {
 	case c.cron != nil:
@@ -109,15 +115,16 @@ func (c *Clock) find(bound time.Time, forward bool) (time.Time, bool) {
 	return c.at, true
 }
 
-// offset returns how many seconds the zone is ahead of UTC.
+// offset returns how many seconds the zone is ahead of UTC at a moment, which is in seconds since 1970.
 func (c *Clock) offset(moment int64) int64 {
 	_, seconds := time.Unix(moment, 0).In(c.location).Zone()
 	return int64(seconds)
 }
 
+// wall returns the wall time of a moment: the seconds since 1970 that a clock in the zone seems to show.
 func (c *Clock) wall(moment int64) int64 { return moment + c.offset(moment) }
 
-// offsets returns the offsets before and after a day. They are equal if the clock does not change on that day.
+// offsets returns the offsets of the zone before and after a local day. They are equal if the clock is not changed on that day.
 func (c *Clock) offsets(d day) (before, after int64) {
 	before, after = c.offset(d.seconds()-secondsOfDay), c.offset(d.seconds()+2*secondsOfDay)
 	if before != after {
@@ -129,10 +136,11 @@ func (c *Clock) offsets(d day) (before, after int64) {
 	return before, after
 }
 
-// findCron walks the local days from the day before bound on (backward: from the day after it), because a wall time in a gap
-// fires later than it reads. For the same reason it also looks at the calendar day after the first hit. It gives up after
-// maxDaysLeftOut matching days without a fire. So a daily expression with excepts for all but one day in two years finds
-// nothing: such a schedule needs a narrower cron expression.
+// findCron returns the nearest fire of the cron expression after bound, or before it if forward is false. It walks the local days
+// from the day before bound on (backward: from the day after it), because a wall time in a gap fires later than it reads. For the
+// same reason it also looks at the calendar day after the first hit. It gives up after maxDaysLeftOut matching days without a fire.
+// So a daily expression with excepts for all but one day in two years finds nothing: such a schedule needs a narrower cron
+// expression.
 func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 	step := day(1)
 	if !forward {
@@ -164,7 +172,8 @@ func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 	return best, found
 }
 
-// findOn returns the fire of a day that is nearest to bound, beyond it.
+// findOn returns the fire of day d that is the first after bound, or the last before it if forward is false. The day must match the
+// cron expression. findOn returns false if all its fires are excepted or lie on the wrong side of bound.
 func (c *Clock) findOn(d day, bound int64, forward bool) (int64, bool) {
 	before, after := c.offsets(d)
 	if before != after {
@@ -187,7 +196,8 @@ func sign(forward bool) int {
 	return -1
 }
 
-// from returns the index of the first minute beyond a number of seconds of the day, in the given direction.
+// from returns the index of the first of the sorted minutes after a number of seconds of the day, or of the last before it if
+// forward is false. The index is outside minutes if there is none.
 func from(minutes []int, seconds int64, forward bool) int {
 	if forward {
 		return sort.SearchInts(minutes, int(floorDiv(seconds, 60))+1)
@@ -195,9 +205,9 @@ func from(minutes []int, seconds int64, forward bool) int {
 	return sort.SearchInts(minutes, int(ceilDiv(seconds, 60))) - 1
 }
 
-// findChanged is findOn for a day around which the offset changes. It tries each wall time with both offsets. A moment may
-// be off its wall time by the difference of the offsets, so without excepts it is enough to try the minutes within twice
-// that distance of bound.
+// findChanged does the work of findOn for a day around which the offset changes from before to after. It tries each wall time with
+// both offsets. A moment may be off its wall time by the difference of the offsets, so without excepts it is enough to try the
+// minutes within twice that distance of bound.
 func (c *Clock) findChanged(d day, before, after, bound int64, forward bool) (best int64, found bool) {
 	minutes, tries := c.cron.minutes, minutesOfDay
 	if c.excepts.none() {
@@ -222,7 +232,9 @@ func (c *Clock) findChanged(d day, before, after, bound int64, forward bool) (be
 	return best, found
 }
 
-// moments returns the moments at which a wall time fires.
+// moments returns the moments at which a wall time fires, given the offsets before and after a change of the clock. A wall time
+// that comes twice fires once, at the first, or twice if the hour field of the expression begins with a star. One that does not
+// come at all fires by the offset before the change.
 func (c *Clock) moments(wall, before, after int64) []int64 {
 	a, b := wall-before, wall-after
 	isA, isB := c.wall(a) == wall, c.wall(b) == wall
@@ -237,7 +249,8 @@ func (c *Clock) moments(wall, before, after int64) []int64 {
 	return []int64{a} // also in a gap: by the offset before the gap
 }
 
-// gridPoint returns the point of the grid next to bound. All times are in microseconds.
+// gridPoint returns the first point of the interval's grid after bound, or the last before it if forward is false. The grid has a
+// point at start, or at the beginning of 1970 if there is no start. All times are in microseconds.
 func (c *Clock) gridPoint(bound int64, forward bool) int64 {
 	origin := int64(0)
 	if !c.start.IsZero() {
@@ -249,9 +262,10 @@ func (c *Clock) gridPoint(bound int64, forward bool) int64 {
 	return origin + (ceilDiv(bound-origin, c.every)-1)*c.every
 }
 
-// findEvery skips the excepted part of a day at once; on a day of a clock change it goes minute by minute. It gives up after
-// maxDaysLeftOut days or maxLeftOut points. So a grid with excepts for all but one fire in two years finds nothing: such a
-// schedule needs a cron expression.
+// findEvery returns the nearest point of the interval's grid after bound that is not excepted, or before it if forward is false. It
+// skips the excepted part of a day at once; on a day of a clock change it goes minute by minute. It gives up after maxDaysLeftOut
+// days or maxLeftOut points. So a grid with excepts for all but one fire in two years finds nothing: such a schedule needs a cron
+// expression.
 func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 	point := c.gridPoint(bound, forward)
 	if c.excepts.none() {
@@ -286,7 +300,9 @@ func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 	return 0, false
 }
 
-// edge returns the end of the excepted minutes around a moment, or with forward false their beginning.
+// edge returns the moment at which the excepted minutes around a moment end, or with forward false begin, at most until the end of
+// the day. wall is the wall time of the moment, and out holds the excepted minutes of its day. On a day of a clock change it is
+// only the edge of the minute.
 func (c *Clock) edge(out minuteSet, wall, moment int64, forward bool) int64 {
 	d, m := dayOf(wall), minuteOf(wall)
 	before, after := c.offsets(d)

@@ -45,7 +45,8 @@ var cronNames = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// readCron compiles the cron expression in a field of a Timing.
+// readCron compiles a cron expression. field is the field of the Timing with the expression, cron or except, and goes into the
+// error.
 func readCron(text, field string) (*cron, *Error) {
 	fail := func(hint, format string, args ...any) (*cron, *Error) {
 		return nil, &Error{Field: field, Value: text, Msg: field + ": " + fmt.Sprintf(format, args...), Hint: hint}
@@ -88,6 +89,7 @@ func readCron(text, field string) (*cron, *Error) {
 	return compile(fields, values), nil
 }
 
+// compile makes a cron of its five fields: as text, and the values that each of them stands for.
 func compile(fields []string, values [5][]int) *cron {
 	c := &cron{
 		either: !strings.HasPrefix(fields[2], "*") && !strings.HasPrefix(fields[4], "*"),
@@ -115,7 +117,8 @@ func compile(fields []string, values [5][]int) *cron {
 	return c
 }
 
-// read returns the values of a field. If an item is invalid, it returns the item and a hint what to type instead.
+// read returns the values that a field stands for, unsorted and perhaps with duplicates. If an item of the field is invalid, it
+// returns the item as bad, and a hint of what to type instead; hint is "" only for a valid field.
 func (f cronField) read(field string) (values []int, bad, hint string) {
 	for item := range strings.SplitSeq(field, ",") {
 		part, stepText, stepped := strings.Cut(item, "/")
@@ -144,6 +147,7 @@ func (f cronField) read(field string) (values []int, bad, hint string) {
 	return values, "", ""
 }
 
+// number returns the value of a number or name, or false if it is outside the range of the field.
 func (f cronField) number(text string) (int, bool) {
 	if i := slices.Index(f.names, text); i >= 0 {
 		return f.min + i, true
@@ -152,7 +156,7 @@ func (f cronField) number(text string) (int, bool) {
 	return n, ok && n >= f.min && n <= f.max
 }
 
-// digits reads up to four digits and nothing else: no sign, no blank.
+// digits reads a number of one to four digits. It returns false for any other text, such as one with a sign or blank.
 func digits(text string) (int, bool) {
 	if text == "" || len(text) > 4 || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -161,7 +165,8 @@ func digits(text string) (int, bool) {
 	return n, err == nil
 }
 
-// cronHint returns a hint for an item that is valid in other systems.
+// cronHint returns a hint for an invalid item of a cron field. It knows the items that are valid in other systems. downwards says
+// that the item is a range from a larger to a smaller value.
 func cronHint(item string, downwards bool) string {
 	has := func(before, last string) bool { // ends in last, right after a character of before
 		return len(item) > 1 && strings.HasSuffix(item, last) && strings.ContainsRune(before, rune(item[len(item)-2]))
@@ -185,7 +190,7 @@ func cronHint(item string, downwards bool) string {
 
 const blanks = " \t\n\r"
 
-// lower lowers ASCII letters only, as the database does in collation C.
+// lower returns text with ASCII letters in lower case and all others unchanged, as the database does in collation C.
 func lower(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -195,7 +200,7 @@ func lower(text string) string {
 	}, text)
 }
 
-// left returns the beginning of a value, for a message.
+// left returns the first maxShown characters of a value, for a message.
 func left(text string) string {
 	if runes := []rune(text); len(runes) > maxShown {
 		return string(runes[:maxShown])
@@ -203,7 +208,7 @@ func left(text string) string {
 	return text
 }
 
-// matches reports whether the expression matches a day.
+// matches reports whether the expression fires on a day, at any minute, by its month, day and weekday.
 func (c *cron) matches(d day) bool {
 	_, month, of, weekday := d.date()
 	if !c.months[month] {
@@ -215,8 +220,8 @@ func (c *cron) matches(d day) bool {
 	return c.days[of] && c.weekdays[weekday]
 }
 
-// exists reports whether the expression matches any day: a day of the month may be too large for all its months. A weekday
-// occurs in every month.
+// exists reports whether the expression matches any day in any year. It does not if the day of the month is too large for all its
+// months, as in 30 February. A weekday occurs in every month.
 func (c *cron) exists() bool {
 	lengths := [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 	for m, length := range lengths {

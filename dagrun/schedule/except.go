@@ -17,6 +17,7 @@ type excepts struct {
 
 var dateText = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
+// add adds a date or a cron expression to the exceptions. It returns an error for any other text.
 func (x *excepts) add(entry string) *Error {
 	entry = strings.Trim(entry, blanks)
 	if date, err := time.Parse(time.DateOnly, entry); err == nil && date.Year() > 0 && dateText.MatchString(entry) {
@@ -36,13 +37,13 @@ func (x *excepts) add(entry string) *Error {
 
 func (x *excepts) none() bool { return len(x.dates) == 0 && len(x.skips) == 0 }
 
-// has reports whether a wall time, in seconds, is excepted.
+// has reports whether a wall time, in seconds since 1970, lies in an excepted minute.
 func (x *excepts) has(wall int64) bool {
 	out := x.on(dayOf(wall))
 	return out.has(minuteOf(wall))
 }
 
-// on returns the minutes of a day that are excepted.
+// on returns the minutes of a day that are excepted: all of them for a date, and the union of the expressions that match the day.
 func (x *excepts) on(d day) (out minuteSet) {
 	if slices.Contains(x.dates, d) {
 		return wholeDay
@@ -62,6 +63,7 @@ func (s *minuteSet) has(m int) bool { return s[m/64]>>(m%64)&1 == 1 }
 
 func (s *minuteSet) add(m int) { s[m/64] |= 1 << (m % 64) }
 
+// unite adds all minutes of the other set.
 func (s *minuteSet) unite(other *minuteSet) {
 	for i, bits := range other {
 		s[i] |= bits

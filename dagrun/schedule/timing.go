@@ -52,7 +52,7 @@ type Clock struct {
 	excepts    excepts
 }
 
-// New checks a timing and makes its Clock. The error is the first *Error that Check returns.
+// New checks a timing and makes its Clock. If there are mistakes, the error is the first *Error that Check returns.
 func New(t Timing) (*Clock, error) {
 	c, problems := read(t)
 	if len(problems) > 0 {
@@ -61,13 +61,14 @@ func New(t Timing) (*Clock, error) {
 	return c, nil
 }
 
-// Check returns all mistakes in a timing.
+// Check returns all mistakes in a timing, and nil if there are none.
 func Check(t Timing) []*Error {
 	_, problems := read(t)
 	return problems
 }
 
-// read makes the clock of a timing. It truncates times to microseconds, the precision of the database.
+// read makes the clock of a timing, and returns all mistakes in it; with mistakes the clock must not be used. It truncates times to
+// microseconds, the precision of the database.
 func read(t Timing) (*Clock, []*Error) {
 	c := &Clock{location: time.UTC, at: cut(t.At), start: cut(t.Start), end: cut(t.End)}
 	var problems []*Error
@@ -111,6 +112,7 @@ func read(t Timing) (*Clock, []*Error) {
 	return c, problems
 }
 
+// cut returns a time in UTC, truncated to microseconds. The zero time stays zero.
 func cut(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -153,8 +155,8 @@ func checkMoment(field string, moment time.Time) *Error {
 	return &Error{field, moment.Format(time.RFC3339Nano), field + " is no moment of the years 20 to 9899", "write 2026-11-20T03:00:00Z, or with an offset such as +01:00"}
 }
 
-// readZone loads a time zone by name. It refuses names that the database may read as abbreviations, because those have no
-// summer time.
+// readZone loads a time zone by name. It returns an error for an unknown name, and for names that the database may read as
+// abbreviations, because those have no summer time.
 func readZone(name string) (*time.Location, *Error) {
 	if slices.Contains(strings.Fields("CET EET MET WET EST MST HST"), name) {
 		return nil, &Error{"timezone", name, fmt.Sprintf(`time zone "%s" means several things`, name), "name a place, such as Europe/Paris"}
@@ -167,8 +169,8 @@ func readZone(name string) (*time.Location, *Error) {
 	return location, nil
 }
 
-// ShortestGap returns the shortest time between two fires while the clock is not changed. A change to or from summer time
-// may bring two fires closer together. The result for a single time is math.MaxInt64.
+// ShortestGap returns a lower bound of the time between two fires, as long as the clock of the zone is not changed: a change to or
+// from summer time may bring two fires closer together. For a single time the result is math.MaxInt64.
 func (c *Clock) ShortestGap() time.Duration {
 	switch {
 	case c.every > 0:
