@@ -185,7 +185,8 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 	return settledBy(t)
 }
 
-// whyNotCancel returns the reason why a task cannot be canceled, or "".
+// whyNotCancel returns the reason why a task cannot be canceled: it has ended, or is a handler and its turn has not come. It
+// returns "" if it can.
 func (r *Run) whyNotCancel(t *task) string {
 	switch {
 	case t.State.Terminal():
@@ -250,7 +251,8 @@ func (r *Run) pauseTask(t *task, c *Control) Decision {
 	return settledBy(t)
 }
 
-// whyNotPause returns the reason why a task cannot be paused, or "".
+// whyNotPause returns the reason why a task cannot be paused: it belongs to a handler, waits, publishes, has ended, is paused or
+// being stopped, or the run is ending. It returns "" if it can.
 func (r *Run) whyNotPause(t *task) string {
 	switch {
 	case t.node.handler:
@@ -370,7 +372,8 @@ func (r *Run) mark(t *task, as State, reason string) {
 
 func markable(as State) bool { return as == TaskSucceeded || as == TaskFailed || as == TaskSkipped }
 
-// whyNotMark returns the reason why a task cannot be marked with a state, or "".
+// whyNotMark returns the reason why a task cannot be marked with a state: the state is none that users may ask for, or the task has
+// ended, has items, is being stopped, or is a handler and its turn has not come. It returns "" if it can.
 func (r *Run) whyNotMark(t *task, as State) string {
 	switch {
 	case !markable(as):
@@ -617,7 +620,8 @@ func (r *Run) refuse(text string) error {
 // stopping reports whether the run is ending and the task must not start. It is always false for the task of a handler.
 func (r *Run) stopping(t *task) bool { return r.rec.Ending != EndingNone && !t.node.handler }
 
-// endingReason returns the reason that tasks get which the run's ending stops. The run must have an ending.
+// endingReason returns the reason for the rows of tasks that the run's ending cancels or fails, and for the run itself. The run
+// must have an ending.
 func (r *Run) endingReason() string {
 	switch r.rec.Ending {
 	case EndingFailFast:

@@ -264,8 +264,8 @@ func (r *Run) fail(t *task) {
 	r.failAs(t, c.Failed || t.HasExit && slices.Contains(c.ExitCodes, t.ExitCode))
 }
 
-// failAs ends a task as failed. If the failure is tolerated, the children may start, and with MarkSuccess the task ends as
-// succeeded.
+// failAs ends a task as failed and removes its outputs. If the failure is tolerated, the task's children may start, and if
+// continue_on has mark_success, the task ends as succeeded.
 func (r *Run) failAs(t *task, tolerated bool) {
 	r.put(t, "")
 	if tolerated && t.step.ContinueOn.MarkSuccess {
@@ -277,7 +277,7 @@ func (r *Run) failAs(t *task, tolerated bool) {
 	r.to(t, TaskFailed)
 }
 
-// end moves a task to a state with a reason.
+// end moves a task to a state, by Run.to, with a reason for its row.
 func (r *Run) end(t *task, s State, reason string) {
 	t.Reason = reason
 	r.to(t, s)

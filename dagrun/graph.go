@@ -341,7 +341,7 @@ func checkErrorRule(rule *ErrorRule) error {
 	return errors.Join(errs...)
 }
 
-// unless returns an error if holds is false, and nil otherwise.
+// unless returns nil if holds is true, and else an error with a message of format and args.
 func unless(holds bool, format string, args ...any) error {
 	if holds {
 		return nil

@@ -395,7 +395,8 @@ func (r *Run) showActions() {
 	}
 }
 
-// useful reports whether the task of an action is still in the attempt and phase for which the action was made.
+// useful reports whether the caller still has to perform an action: the cache has not answered, the attempt has not ended, or the
+// body or child run to be stopped is still under way.
 func (r *Run) useful(a *action) bool {
 	t := a.task
 	if a.Kind == ActProbe {

@@ -52,7 +52,7 @@ func (r *Run) backoff(t *task, retries int) Duration {
 }
 
 // delay returns the interval, multiplied by Backoff once for each retry that went before, and at most MaxInterval. If MaxInterval
-// is 0, the delay is at most forever.
+// is 0, the delay is at most forever. A Backoff below 1 counts as 1.
 func (p *RetryPolicy) delay(retries int) Duration {
 	most := float64(forever)
 	if p.MaxInterval > 0 {
@@ -191,7 +191,8 @@ func (r *Run) toRetry(t *task) bool {
 	return c == classF || c == classC || r.wasReset(t)
 }
 
-// wasReset reports whether an earlier try of this retry, which a crash interrupted, has reset a task already.
+// wasReset reports whether the stored row of a task is already in the present generation, because an earlier try of this retry was
+// interrupted by a crash after it had reset the task.
 func (r *Run) wasReset(t *task) bool { return t.stored && t.Generation == r.rec.Generation }
 
 // pickDependants sets the fate of every step that depends, directly or not, on a picked step to anew. It passes over a step that is
@@ -284,8 +285,8 @@ func (r *Run) resetGroup(g *group) {
 	r.reset(g.main)
 }
 
-// layAside removes a task from the run but keeps its row in r.left. If the task grows again, takeLeft records the last
-// attempt of that row. Until then the row is the only record of that attempt.
+// layAside keeps the row of a task in r.left; the caller removes the task from the run. If the task grows again, takeLeft records
+// the last attempt of that row. Until then the row is the only record of that attempt.
 func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
 // reset sets a task to pending in the new generation, and records its last attempt. The row keeps only the attempt number. A task

@@ -184,8 +184,8 @@ const maxSpent = 20_000_000
 
 func (r *Run) exhausted() bool { return r.spent >= maxSpent }
 
-// judgeAll judges the queued tasks, and tasks that they queue in turn, until expressions have used up maxSpent. It reports
-// whether it judged any.
+// judgeAll judges the tasks in r.work and the tasks that these add to it, until expressions have used up maxSpent; the rest stays
+// in r.work. It reports whether it judged any.
 func (r *Run) judgeAll() (some bool) {
 	i := 0
 	for ; i < len(r.work) && !r.exhausted(); i++ { // the list grows during the loop

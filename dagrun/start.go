@@ -482,7 +482,8 @@ func (r *Run) waits(t *task, e *Event) error {
 	return nil
 }
 
-// rest moves a task with an opened wait or child run to the phase in which it waits for the end of that.
+// rest moves a task, after the caller has opened its wait or child run, to phaseAwaitingChild if it waits for a child run, and to
+// phaseNone if not.
 func (r *Run) rest(t *task) {
 	if t.step.Body == BodyChild {
 		r.move(t, phaseAwaitingChild)

@@ -174,7 +174,7 @@ func (c *checker) param(p *Param, n *node) {
 	}
 }
 
-// applies refuses limits that do not apply to a param's type, because they would have no effect.
+// applies reports limits of a param that do not apply to its type, such as minimum for a string, because they would have no effect.
 func (c *checker) applies(p *Param, n *node) {
 	for _, key := range []string{"minimum", "maximum", "min_length", "max_length", "pattern"} {
 		numeric := strings.HasSuffix(key, "imum")
@@ -223,7 +223,8 @@ func (c *checker) graph(steps []*node) {
 	c.reach(index, &g)
 }
 
-// depends checks the dependencies of step i, and adds the ones without mistakes to g.
+// depends reports mistakes in the dependencies of step i, which is n in the file, and adds the dependencies without mistakes to g.
+// index holds the index of each step by id.
 func (c *checker) depends(i int, n *node, index map[string]int, g *links) {
 	nodes := slices.Collect(n.get("depends").list())
 	seen := map[string]pos{}

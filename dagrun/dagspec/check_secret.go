@@ -96,8 +96,8 @@ func (c *checker) given(name string, at *node, known *names) {
 	}
 }
 
-// unasked reports secrets of the DAG that no body uses. It reports nothing if there are other mistakes, because those may be
-// the cause.
+// unasked reports each secret of the DAG that no body and no text uses. It comes last, and reports nothing if there are other
+// mistakes, because those may be the cause.
 func (c *checker) unasked() {
 	if c.failed() {
 		return
@@ -169,7 +169,8 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 	return typeAny, nil
 }
 
-// isSource reports whether a secret of the DAG is read from a variable of the worker. No text may refer to such a variable.
+// isSource reports whether the DAG or a step reads a secret from the worker's variable with this name. No text may refer to such a
+// variable.
 func (n *names) isSource(variable string) bool {
 	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
 }

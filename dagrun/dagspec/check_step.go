@@ -407,7 +407,7 @@ func isPOSIX(words []string) bool {
 	return false
 }
 
-// shell reports a mistake in a `shell:` that CheckShell finds, and references in it. n may be nil.
+// shell reports references in a `shell:`, and an interpreter that would not run a script, see CheckShell. n may be nil.
 func (c *checker) shell(n *node) {
 	var words []string
 	for item := range n.list() {

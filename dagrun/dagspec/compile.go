@@ -198,7 +198,8 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	}
 }
 
-// parts compiles the precomputed result, the publish and the on_error rules of a step into out.
+// parts compiles the precomputed result, the publish and the on_error rules of a step into out. It replaces s.Publish by a copy
+// that has the fields which it takes from the step.
 func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	if s.Result != nil {
 		result, err := s.Result.core()

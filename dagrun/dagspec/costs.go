@@ -266,7 +266,8 @@ type look struct {
 	times, slope int
 }
 
-// at charges for a value and all its parts; level is the depth of the value in the outermost one.
+// at charges for a value and all its parts; level is the depth of the value in the outermost one. It returns errCost at the limit
+// of the meter, or if level exceeds deepestSee.
 func (l look) at(v any, level int) error {
 	if level > deepestSee {
 		l.spent = l.limit

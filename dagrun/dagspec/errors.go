@@ -75,7 +75,7 @@ func (e Error) indent() string {
 	return b.String()
 }
 
-// blank returns the blanks that are as wide as a character on a terminal.
+// blank returns the blanks that are as wide as a character on a terminal: two, one or none. For a tab it returns a tab.
 func blank(r rune) string {
 	switch {
 	case r == '\t':

@@ -51,8 +51,8 @@ func ParseJSON(src []byte) (*Spec, error) {
 	return check(r, readJSON(r, src))
 }
 
-// FromJSON reads a stored Spec. It checks the form against the schema, but not whether the parts fit together: that was
-// checked before the Spec was stored.
+// FromJSON reads a stored Spec. It checks the form against the schema, but not whether the parts fit together: that was checked
+// before the Spec was stored. After a mistake the Spec is nil and the error is, or wraps, an Errors.
 func FromJSON(src []byte) (*Spec, error) {
 	r := newReport("", src)
 	if !checkBytes(r, src, MaxJSONBytes) {
@@ -472,7 +472,7 @@ type jsonReader struct {
 	line, col int
 }
 
-// here moves on to the next token and returns its position.
+// here returns the position of the next token, which it does not read. It moves j.line and j.col to that position.
 func (j *jsonReader) here() pos {
 	to := int(j.dec.InputOffset())
 	for to < len(j.src) && strings.IndexByte(" \t\r\n,:", j.src[to]) >= 0 {

@@ -360,7 +360,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// stringList returns the texts in a list of any values, and nil if v is no list.
+// stringList returns the texts of a list, without its other values. It returns nil if v is no list.
 func stringList(v any) []string {
 	var list []string
 	items, _ := v.([]any)

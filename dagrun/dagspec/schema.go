@@ -116,7 +116,8 @@ func (s *structure) entry(n *node, key string) *node {
 	return entries[key]
 }
 
-// item returns the i-th good item. It does not count bad items, because plain leaves them out.
+// item returns item i of a list, not counting items that were marked as bad before the schema was asked: the validator has not seen
+// these.
 func (s *structure) item(n *node, i int) *node {
 	items, ok := s.lists[n]
 	if !ok {

@@ -505,7 +505,7 @@ type cacheKey struct {
 	body string
 }
 
-// Text implements dagrun.Text.
+// Text implements dagrun.Text. The result is the digest of the body, a blank, and the key that the file gives.
 func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
 	key, err := k.expression.Text(scope)
 	if err != nil {

@@ -344,7 +344,8 @@ func descend(v any, path []string) any {
 	return v
 }
 
-// asText converts a value to text: strings as they are, times as RFC 3339, anything else as compact JSON.
+// asText converts a value to text: strings as they are, times as RFC 3339, anything else as compact JSON. It returns an error only
+// for a value that JSON cannot hold.
 func asText(v any) (string, error) {
 	switch x := v.(type) {
 	case string:

@@ -89,7 +89,8 @@ func readCron(text, field string) (*cron, *Error) {
 	return compile(fields, values), nil
 }
 
-// compile makes a cron of its five fields: as text, and the values that each of them stands for.
+// compile makes a cron of five fields. fields are their texts, which tell whether a field begins with a star, and values the
+// numbers that each field stands for.
 func compile(fields []string, values [5][]int) *cron {
 	c := &cron{
 		either: !strings.HasPrefix(fields[2], "*") && !strings.HasPrefix(fields[4], "*"),
