@@ -538,8 +538,8 @@ func (r *Run) answerApproval(t *task, c *Control) Decision {
 	return taskDecision(t, Applied)
 }
 
-// endRun sets the run's ending, lifts a pause if the ending is a cancel or a refusal, and ends open steps and handlers as the
-// ending demands. It does nothing if the run has a stronger ending already; the same ending again replaces by and text.
+// endRun sets the run's ending, lifts a pause if the ending is a cancel or a refusal, and ends open steps and handlers by endSteps
+// and endHandlers. It does nothing if the run has a stronger ending already. An equal ending replaces by and text.
 func (r *Run) endRun(e Ending, by, text string) {
 	if e < r.rec.Ending {
 		return

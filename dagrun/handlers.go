@@ -122,7 +122,7 @@ func (r *Run) outcomeHandler() *node {
 // canceled reports whether a user has canceled the whole run, with or without handlers.
 func (r *Run) canceled() bool { return r.rec.Ending == EndingCancel || r.rec.Ending == EndingNow }
 
-// endHandlers ends handlers as the run's ending demands. A cancel stops init, even if it has not begun, and success or failure if
+// endHandlers ends handlers because the run has an ending. A cancel stops init, even if it has not begun, and success or failure if
 // they have. A cancel without handlers also stops exit and abort, but spares an abort that has not begun once exit has. A refusal
 // drops the handlers that have begun and takes the turn away. Other endings leave handlers alone.
 func (r *Run) endHandlers() {

@@ -235,7 +235,8 @@ func (r *Run) finishInterrupted() {
 	}
 }
 
-// continueTask continues one task where the last driver left it. An attempt that was running is lost, with text as the reason.
+// continueTask continues one task where the last driver left it: it starts, waits, retries or publishes again. An attempt that was
+// running ends with the result of its EvSettled, or else as lost with text as the reason.
 func (r *Run) continueTask(t *task, text string) {
 	switch t.State {
 	case TaskPending, TaskReady:

@@ -326,8 +326,8 @@ func (c *checker) printCycle(path []edge) string {
 	return b.String() + c.spec.Steps[order[first]].ID
 }
 
-// reach reports each reference in c.uses to a step that need not have run. The step with the reference must depend on the other
-// step, directly or not. For a reference to an output, one of the dependencies on the way must be of state succeeded.
+// reach reports each reference in c.uses to a step that need not have run. The referring step must depend on the step that it
+// refers to, directly or not. For a reference to an output, one of the dependencies on the way must be of state succeeded.
 func (c *checker) reach(index map[string]int, g *links) {
 	byTarget := map[int][]use{}
 	for _, u := range c.uses {

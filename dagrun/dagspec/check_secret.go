@@ -145,8 +145,8 @@ func (n *names) checkSecret(f ref) (valueType, *problem) {
 	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add it to secrets:"), "unknown secret %q", f.path[1])
 }
 
-// secretHere does the same as checkSecret in a text that may hold secrets. In any other text it returns a mistake, because other
-// users could read the secret there.
+// secretHere returns the type of a reference to a secret, or the mistake in it, by checkSecret. In a text that must not hold
+// secrets every such reference is a mistake, because other users could read the secret there.
 func (n *names) secretHere(f ref) (valueType, *problem) {
 	switch {
 	case n.secret:

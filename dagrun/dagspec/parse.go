@@ -183,8 +183,8 @@ func parseYAML(r *report, text string) (file *ast.File) {
 // unquotedCron matches a cron expression that begins with a star. YAML reads the star as an alias.
 var unquotedCron = regexp.MustCompile(`[:[-] +(\*(?:/[0-9]+)?(?: +[0-9A-Za-z*/,-]+){4})`)
 
-// checkTabs looks for the most common syntax error, tabs as indentation, in a text that the lexer could not read. It reports one
-// and returns false, or returns true if there is none.
+// checkTabs reports the most common syntax error, a tab in the indentation, and then returns false. It looks only at a text that
+// the lexer could not read; for any other text it returns true.
 func checkTabs(r *report, text string, tokens token.Tokens) bool {
 	if tokens.InvalidToken() == nil || !strings.Contains(text, "\t") {
 		return true

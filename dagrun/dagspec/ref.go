@@ -164,8 +164,8 @@ func (n *names) withSecrets() *names {
 // problem is a mistake in a part of a text.
 type problem struct{ part, msg, hint string }
 
-// check returns the type of a reference as far as it is known before the run, or the mistake in it: it names nothing, or the text
-// may not use it. A reference to a part of the file that could not be read is no mistake.
+// check returns the type of a reference as far as it is known before the run, or the mistake in it: it names nothing, or must not
+// stand in this text. A reference to a part of the file that could not be read is no mistake.
 func (n *names) check(f ref) (valueType, *problem) {
 	switch f.root() {
 	case "params":

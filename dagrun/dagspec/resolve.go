@@ -38,8 +38,8 @@ func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	return v.resolve(s)
 }
 
-// ResolvePublish does the same as Resolve for the publish of a step, which may also refer to the outputs of the body that has just
-// succeeded. The step must have a publish.
+// ResolvePublish fills in the references of the step's publish as Resolve does. They may also refer to the outputs of the body that
+// has just succeeded, which the scope does not show yet. The step must have a publish.
 func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
 	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
 }
