@@ -122,9 +122,11 @@ func (r *Run) outcomeHandler() *node {
 // canceled reports whether a user has canceled the whole run, with or without handlers.
 func (r *Run) canceled() bool { return r.rec.Ending == EndingCancel || r.rec.Ending == EndingNow }
 
-// endHandlers ends handlers because the run has an ending. A cancel stops init, even if it has not begun, and success or failure if
-// they have. A cancel without handlers also stops exit and abort, but spares an abort that has not begun once exit has. A refusal
-// drops the handlers that have begun and takes the turn away. Other endings leave handlers alone.
+// endHandlers stops the handlers that must not run on, because the run has an ending. A cancel, of either kind, stops init, and it
+// stops success or failure if that handler has begun. A cancel without handlers (EndingNow) also stops abort and exit, even if they
+// have not begun. If exit has begun and abort has not, endHandlers leaves abort as it is, because abort cannot begin any more. A
+// refusal cancels every handler that has begun, without waiting for its body, and lets no other begin. Other endings change no
+// handler.
 func (r *Run) endHandlers() {
 	switch r.rec.Ending {
 	case EndingCancel, EndingNow:

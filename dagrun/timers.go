@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// setAlarm sets the alarm of a task by alarm, and moves the task to the heap for it. Every change of a state, a deadline or a
-// request needs it.
+// setAlarm asks r.alarm when the task must be looked at next, and stores the answer in t. It moves the task to the heap that
+// r.alarm names, or out of its heap if the task needs no alarm. Code that changes the state, phase, request or times of a task must
+// then call setAlarm.
 func (r *Run) setAlarm(t *task) {
 	at, clock := r.alarm(t)
 	if at == t.alarm && clock == t.clock {

@@ -199,8 +199,9 @@ func (j *journal) write() {
 	}
 }
 
-// next waits for a commit to write: j.carry, a commit that was set aside and is due again, or one of the queue. Meanwhile it
-// probes the database when a probe is due. It returns nil once the journal is closed and no commit is left.
+// next waits until there is a commit to write, and returns it. It looks at three places, in this order: j.carry, the commits set
+// aside that are due again, and the queue. While it waits, it probes the database when a probe is due. It returns nil once the
+// journal is closed and none of the three places has a commit left.
 func (j *journal) next() *pendingCommit {
 	if e := j.carry; e != nil {
 		j.carry = nil

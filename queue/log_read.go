@@ -433,7 +433,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// name returns the name of a task's step; for a replacement, step~1. It returns "" in a query of one task.
+// name returns the name of a task's step. For a replacement it appends ~ and the number of the replacement, as in load~2. It
+// returns "" if the query wants only one task.
 func (r *logReader) name(task dagrun.TaskID) string {
 	switch {
 	case r.task != nil:

@@ -407,9 +407,10 @@ type JournalPage struct {
 	Next    *JournalPlace // the argument before for the next page; nil: there is none
 }
 
-// Journal reads the events of a run and the requests to it that come before a place, newest first. limit is from 1 to 1000; 0
-// means 100. Events come in the order in which they were recorded, and so do controls. Between an event and a control, time
-// decides. It returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
+// Journal reads one page of a run's history: its events and controls from before a place, newest first. The zero place begins at
+// the newest entry. limit is from 1 to 1000; 0 means 100. An event that was recorded later comes before an earlier event, whatever
+// their times say, and so does a control. Between an event and a control the later time comes first, and the event if the times are
+// equal. Journal returns ErrNotFound if there is no such run, or if the user is not allowed to see it.
 func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, limit int) (JournalPage, error) {
 	const op = "read the history of a run"
 	if limit == 0 {

@@ -225,8 +225,9 @@ func (d *driver) explainHeld() {
 	}
 }
 
-// whyAhead returns why a task that fills the limit waits for a slot, for the row of a task that the limit holds back. It returns ""
-// if no task that fills the limit waits.
+// whyAhead returns what the row of task shows as its reason. A limit holds task back: max_active_steps of the run, or
+// max_concurrent of its foreach step. The reason is the one of another task, which counts towards the same limit and waits for a
+// slot. whyAhead returns "" if no such task waits.
 func (d *driver) whyAhead(task dagrun.TaskID) string {
 	ahead, ok := d.run.Ahead(task)
 	if !ok || d.slots.byTask[ahead] == nil {

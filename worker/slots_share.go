@@ -101,10 +101,11 @@ type ration struct {
 	isCut bool         // the last poll was limited; owned by the poll loop
 }
 
-// cut limits what a poll claims: free is the number of free slots to claim for, ahead the number of runs to claim beyond these. If
-// notifications have left fewer runs than free+ahead to this worker since the last call, cut returns at most that many slots, and
-// no runs ahead. It returns its arguments unchanged if no run was told, if no slot is free, or if the last call was a limited one.
-// Each call forgets the runs that were told before it, and sets r.isCut.
+// cut limits what one poll claims, so that other workers that were notified of the same runs get some of them. free is the number
+// of free slots to claim for, ahead the number of runs to claim beyond these. r.told is how many new runs notifications left to
+// this worker since the last call. If r.told is at least 1 and less than free+ahead, cut returns at most r.told slots and no runs
+// ahead. It returns its arguments unchanged in all other cases, if no slot is free, and if the last call limited a poll. Each call
+// sets r.told to 0, and sets r.isCut to whether it limited the poll.
 func (r *ration) cut(free, ahead int) (int, int) {
 	told := int(r.told.Swap(0))
 	r.isCut = !r.isCut && free > 0 && told > 0 && told < free+ahead

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// order sorts the cells in every layer of s so that few links cross. It sweeps down and up, moves each cell to the mean place of
-// its neighbours in the layers that it comes from, and keeps the best result. Ties keep the order of the file.
+// order sorts the cells in every layer of s so that few links cross. It sweeps down and up in turn. A sweep down sorts each layer
+// by the mean place of each cell's neighbours above, a sweep up by the neighbours below. Cells with the same mean keep the order
+// that they had. order takes the best result of all sweeps, and then lets swapNeighbours improve it.
 func (s *sketch) order() {
 	best, crossings := s.copyLayers(), s.crossings()
 	for sweep := 0; sweep < s.sweeps() && crossings > 0; sweep++ {

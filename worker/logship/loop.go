@@ -138,8 +138,9 @@ func (l *loop) close(n *logState) {
 	n.closing = nil
 }
 
-// sleep returns the time until there is something to do, if no event comes before: an hour if nothing is, and at least a
-// millisecond. While a call of the sink is under way, only the ends of logs count, because the end of the call is an event.
+// sleep returns how long the loop may wait for an event before it must look again: from a millisecond to an hour. The wait ends
+// when a log that is to end reaches its deadline, or when a log has something to send. While a call of the sink is under way, only
+// the deadlines matter: the end of that call is an event, and the loop sends again then.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	for n := range l.closings {

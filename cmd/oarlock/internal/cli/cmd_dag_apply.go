@@ -235,8 +235,9 @@ type dagFile struct {
 	problems dagspec.Errors
 }
 
-// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-". It returns invalid
-// files too, with their problems. It returns an error only if something cannot be read.
+// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-". The result has invalid
+// files too, with their problems. A file that defines the same DAG as an earlier file is invalid. readDAGs returns an error if
+// something cannot be read, or if a folder has no DAG file.
 func (e *env) readDAGs(args []string) ([]*dagFile, error) {
 	names, err := e.dagPaths(args)
 	if err != nil {
