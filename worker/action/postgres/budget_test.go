@@ -20,7 +20,7 @@ func (y *testBundle) held(a *postgres.Action, n int, connections ...string) (rel
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			w := with{"sql": []any{"SELECT pg_advisory_xact_lock_shared(1)"}}
+			w := with{"sql": []any{"SELECT pg_advisory_xact_lock_shared(1)"}, "read_only": true} // settles nothing
 			if len(connections) > 0 {
 				w["connection"] = connections[i%len(connections)]
 			}

@@ -77,6 +77,50 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 	}
 }
 
+// The COMMIT was done, its reply is lost, and the database stays away until the task must end.
+func TestOwn_RepeatsNoUnknownCommit(t *testing.T) {
+	t.Parallel()
+	y := setup(t)
+	proxy, url := netfault.Through(t, y.tasks)
+	const slots = 2
+	a := y.action(through(url), func(c *postgres.Config) { c.MaxOpen = slots })
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
+	now := make(chan struct{})
+	close(now)
+	var n atomic.Int32
+	y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+		if n.Add(1) > 1 {
+			return a.Execute(ctx, task)
+		}
+		defer proxy.Refuse(false)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			<-cut.Fired()
+			cancel() // the task is asked to end
+		}()
+		hurried := *task
+		hurried.Now = now
+		return a.Execute(ctx, &hurried)
+	}), func(h *hand, _ *worker.Config) {
+		h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
+			proxy.Refuse(r.Attempt == 1)
+			return s.SettleTx(ctx, tx, r)
+		}
+	})
+	id := y.run("{id: a, retry_policy: {limit: 1, interval: 1ms}, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES (gen_random_uuid())}}")
+	got := y.await(id)
+	cut.MustFire(t)
+	if !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "look whether the changes are there") {
+		t.Errorf("the run is %s: %s", got, y.log.String())
+	}
+	if n.Load() != 1 {
+		t.Errorf("executed %d times", n.Load())
+	}
+	y.wantRows(1)
+	y.held(a, slots)() // the budget has all its slots
+}
+
 // ends is how the attempts of a step that fails or waits ended, in order: kind and reason.
 func (y *testBundle) ends() string {
 	return get[string](y, "SELECT coalesce(string_agg(failure_kind || ' ' || reason, '; ' ORDER BY attempt), '') FROM oarlock.attempts")

@@ -26,22 +26,28 @@ const (
 // session is a connection, used by one task at a time.
 type session struct {
 	database   *database
-	conn       *pgx.Conn
+	conn       *pgx.Conn // closed after again has failed; never nil
 	born, used time.Time
 	notices    atomic.Pointer[io.Writer] // log for notices of the server; nil: none
 }
 
 func (d *database) connect(ctx context.Context) (*session, error) {
 	s := &session{database: d, born: time.Now(), used: time.Now()}
-	return s, s.dial(ctx)
+	if err := s.dial(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-func (s *session) dial(ctx context.Context) (err error) {
+// dial makes a new connection. After an error s keeps the one that it had.
+func (s *session) dial(ctx context.Context) error {
 	config := s.database.config.Copy()
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.heard(n) }
-	if s.conn, err = pglink.Dial(ctx, config, s.database.BeforeConnect); err != nil {
+	conn, err := pglink.Dial(ctx, config, s.database.BeforeConnect)
+	if err != nil {
 		return &connectError{s.database.name, err}
 	}
+	s.conn = conn
 	return nil
 }
 
@@ -91,17 +97,14 @@ func (s *session) reset() bool {
 	return err == nil
 }
 
-// again closes the connection, which is broken, and makes a new one in its place. After an error s has no connection, and s.conn is
-// nil.
+// again closes the connection, which is broken, and makes a new one in its place. After an error s keeps the closed connection, so
+// that the end of the transaction and of the session need not know that again was called.
 func (s *session) again(ctx context.Context) error {
 	s.close()
 	return s.dial(ctx)
 }
 
 func (s *session) close() {
-	if s.conn == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = s.conn.Close(ctx)
