@@ -60,7 +60,7 @@ func checkCgroup(folder string) error {
 	if err := unix.Access(filepath.Join(folder, "cgroup.procs"), unix.W_OK); err != nil {
 		return fmt.Errorf("cgroup %s: cgroup.procs must be writable: %w", folder, err)
 	}
-	g, err := makeCgroup(filepath.Join(folder, fmt.Sprintf("oarlock-try-%d", os.Getpid())))
+	g, err := makeCgroup(filepath.Join(folder, fmt.Sprintf("oarlock-%d-try", self)))
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func cgroupName(prefix, number string) string {
 	return fmt.Sprintf("oarlock-%d-%s-%s", self, prefix[:8], number)
 }
 
-// sweepCgroups removes the groups in folder that were made by executors of processes which are gone. A group with a process or a
-// group in it stays. Errors are ignored.
+// sweepCgroups removes the groups in folder that were made by executors and by checkCgroup in processes which are gone. A group with
+// a process or a group in it stays. Errors are ignored.
 func sweepCgroups(folder string) {
-	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*-*"))
+	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*"))
 	for _, path := range old {
 		pid, err := strconv.Atoi(strings.Split(filepath.Base(path), "-")[1])
 		if _, gone := procfs.ReadStat(pid); err == nil && gone != nil {
@@ -126,11 +126,9 @@ func (g *cgroup) populated() bool {
 	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
 }
 
-// pids lists the processes of the group and of groups below it. A group that is gone or cannot be read counts as empty; the error
-// is always nil.
-func (g *cgroup) pids() ([]int, error) {
-	var pids []int
-	err := filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+// pids lists the processes of the group and of groups below it. A group that is gone or cannot be read counts as empty.
+func (g *cgroup) pids() (pids []int) {
+	_ = filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil //nolint:nilerr // a group that is gone has no processes
 		}
@@ -142,7 +140,7 @@ func (g *cgroup) pids() ([]int, error) {
 		}
 		return nil
 	})
-	return pids, err
+	return pids
 }
 
 // kill kills all processes of the group at once. It does nothing on a kernel before 5.14, so the caller must also kill each

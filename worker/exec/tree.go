@@ -48,15 +48,14 @@ func (t *tree) alive() ([]process, error) {
 	if err != nil || t.cgroup == nil {
 		return alive, err
 	}
-	pids, err := t.cgroup.pids()
-	for _, pid := range pids {
+	for _, pid := range t.cgroup.pids() {
 		listed := slices.ContainsFunc(alive, func(p process) bool { return p.pid == pid })
 		inode := procfs.Inode(pid)
 		if stat, err := procfs.ReadStat(pid); err == nil && stat.Live && !listed {
 			alive = append(alive, process{pid, stat.Group, inode})
 		}
 	}
-	return alive, err
+	return alive, nil
 }
 
 // empty reports whether no process of the body is alive. If so, it removes the body from the tracker. It returns false when it
