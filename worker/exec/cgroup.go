@@ -147,15 +147,27 @@ func (g *cgroup) pids() (pids []int) {
 // process.
 func (g *cgroup) kill() { _ = g.write("cgroup.kill", "1") }
 
-// outOfMemory reports whether the kernel killed a process of the group for want of memory. The limit that was reached may be the
-// group's own, one of a group above, or the memory of the host: the kernel counts them together.
-func (g *cgroup) outOfMemory() bool {
-	text, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
+// outOfMemory returns the reason why the kernel killed a process of the group for want of memory; "" if it killed none. limit is the
+// memory that the worker allows the group, in bytes; 0: any. The kernel also kills processes of the group when the host or a group
+// above has no memory left, or at a limit that the body set for itself: then the reason says that the worker's limit was not reached.
+func (g *cgroup) outOfMemory(limit int64) string {
+	switch {
+	case !g.counted("memory.events", "oom_kill"):
+		return ""
+	case limit > 0 && g.counted("memory.events.local", "oom"):
+		return fmt.Sprintf("out of memory, the worker allows %d bytes: use less, or raise memory in the worker's resources", limit)
+	}
+	return "out of memory, but not by the worker's resources: the kernel's log on its host (dmesg) names the limit"
+}
+
+// counted reports whether the kernel has counted an event of the group in one of its files of events.
+func (g *cgroup) counted(file, event string) bool {
+	text, err := os.ReadFile(filepath.Join(g.path, file))
 	if err != nil {
 		return false
 	}
 	for line := range strings.Lines(string(text)) {
-		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+		if n, ok := strings.CutPrefix(line, event+" "); ok {
 			return strings.TrimSpace(n) != "0"
 		}
 	}

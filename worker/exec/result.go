@@ -63,8 +63,10 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	}
 	r := exit(b.status)
 	switch {
-	case r.Kind == dagrun.KindSignal && a.cgroup != nil && a.cgroup.outOfMemory():
-		r.Reason = fmt.Sprintf("%s: out of memory, the worker allows %d bytes", r.Reason, a.x.config.Resources.Memory)
+	case b.status.Signal() == unix.SIGKILL && a.cgroup != nil:
+		if why := a.cgroup.outOfMemory(a.x.config.Resources.Memory); why != "" {
+			r.Reason += ": " + why
+		}
 	case r.Kind == dagrun.KindNone:
 		r = a.outputs(r)
 	}

@@ -2,7 +2,10 @@ package exec
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,5 +45,44 @@ func TestResult_OfASurvivorIsDecidedBeforeItEnds(t *testing.T) {
 		if r.Kind != dagrun.KindSignal || r.Signal != int(unix.SIGKILL) || r.Reason != "still there" {
 			t.Fatalf("%+v", r)
 		}
+	}
+}
+
+func TestResult_SaysWhyMemoryWasLacking(t *testing.T) {
+	t.Parallel()
+	const atLimit, elsewhere, none = "low 0\noom 1\noom_kill 1\n", "low 0\noom 0\noom_kill 1\n", "low 0\noom 0\noom_kill 0\n"
+	const limited, unlimited = "killed by SIGKILL: out of memory, the worker allows 4096 bytes", "killed by SIGKILL: out of memory, but not by the worker's resources"
+	for name, c := range map[string]struct {
+		status unix.WaitStatus
+		memory int64
+		events string // of the group with the groups in it
+		local  string // of the group alone
+		want   string // how the reason begins
+	}{
+		"by the limit":                {unix.WaitStatus(unix.SIGKILL), 4096, atLimit, atLimit, limited},
+		"on the host":                 {unix.WaitStatus(unix.SIGKILL), 4096, elsewhere, elsewhere, unlimited},
+		"on the host, with no limit":  {unix.WaitStatus(unix.SIGKILL), 0, elsewhere, elsewhere, unlimited},
+		"by a limit of the body":      {unix.WaitStatus(unix.SIGKILL), 0, atLimit, atLimit, unlimited},
+		"in a group of the body":      {unix.WaitStatus(unix.SIGKILL), 4096, atLimit, none, unlimited},
+		"of a process before the end": {unix.WaitStatus(unix.SIGTERM), 4096, atLimit, atLimit, "killed by SIGTERM"},
+		"not at all":                  {unix.WaitStatus(unix.SIGKILL), 4096, none, none, "killed by SIGKILL"},
+		"without a controller":        {unix.WaitStatus(unix.SIGKILL), 4096, "", "", "killed by SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := &attempt{x: &Executor{config: Config{Resources: Resources{Memory: c.memory}}}, cgroup: &cgroup{t.TempDir(), closedDir}}
+			for file, text := range map[string]string{"memory.events": c.events, "memory.events.local": c.local} {
+				if text == "" {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(a.cgroup.path, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := a.result(&body{status: c.status}, nil)
+			if got.Kind != dagrun.KindSignal || !strings.HasPrefix(got.Reason, c.want) || strings.Contains(got.Reason, "memory") != strings.Contains(c.want, "memory") {
+				t.Errorf("got %+v %q, want %q", got, got.Reason, c.want)
+			}
+		})
 	}
 }
