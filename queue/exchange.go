@@ -394,7 +394,7 @@ func (c *cursors) sweeping() {
 // A head below its cursor is a run that was committed late, or that was locked. swept lowers the cursor to it, so that polls try
 // it, and returns true. If the sweep before lowered the cursor to the same head, polls have tried that run in vain. Then swept
 // does not return true for it, and lowers the cursor only if the worker is hungry: a run that is locked for long must not slow
-// down other claims.
+// down other claims. A worker that is not hungry forgets that it tried the run, so the next sweep has polls try it once more.
 func (c *cursors) swept(lanes []int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
