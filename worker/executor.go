@@ -95,9 +95,14 @@ type Outputs map[string]any
 // the log.
 type Func func(ctx context.Context, task *Task) (Outputs, error)
 
-// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then. err must
-// not be nil.
-func Permanent(err error) error { return &permanentError{err} }
+// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then. It returns
+// nil if err is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
 
 type permanentError struct{ err error }
 

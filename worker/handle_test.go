@@ -60,6 +60,13 @@ func TestFunc_ErrorsAreRetriedUnlessPermanent(t *testing.T) {
 	}
 }
 
+func TestPermanent_NilIsNoError(t *testing.T) {
+	t.Parallel()
+	if err := worker.Permanent(nil); err != nil {
+		t.Errorf("got a %T", err)
+	}
+}
+
 func TestFunc_SnoozeIsNoFailure(t *testing.T) {
 	t.Parallel()
 	n := 0
