@@ -288,6 +288,42 @@ func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
 	})
 }
 
+// A sink that has other chunks by the same numbers refuses a log, although the run is still held: the end of the log is stored, and
+// says how much is missing.
+func TestShipper_CountsOnceWhatTheSinkRefuses(t *testing.T) {
+	t.Parallel()
+	t.Run("TheWholeCall", func(t *testing.T) { t.Parallel(); synctest.Test(t, func(t *testing.T) { refused(t, "") }) })
+	t.Run("AndWhatFailedBefore", func(t *testing.T) { t.Parallel(); synctest.Test(t, func(t *testing.T) { refused(t, "a note") }) })
+}
+
+// refused closes a log after 50 bytes over its limit, when its pieces were in a failed call and the sink refuses the next call. note
+// is written after the limit: it carries the number of the lost bytes, and Close holds it back from the next call.
+func refused(t *testing.T, note string) {
+	t.Helper()
+	sink := newStore()
+	sink.before = away
+	s := New(Config{Sink: sink, AttemptBytes: ChunkBytes})
+	defer s.Close()
+	l := s.Open(attempt(1), nil)
+	write(t, l.Stdout(), pattern(ChunkBytes+50))
+	if note != "" {
+		l.Note(note)
+	}
+	time.Sleep(FlushInterval)
+	synctest.Wait()
+	sink.mu.Lock()
+	sink.before = func(context.Context) error { return &queue.AppendError{Conflicts: []queue.RunID{1}} }
+	sink.mu.Unlock()
+	chunks := l.Close("succeeded")
+	last := chunks[len(chunks)-1]
+	if text := string(last.Data); len(chunks) != 1 || last.Dropped != ChunkBytes+50 || text != "log incomplete: 32818 bytes were dropped\n" {
+		t.Errorf("%d chunks, %d bytes dropped, %s", len(chunks), last.Dropped, text)
+	}
+	if got, want := s.Stats(), (Stats{Dropped: ChunkBytes + 50}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestShipper_ClosedFirstStillAccountsForEveryByte(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -247,12 +247,11 @@ func (l *loop) settle(o outcome) {
 		n.closing.deadline = earlier(now.Add(l.patience()), n.closing.limit)
 	}
 	for _, n := range o.lines {
-		isLost := slices.Contains(lost, n.log.at.Run)
-		freed := n.stored(isLost)
-		if isLost {
-			freed += n.abandon()
+		if slices.Contains(lost, n.log.at.Run) {
+			l.release(n.abandon())
+		} else {
+			l.release(n.stored())
 		}
-		l.release(freed)
 	}
 }
 

@@ -158,19 +158,15 @@ func (n *logState) chunk(p *piece) queue.Chunk {
 	return c
 }
 
-// stored removes the pieces of the call that ended, and returns how much memory that frees; the caller must release it. With lost,
-// the run is lost: the pieces were not stored, and count as dropped.
-func (n *logState) stored(lost bool) int64 {
+// stored removes the pieces of the call that ended, because they are stored. It returns how much memory that frees; the caller must
+// release it.
+func (n *logState) stored() int64 {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := int64(0)
 	for _, p := range l.pieces[:n.sending] {
-		if lost {
-			n.lose(p)
-		} else {
-			n.keep(p)
-		}
+		n.keep(p)
 		freed += n.forget(p)
 	}
 	clear(l.pieces[:n.sending])
@@ -191,9 +187,12 @@ func (n *logState) forget(p *piece) int64 {
 	return n.spool.forget(p)
 }
 
-// abandon drops all pieces that wait, because nothing of the run can be stored any more, and counts them as dropped. It returns how
-// much memory that frees; the caller must release it. The log stays open, and takes further bytes. After finish abandon does
-// nothing.
+// abandon drops all pieces after a call that the sink refused for good, those of the call included, and counts them as dropped. It
+// returns how much memory that frees; the caller must release it. The log stays open, and takes further bytes. After finish abandon
+// does nothing.
+//
+// The next chunk gets the number of all bytes lost so far. The numbered pieces will not be stored, so n.dropped no longer has the
+// bytes that were lost before them.
 func (n *logState) abandon() int64 {
 	l := n.log
 	l.mu.Lock()
@@ -203,11 +202,17 @@ func (n *logState) abandon() int64 {
 		return 0
 	}
 	for _, p := range l.pieces {
-		l.dropped += counted(p) + p.dropped
+		l.dropped += p.dropped
+		if p.sent {
+			n.dropped -= p.dropped
+		}
+		if !p.gone() {
+			l.dropped += counted(p)
+		}
 		n.lose(p)
 		freed += n.forget(p)
 	}
-	l.pieces = nil
+	l.pieces, n.sending = nil, 0
 	return freed
 }
 
