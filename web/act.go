@@ -76,10 +76,10 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 // post waits for that answer until its client disconnects; the action goes on even if its client disconnects. The server remembers
 // the answers of up to keptMax forms.
 //
-// If do failed or showed the form again, the next post runs do again, except after queue.ErrUnknown: do may then have acted. A page
-// that is loaded again has another nonce among its fields, so its form acts again.
+// If do failed, panicked or showed the form again, the next post runs do again, except after queue.ErrUnknown: do may then have
+// acted. A page that is loaded again has another nonce among its fields, so its form acts again.
 func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
-	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // this error stays if do panics
+	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // the error that waiting posts get if do panics
 	key := formSum(r)
 	if before, taken := s.acted.putNew(key, mine); taken {
 		select {
@@ -89,12 +89,14 @@ func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 			return answer{}, r.Context().Err()
 		}
 	}
-	defer close(mine.done)
+	defer func() {
+		if shownAgain := mine.answer.Status >= http.StatusBadRequest; shownAgain || mine.err != nil && !errors.Is(mine.err, queue.ErrUnknown) {
+			s.acted.drop(key)
+		}
+		close(mine.done)
+	}()
 	whole := r.WithContext(context.WithoutCancel(r.Context())) // the action goes on when the reader leaves: the request was made
 	mine.answer, mine.err = do(whole)
-	if shownAgain := mine.answer.Status >= http.StatusBadRequest; shownAgain || mine.err != nil && !errors.Is(mine.err, queue.ErrUnknown) {
-		s.acted.drop(key)
-	}
 	return mine.answer, mine.err
 }
 

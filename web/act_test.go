@@ -69,6 +69,24 @@ func TestPost_ActsOnce(t *testing.T) {
 	}
 }
 
+func TestPost_ActsAgainAfterAPanic(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	acted := 0
+	h := posting(b.server, func(*http.Request) (answer, error) {
+		if acted++; acted == 1 {
+			panic("the first time")
+		}
+		return answer{To: "/runs"}, nil
+	})
+	if w := post(t, h, "/do", onceField, "a"); w.Code != http.StatusInternalServerError || !strings.Contains(b.logged.String(), "the first time") {
+		t.Errorf("%d, logged %s", w.Code, b.logged)
+	}
+	if w := post(t, h, "/do", onceField, "a"); w.Code != http.StatusSeeOther || acted != 2 {
+		t.Errorf("sent again: %d, acted %d times", w.Code, acted)
+	}
+}
+
 func TestPost_LeadsToTheRunThatWasAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
