@@ -45,13 +45,13 @@ func LooseParams(given map[string]string) map[string]any {
 }
 
 // TypedParams converts texts to params by the types that the DAG declares. The result holds only the given params. It fails for a
-// text that does not fit, and for a required param that is missing. With again the params are for a rerun: the run has the others
+// text that does not fit, and for a required param that is missing. With partial, a run or a schedule has the others
 // already, so none of them is required.
-func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[string]any, error) {
+func TypedParams(spec *dagspec.Spec, given map[string]string, partial bool) (map[string]any, error) {
 	asked := *spec
 	asked.ParamDefs = slices.Clone(spec.ParamDefs)
 	for i := range asked.ParamDefs {
-		if _, isGiven := given[asked.ParamDefs[i].Name]; again && !isGiven {
+		if _, isGiven := given[asked.ParamDefs[i].Name]; partial && !isGiven {
 			asked.ParamDefs[i].Required = false
 		}
 	}

@@ -15,19 +15,19 @@ func TestBackfill_EachRoleMakesItsOwn(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)
 	file := filepath.Join(t.TempDir(), "x.yaml")
-	writeFile(t, file, "name: x\nallow: {schedules: true}\nschedule: {name: filed, cron: '@daily'}\nsteps: [{id: a, action: noop}]\n")
+	writeFile(t, file, "name: x\nallow: {schedules: true}\nparams: [{name: day, required: true}, {name: n, default: q}]\nschedule: {name: filed, cron: '@daily', params: {day: a}}\nsteps: [{id: a, action: noop}]\n")
 	for _, c := range []struct {
 		role, line string
 		exit       exit
 		want       string // in the output
 	}{
 		{toAdmin, "dag apply " + file, exitOK, "applied"},
-		{toSubmit, "schedules put x mine --cron @daily", exitOK, "put mine of x"},
+		{toSubmit, "schedules put x mine --cron @daily -p day=b", exitOK, "put mine of x"},
 		{toSubmit, "backfill x --from 3d --until 0s", exitOK, "made mine#3 of x: 3 times at most"},
 		{toSubmit, "backfill x filed --from 3d --until 0s", exitNotFound, "dag x has no schedule filed\nhint: the DAG has mine"},
 		{toRead, "backfill x filed --from 3d --until 0s --dry-run", exitError, "grant oarlock_submit to this user"},
 		{toRead, "backfill x filed --from 3d --until 0s", exitError, "grant oarlock_submit to this user"},
-		{toAdmin, "backfill x filed --from 3d --until 0s", exitOK, "made filed#4 of x: 3 times at most"},
+		{toAdmin, "backfill x filed --from 3d --until 0s -p n=2", exitOK, "made filed#4 of x: 3 times at most"},
 		{toSubmit, "backfill list -o id", exitOK, "x 'mine#3'\n"},
 		{toRead, "backfill list -o id", exitOK, "x 'mine#3'\nx 'filed#4'\n"},
 		{toRead, "backfill cancel x mine#3", exitError, "grant oarlock_submit to this user"},

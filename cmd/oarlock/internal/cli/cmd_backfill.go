@@ -90,7 +90,7 @@ func runBackfill(c *cli.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		if b.Params, err = typedParams(ctx, store, s.DAG, 0, params); err != nil {
+		if b.Params, err = typedParams(ctx, store, s.DAG, 0, params, true); err != nil {
 			return err
 		}
 		if c.Bool("dry-run") {

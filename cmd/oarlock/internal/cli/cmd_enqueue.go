@@ -97,7 +97,7 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 		return &failure{kind: invalid, err: err, hint: "`oarlock dag show " + name + "` lists the params"}
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
-		if request.Params, err = typedParams(ctx, store, name, o.version, params); err != nil {
+		if request.Params, err = typedParams(ctx, store, name, o.version, params, false); err != nil {
 			return err
 		}
 		id, err := store.Enqueue(ctx, request)
@@ -128,8 +128,9 @@ func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, e
 
 // typedParams parses params by the types that a version of the DAG declares; version 0 is the current one. It does not fill in
 // defaults: the database does, so that two requests with the same key are equal. If the login is not allowed to read DAGs,
-// typedParams returns the texts as they are.
-func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
+// typedParams returns the texts as they are. partial is as for
+// runview.TypedParams.
+func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string, partial bool) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {
 		return params, nil
@@ -141,7 +142,7 @@ func typedParams(ctx context.Context, store *queue.Store, name string, version i
 		}
 		return nil, err
 	}
-	if params, err = runview.TypedParams(spec, given, false); err != nil {
+	if params, err = runview.TypedParams(spec, given, partial); err != nil {
 		return nil, badParams(spec, err, "`oarlock dag show "+name+"` lists the params")
 	}
 	return params, nil

@@ -82,7 +82,7 @@ func runSchedulesPut(c *cli.Context, e *env) error {
 		return &failure{kind: invalid, err: err, hint: "`oarlock dag show " + name + "` lists the params"}
 	}
 	return e.withStore(c.Context, func(store *queue.Store) error {
-		if put.Params, err = typedParams(c.Context, store, name, 0, params); err != nil {
+		if put.Params, err = typedParams(c.Context, store, name, 0, params, false); err != nil {
 			return err
 		}
 		id, _, err := store.PutSchedule(c.Context, name, put)
