@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -31,9 +34,9 @@ type backfillForm struct {
 type backfillPlan struct {
 	From, Until    time.Time
 	Times          []plannedTime
-	Fires, Skipped int  // counts over Times
-	More           bool // there are more fire times than Times lists
-	Line           string
+	Fires, Skipped int    // counts over Times
+	More           bool   // there are more fire times than Times lists
+	Line           string // the command that makes the same backfill; "": there is none
 }
 
 // plannedTime is a fire time with the outcome that a backfill would give it.
@@ -102,21 +105,38 @@ func (f *backfillForm) backfill() (*queue.Backfill, error) {
 // plan sets f.Plan to the preview, if span finds no wrong field. It sets f.Problem to an error that the user can correct, or to
 // nil, and returns any other error.
 func (s *server) plan(r *http.Request, f *backfillForm) error {
-	b, err := f.span()
-	if err == nil {
-		var times []queue.BackfillTime
-		if times, err = s.store.BackfillTimes(r.Context(), b, backfillShown+1); err == nil {
-			f.Plan = f.planOf(b, times)
-		}
-	}
+	err := s.preview(r.Context(), f)
 	if f.Problem = correctable(err); f.Problem != nil {
 		err = nil
 	}
 	return err
 }
 
+// preview sets f.Plan if span finds no wrong field, and the command of the plan if no other field is wrong either. It returns the
+// error for a wrong field.
+func (s *server) preview(ctx context.Context, f *backfillForm) error {
+	b, err := f.span()
+	if err != nil {
+		return err
+	}
+	times, err := s.store.BackfillTimes(ctx, b, backfillShown+1)
+	if err != nil {
+		return err
+	}
+	f.Plan = f.planOf(b, times)
+	if b, err = f.backfill(); err != nil {
+		return err
+	}
+	spec, err := s.currentSpec(ctx, f.DAG)
+	if err != nil {
+		return err
+	}
+	f.Plan.Line = f.line(b, spec)
+	return nil
+}
+
 func (f *backfillForm) planOf(b *queue.Backfill, times []queue.BackfillTime) *backfillPlan {
-	p := &backfillPlan{From: b.From, Until: b.Until, More: len(times) > backfillShown, Line: f.line()}
+	p := &backfillPlan{From: b.From, Until: b.Until, More: len(times) > backfillShown}
 	for i := range times[:min(len(times), backfillShown)] {
 		at := &times[i]
 		if at.Outcome == "fires" {
@@ -129,8 +149,13 @@ func (f *backfillForm) planOf(b *queue.Backfill, times []queue.BackfillTime) *ba
 	return p
 }
 
-// line returns the command that makes the same backfill, without its params. It leaves out flags that would have their default.
-func (f *backfillForm) line() string {
+// line returns the command that makes the backfill b of the form. It leaves out flags that would have their default. It returns ""
+// if a param is null, because the command line cannot say so. spec has the types of the params; nil: the login cannot read them.
+func (f *backfillForm) line(b *queue.Backfill, spec *dagspec.Spec) string {
+	params := paramTexts(json.RawMessage(runview.CompactJSON(b.Params)), spec)
+	if len(params) < len(b.Params) {
+		return ""
+	}
 	line := f.Command("backfill") + " --from " + runview.ShellWord(f.From) + " --until " + runview.ShellWord(f.Until)
 	if f.Reprocess != runview.ReprocessWords[0] {
 		line += " --reprocess " + runview.ShellWord(f.Reprocess)
@@ -138,10 +163,10 @@ func (f *backfillForm) line() string {
 	if f.Newest != "" {
 		line += " --newest-first"
 	}
-	if f.AtOnce != "1" {
-		line += " --at-once " + runview.ShellWord(f.AtOnce)
+	if b.AtOnce != 1 {
+		line += " --at-once " + strconv.Itoa(b.AtOnce)
 	}
-	return line
+	return line + runview.ParamFlags(params)
 }
 
 // backfilled reads the schedule that the request would backfill. It refuses a schedule that is itself a backfill, or that the login

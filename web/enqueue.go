@@ -156,7 +156,7 @@ func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, 
 		if run.DAG != f.DAG {
 			return nil, &refusal{status: http.StatusBadRequest, message: fmt.Sprintf("Run %d is of another DAG.", id), hint: "Leave out from=" + from + "."}
 		}
-		begin = storedTexts(run, f.spec)
+		begin = paramTexts(run.Params, f.spec)
 	}
 	f.fill(values, begin)
 	f.addOptions(values, rights)
@@ -191,7 +191,7 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 	if err != nil {
 		return nil, err
 	}
-	f.before = storedTexts(f.Run, f.spec)
+	f.before = paramTexts(f.Run.Params, f.spec)
 	f.fill(values, f.before)
 	f.check(time.Now())
 	return f, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
-	"github.com/oarlock-dev/oarlock/queue"
 )
 
 const (
@@ -109,11 +108,11 @@ func valueText(p *dagspec.Param, v any) string {
 	return runview.CompactJSON(v)
 }
 
-// storedTexts returns the params of a run as texts of fields, by name. It leaves out params that are null. A string is its own
-// text, unless spec gives the param the type json; all other values are JSON. spec may be nil.
-func storedTexts(run *queue.Run, spec *dagspec.Spec) map[string]string {
+// paramTexts returns the params in a JSON object as texts by name, as fields and the command line take them. It leaves out params
+// that are null. A string is its own text, unless spec gives the param the type json; all other values are JSON. spec may be nil.
+func paramTexts(params json.RawMessage, spec *dagspec.Spec) map[string]string {
 	var values map[string]json.RawMessage
-	if json.Unmarshal(run.Params, &values) != nil {
+	if json.Unmarshal(params, &values) != nil {
 		return nil
 	}
 	asJSON := map[string]bool{}

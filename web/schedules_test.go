@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,7 +18,7 @@ import (
 const scheduledDAG = `
 name: etl
 allow: {schedules: true}
-params: [{name: n, type: integer, default: 1}]
+params: [{name: n, type: integer, default: 1}, {name: day, default: today}, {name: how, type: json, default: {}}]
 schedule:
   - {name: nightly, cron: 30 3 * * *, timezone: Europe/Paris, params: {n: 2}}
   - {cron: '*/5 * * * *', overlap_policy: all}
@@ -236,6 +237,39 @@ func TestSchedule_OffersWhatTheLoginMay(t *testing.T) {
 	for _, path := range []string{"/schedules", "/schedules/etl/mine", "/schedules/etl/mine/backfill"} {
 		b.page(t, path, http.StatusForbidden)
 	}
+}
+
+// The command beside the form makes the backfill that the form makes, with its params.
+func TestBackfill_HasItsCommand(t *testing.T) {
+	t.Parallel()
+	b, _ := setupSchedules(t, "oarlock_admin", Options{})
+	at := func(params, atOnce string) string {
+		return nightlyPath + "/backfill?" + url.Values{"from": {"2026-10-01"}, "until": {"2026-10-05"}, "params": {params}, "at_once": {atOnce}}.Encode()
+	}
+	const command = "oarlock backfill etl nightly --from 2026-10-01 --until 2026-10-05"
+	for params, want := range map[string]string{
+		"": " --at-once 2", "{}": " --at-once 2", `{"n": 7}`: " --at-once 2 -p n=7",
+		`{"n": 7, "how": {"a": [1, 2]}, "day": "the 1st"}`: ` --at-once 2 -p 'day=the 1st' -p 'how={"a":[1,2]}' -p n=7`,
+		`{"day": "7", "how": "7"}`:                         ` --at-once 2 -p day=7 -p 'how="7"'`,
+	} {
+		if page := b.page(t, at(params, "2"), http.StatusOK); !strings.Contains(page, "<code>"+html.EscapeString(command+want)+"</code>") {
+			t.Errorf("%s: not %s\n%s", params, want, plainText(page))
+		}
+	}
+	none := b.page(t, at(`{"n": null}`, "2"), http.StatusOK) // that is for the default of the DAG
+	wantTexts(t, none, "4 would fire")
+	wantNone(t, none, command)
+	for _, wrong := range []string{at("{", "2"), at("", "0")} {
+		page := b.page(t, wrong, http.StatusBadRequest)
+		wantTexts(t, page, "4 would fire")
+		wantNone(t, page, command)
+	}
+	submit, _ := setupSchedules(t, "oarlock_submit", Options{}) // cannot read the types of params
+	if _, _, err := submit.store.PutSchedule(t.Context(), "etl", dagspec.Schedule{Name: "mine", Cron: "@daily"}); err != nil {
+		t.Fatal(err)
+	}
+	own := "/schedules/etl/mine/backfill?" + url.Values{"from": {"2d"}, "until": {"now"}, "params": {`{"n": 7, "day": "x"}`}}.Encode()
+	wantTexts(t, submit.page(t, own, http.StatusOK), "--until now -p day=x -p n=7")
 }
 
 func TestBackfill_PreviewsAndIsMadeOnce(t *testing.T) {

@@ -70,7 +70,7 @@ func TypedParams(spec *dagspec.Spec, given map[string]string, partial bool) (map
 // EnqueueCommand returns the command "oarlock enqueue …" that a person types for a request. The params come from the argument
 // params, as texts by name, and not from r.
 func EnqueueCommand(r *queue.Request, params map[string]string) string {
-	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params, exactWord)
+	command := "oarlock enqueue " + exactWord(r.DAG) + ParamFlags(params)
 	if r.Key != "" {
 		command += " --key " + exactWord(r.Key)
 	}
@@ -96,8 +96,11 @@ func RerunCommand(run queue.RunID, params map[string]string, latest bool) string
 	if latest {
 		command += " --latest"
 	}
-	return command + textFlags("-p", params, exactWord)
+	return command + ParamFlags(params)
 }
+
+// ParamFlags returns " -p NAME=VALUE" for each of the params, which are texts by name, in the order of the names.
+func ParamFlags(params map[string]string) string { return textFlags("-p", params, exactWord) }
 
 // textFlags returns a flag with NAME=VALUE for each text, in the order of the names, each with a blank before it. quote quotes
 // NAME=VALUE for the shell.
