@@ -170,7 +170,7 @@ func settledBy(t *task) Decision {
 }
 
 // cancelTask cancels a task, or all items of a foreach node, and all its dependants that have not started. It refuses a task that
-// has ended and a handler whose turn has not come. The dependants' records come before the control's: if a crash stores only part
+// has ended and a handler before its turn. The dependants' records come before the control's: if a crash stores only part
 // of the batch, the control is still undecided and the next driver decides it again.
 func (r *Run) cancelTask(t *task, c *Control) Decision {
 	if why := r.whyNotCancel(t); why != "" {

@@ -71,7 +71,7 @@ func newAsset(name string, plain []byte) (*asset, error) {
 	return a, nil
 }
 
-// path returns the path of the asset called name, with its hash, for a server whose paths begin with base.
+// path returns the path of the asset called name, with its hash, for a server with base before its paths.
 func (all assets) path(base, name string) (string, error) {
 	a, ok := all[name]
 	if !ok {

@@ -298,8 +298,8 @@ func linesOf(unified []byte) (lines []diffLine) {
 }
 
 // changesBetween lists the changes from version a to version b, one text for each part: each step, each param, and the DAG for the
-// rest. The text is like "step load is gone", "step load is new", or "param day: default, pattern" with the keys whose values
-// differ.
+// rest. The text is like "step load is gone", "step load is new", or "param day: default, pattern" with the keys that have
+// other values.
 func changesBetween(a, b *queue.DAGVersion) ([]string, error) {
 	before, err := partsOf(a)
 	if err != nil {

@@ -246,7 +246,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 // param in texts replaces the one of the same name. It leaves out a value of several lines, and reports this as a Problem of the
 // field, unless f.Run is set: the new run then keeps that value.
 //
-// It sets f.given to the params of the field whose values differ from those in f.before. If a line is not NAME=VALUE, or a name
+// It sets f.given to the params of the field that differ from the ones in f.before. If a line is not NAME=VALUE, or a name
 // occurs twice, the field gets a Problem and f.given is empty.
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{

@@ -290,7 +290,7 @@ func (v *liveView) whole() string {
 	return b.String()
 }
 
-// since returns the events that bring the regions whose HTML differs from last, and the new lines of the log. If last is nil, it
+// since returns the events that bring the regions with other HTML than in last, and the new lines of the log. If last is nil, it
 // returns whole.
 func (v *liveView) since(last *liveView) string {
 	if last == nil {

@@ -25,35 +25,35 @@ func (s *server) readAlike(ctx context.Context, p *runPage) (*alike, error) {
 	if err != nil {
 		return nil, err
 	}
-	whose := "runs of this DAG"
+	examined := "runs of this DAG"
 	if !p.Rights.Read {
-		whose = "runs of this DAG that you asked for"
+		examined = "runs of this DAG that you asked for"
 	}
-	a := alikeOf(p.Query.ID, history, whose)
+	a := alikeOf(p.Query.ID, history, examined)
 	if a.Began > 0 && p.dag != nil {
 		a.Diff = diffPath(p.Run.DAG, history.VersionBefore, a.Began)
 	}
 	return a, nil
 }
 
-// alikeOf puts the history of a run into words, without Diff, which the caller sets. whose names the examined runs in a sentence,
+// alikeOf puts the history of a run into words, without Diff, which the caller sets. examined names these runs in a sentence,
 // as in "runs of this DAG". The examined runs are the newest ones that ended; they include run, unless all of them are newer.
-func alikeOf(run queue.RunID, h *queue.FailureHistory, whose string) *alike {
+func alikeOf(run queue.RunID, h *queue.FailureHistory, examined string) *alike {
 	a := &alike{Good: h.LastGood}
 	switch {
 	case h.Ended == 0:
 		return a
 	case h.Alike == 0:
-		a.Count = fmt.Sprintf("None of the last %d %s ended in this way", h.Ended, whose)
+		a.Count = fmt.Sprintf("None of the last %d %s ended in this way", h.Ended, examined)
 		return a
 	case h.Ended == 1 && h.First == run:
-		a.Count = "No other of the " + whose + " has ended"
+		a.Count = "No other of the " + examined + " has ended"
 	case h.Alike == 1 && h.First == run:
-		a.Count = fmt.Sprintf("The only one of the last %d %s that ended in this way", h.Ended, whose)
+		a.Count = fmt.Sprintf("The only one of the last %d %s that ended in this way", h.Ended, examined)
 	case h.Alike == h.Ended && h.Ended > 1:
-		a.Count = fmt.Sprintf("All of the last %d %s ended in this way", h.Ended, whose)
+		a.Count = fmt.Sprintf("All of the last %d %s ended in this way", h.Ended, examined)
 	default:
-		a.Count = fmt.Sprintf("%d of the last %d %s ended in this way", h.Alike, h.Ended, whose)
+		a.Count = fmt.Sprintf("%d of the last %d %s ended in this way", h.Alike, h.Ended, examined)
 		a.First = h.First
 	}
 	if h.VersionBefore > 0 && h.VersionBefore < h.FirstVersion {

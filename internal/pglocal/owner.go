@@ -18,7 +18,7 @@ type owner struct {
 }
 
 // serverOwner returns the user under which the server runs: the user of this process, or if that is root, the user `postgres`, or
-// else the user `nobody`. It fails for root if neither exists.
+// else the unprivileged user of the system. It fails for root if neither exists.
 func serverOwner() (owner, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return owner{uid: uid, gid: os.Getegid()}, nil
