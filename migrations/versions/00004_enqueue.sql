@@ -3,24 +3,24 @@
 -- Errors ----------------------------------------------------------------------------------------------------------
 
 CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
-    ('OA001', 'unknown dag', 'No DAG of this name, or no such version of it, is registered.', 'Apply it: `oarlock dag apply FILE`. Names are case-sensitive.'),
-    ('OA002', 'out of service', 'The DAG was removed with `oarlock dag rm`, or this version of it retired with `oarlock dag retire`.', 'Apply it again, enqueue its successor, or leave the version out.'),
+    ('OA001', 'unknown dag', 'No DAG of this name is registered, or the DAG has no such version.', 'Register the DAG with `oarlock dag apply FILE`. Names of DAGs are case-sensitive.'),
+    ('OA002', 'out of service', 'The DAG was removed with `oarlock dag rm`, or the version of the DAG was retired with `oarlock dag retire`.', 'Register the DAG again, enqueue another DAG, or leave the argument `version` out.'),
     ('OA003', 'bad params', 'A param is missing, unknown, of the wrong type, or outside the limits that the DAG sets.', 'The message names the param and the valid values; `oarlock dag show DAG` lists all params.'),
-    ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a new key for each request, and repeat a request unchanged.'),
-    ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
-    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, or have an administrator start workers or raise the limit: `oarlock queues set`.'),
-    ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
-    ('OA008', 'not an approver', 'The approval names its approvers, and you are not one of them; or your request could lead past the approval.', 'Ask one of the approvers that the message names.'),
-    ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
-    ('OA010', 'finished', 'The request would change a run or task that has finished.', 'Retry the run, which opens a new generation: `oarlock.retry(run)`.'),
-    ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
-    ('OA012', 'too large', 'Params, labels, a key, an array or the nesting of JSON are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
+    ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a new run_key for each new request. Repeat a request without changes.'),
+    ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave the argument out, or add `allow:` to the DAG (for a precomputed result, add `precomputable: true` to the step).'),
+    ('OA006', 'queue full', 'As many runs wait in the queue as its `max_queued` allows.', 'Try again later, start more workers, or let an administrator raise the limit with `oarlock queues set`.'),
+    ('OA007', 'unknown run', 'The run does not exist, the run has no such step, or the run is not yours.', 'Look for the number of the run in `oarlock.inbox`, or with `oarlock list`.'),
+    ('OA008', 'not an approver', 'The approval names approvers, and you are no approver. Or your request could start a step that depends on the approval.', 'Ask an approver that the message names.'),
+    ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Remove the part that the message names from the DAG, or upgrade Oarlock.'),
+    ('OA010', 'finished', 'The request would change a run or task that has finished.', 'To open a new generation of the run, retry the run with `oarlock.retry(run)`.'),
+    ('OA011', 'stale writer', 'A worker tried to write a run for an earlier drive.', 'The database wrote nothing. Report this error to the developers, because no worker should cause it.'),
+    ('OA012', 'too large', 'Params, labels, a key, an array or the nesting of JSON exceed the limit that the message names.', 'Store the data in another place, and pass a reference to the data.'),
     ('OA013', 'invalid argument', 'An argument has an invalid value.', 'The message says which values are valid.'),
-    ('OA014', 'not finished', 'You asked for a new run in place of a run that has not ended.', 'Wait until the run has ended, or cancel it: `oarlock.cancel(run)`.'),
-    ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 250, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already. `oarlock prune` frees those in which all runs are over.'),
-    ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up: `SELECT * FROM oarlock.schedule_list()`.');
+    ('OA014', 'not finished', 'You asked for a new run in place of a run that has not ended.', 'Wait until the run has ended, or cancel the run with `oarlock.cancel(run)`.'),
+    ('OA015', 'too many lanes', 'Runs have too many combinations of queue, priority, selector and needs: submitters of one DAG may choose 250, and a queue may have 1,000.', 'Use fewer combinations, or combinations that exist already. `oarlock prune` frees the combinations of which all runs have ended.'),
+    ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or the schedule is not yours.', 'Look for the schedule in `SELECT * FROM oarlock.schedule_list()`.');
 -- +goose StatementBegin
-COMMENT ON VIEW oarlock.error_codes IS $$The errors that Oarlock itself raises. Each is an SQLSTATE of class OA.
+COMMENT ON VIEW oarlock.error_codes IS $$Lists the errors that functions of Oarlock raise. The code of each error is an SQLSTATE of class OA.
 
 ```sql
 SELECT cause, cure FROM oarlock.error_codes WHERE code = 'OA004';
@@ -51,9 +51,9 @@ CREATE FUNCTION oarlock.who() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN coalesce(oarlock.actor() || ' via ' || session_user, session_user);
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.who IS $$Returns the name under which Oarlock records your requests. That is your login.
+COMMENT ON FUNCTION oarlock.who IS $$Returns the name under which Oarlock records your requests: your login, or a person and your login.
 
-If the login is a member of `oarlock_web` and has set `oarlock.actor` for its transaction, the name is `NAME via LOGIN`. For any other login the setting has no effect. The name decides nothing: rights and the ownership of runs depend on the login.
+If your login is a member of `oarlock_web` and sets `oarlock.actor` in its transaction, the name is `NAME via LOGIN`. For a login without the role `oarlock_web`, the setting `oarlock.actor` has no effect. The setting `oarlock.actor` gives no rights: your rights and the owner of a run depend on the login only.
 
 ```sql
 SELECT set_config('oarlock.actor', 'ana@example.org', true), oarlock.who();
@@ -729,26 +729,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns the number of the run. The run exists when your transaction commits. After a rollback it does not exist.
+COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns the number of the run. The run exists when your transaction commits. If your transaction rolls back, the run does not exist.
 
-- `params`: values for the `params:` of the DAG. The call checks types, required, enum, minimum, maximum and lengths. It does not check a `pattern`, because Postgres has other regular expressions: the worker checks it, and a run that breaks it fails when a worker takes it. `oarlock enqueue` checks it at once. A `json` param nests lists and objects at most 500 deep.
-- `run_key`: makes the call idempotent. If the same user repeats the key with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the same run. If one of them differs, the call fails with OA004. A key is kept as long as its run, and at least 7 days.
-- `run_at`: the run does not start before this moment. A moment in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second. The order begins anew at each multiple of 100,000: run 200000 starts before run 199999.
-- `logical_at`: the moment that the run is about. By default it is `run_at`, or now. Both moments must be in the years 20 to 9899.
-- `priority`, `queue`, `selector`: replace the values of the DAG, if the DAG allows it in `allow:`. A lower priority is always allowed.
-- `labels`: are added to the labels of the DAG.
-- `traceparent`: is passed on to tasks.
-- `precomputed`: results of steps, by the name of the step. Such a step must say `precomputable: true`.
-- `version`: starts this version of the DAG and not the current one. A retired version is refused (OA002). If an approval guards a step in the current version and does not guard it in this one, only operators may start this one (OA008).
-- `trigger`: `sql` or `manual`. `oarlock status` shows it as the origin of the run.
+- `params`: values for the `params:` of the DAG. `oarlock.enqueue` checks types, required, enum, minimum, maximum and lengths. `oarlock.enqueue` does not check a `pattern`, because Postgres has other regular expressions. A worker checks the `pattern` when it claims the run, and a run with a value that does not match fails. The command `oarlock enqueue` checks the `pattern` before it makes the run. The value of a `json` param has at most 500 levels of lists and objects.
+- `run_key`: makes the call idempotent. If your login used the same `run_key` before with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the run of the first call. If one of these arguments differs from the first call, the call fails with OA004. The database keeps a `run_key` as long as its run, and for at least 7 days.
+- `run_at`: the run does not start before this moment. A `run_at` in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second after `run_at`. The order of numbers begins again at each multiple of 100,000: run 200000 starts before run 199999.
+- `logical_at`: the moment that the run is about, for example the day of a report. The default is `run_at`, or now if you give no `run_at`. `run_at` and `logical_at` must be in the years 20 to 9899.
+- `priority`, `queue`, `selector`: replace the values of the DAG, if the DAG allows other values in `allow:`. A `priority` lower than the priority of the DAG is always allowed.
+- `labels`: labels that the run gets in addition to the labels of the DAG.
+- `traceparent`: a trace context that the worker passes to the tasks of the run.
+- `precomputed`: results of steps, by the name of the step. The run does not execute a step that has a precomputed result. The DAG must allow a precomputed result of a step with `precomputable: true`.
+- `version`: the version of the DAG that the run executes. The default is the current version. A retired version is refused (OA002). If an approval guards a step in the current version and does not guard the step in the version of the call, only operators may start the run (OA008).
+- `trigger`: `sql` or `manual`. `oarlock status` shows the `trigger` as the origin of the run.
 
-If another open transaction has just taken the same `run_key`, the call waits until that transaction ends:
+If another open transaction has called `oarlock.enqueue` with the same new `run_key`, your call waits until the other transaction ends:
 
-- The other transaction rolls back: this call makes the run.
-- It commits, and you use READ COMMITTED: this call returns its run.
-- It commits, and you use REPEATABLE READ or SERIALIZABLE: Postgres raises 40001, because your snapshot cannot show that run. Repeat the transaction, and the call returns the run.
+- If the other transaction rolls back, your call makes the run.
+- If the other transaction commits, and you use READ COMMITTED, your call returns the run of the other transaction.
+- If the other transaction commits, and you use REPEATABLE READ or SERIALIZABLE, Postgres raises 40001, because your snapshot does not contain the run. Repeat your transaction: the call returns the run of the other transaction.
 
-SERIALIZABLE raises 40001 in two more cases. One call finds its key while another adds a key to the same page of the table of keys. Or two calls count at the same time how many runs wait in a queue with `max_queued`. Repeat the transaction then too.
+With SERIALIZABLE, Postgres raises 40001 in two more cases. In the first case, one call finds its `run_key` while another call adds a `run_key` to the same page of the table of keys. In the second case, two calls count the waiting runs of a queue with `max_queued` at the same time. Repeat a transaction that gets 40001.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
@@ -833,16 +833,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG, and returns their numbers in the order of `params`. The call makes all of them or none: if a row is bad, the error names it.
+COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG, and returns the numbers of the runs in the order of `params`. The call makes all runs or no run. If an element of `params` is invalid, the call fails, and the error names the element.
 
-`run_keys`, if you pass it, has a key or null for each element of `params`. If a key is known already, the call returns the run that has the key. One call makes at most 100,000 runs. The other arguments are as in `oarlock.enqueue`.
+If you pass `run_keys`, the array needs one key or null for each element of `params`. If a run with the same key exists, the call returns this run instead of a new run. One call makes at most 100,000 runs. All other arguments mean the same as in `oarlock.enqueue`.
 
 ```sql
 SELECT oarlock.enqueue_many('report', ARRAY['{"day": "2026-11-18"}', '{"day": "2026-11-19"}']::jsonb[],
                             ARRAY['report-2026-11-18', 'report-2026-11-19']);
 ```
 
-From a table:
+This call takes the params from a query:
 
 ```sql
 SELECT oarlock.enqueue_many('report', array_agg(jsonb_build_object('day', d::date)))
@@ -946,14 +946,14 @@ SELECT r.run_id, d.name AS dag, r.params, r.run_key, r.run_at, l.priority, l.que
   JOIN oarlock.lanes l ON l.lane_id = r.lane_id
  WHERE r.submitted_by = session_user OR (SELECT oarlock.sees_all());
 -- +goose StatementBegin
-COMMENT ON VIEW oarlock.inbox IS $$Shows runs as rows. Insert a row to ask for a run, in your own transaction and from any language. You see your own runs; readers, workers and administrators see all runs.
+COMMENT ON VIEW oarlock.inbox IS $$Shows runs as rows. To ask for a run, insert a row into this view, in your own transaction and from any language. You see your own runs in this view; logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all runs.
 
-`dag` is required. `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean the same as in `oarlock.enqueue`. Oarlock fills the other columns: an INSERT that sets one of them is refused (OA013).
+`dag` is required. `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean the same as in `oarlock.enqueue`. Oarlock fills all other columns: an INSERT that sets one of the other columns is refused (OA013).
 
 - `INSERT … SELECT`, an INSERT of several rows and `COPY` work.
-- `RETURNING` gives `run_id`, and for the other columns the values of your INSERT. For example, `state` is null. If the `run_key` is known already, `run_id` is the run that has the key.
-- `ON CONFLICT` has no effect on a view: with `DO NOTHING`, the INSERT makes a run all the same. Use `run_key` to make a run only once.
-- UPDATE and DELETE are refused. Use the functions under *Control*.
+- `RETURNING` gives the `run_id` of the run, and for all other columns the values of your INSERT. For example, `state` is null. If a run with the same `run_key` exists, `run_id` is the number of the existing run.
+- `ON CONFLICT` has no effect, because `oarlock.inbox` is a view. With `ON CONFLICT DO NOTHING`, the INSERT still makes a run. Use `run_key` to make a run only once.
+- UPDATE and DELETE of `oarlock.inbox` are refused. To change a run, use the functions under *Control*.
 
 ```sql
 INSERT INTO oarlock.inbox (dag, params, run_key)

@@ -657,11 +657,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it together with the steps that depend on it and have not started.
+COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of a run together with the steps that depend on the step and have not started. `outcome` is one of:
 
-- `applied`: the run is canceled now. This happens if the run has not started, or has not started since its last retry. It also happens if no worker holds the run, no handler has to run and no child run is open.
-- `accepted`: the run **will** end canceled. The worker sends a kill signal to running tasks, then runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel, it skips the handlers. If no worker holds the run, `message` says why the run needs a worker.
-- `refused`: the run has finished already. `state` says how.
+- `applied`: the run is canceled now. A cancel is applied at once if the run has not started, or has not started since its last retry. A cancel is also applied at once if no worker holds the run, no handler has to run and no child run is open.
+- `accepted`: the run **will** end as canceled. The worker sends a kill signal to the running tasks of the run, and afterwards runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel, the worker skips the handlers. If no worker holds the run, `message` says why the run needs a worker.
+- `refused`: the run has ended already. `state` is the state in which the run ended.
 
 ```sql
 SELECT outcome, state FROM oarlock.cancel(41);
@@ -680,9 +680,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of it. In a paused run no new task starts, and running tasks finish. If you pause a running step, its task is stopped, and after the resume it starts as the next attempt.
+COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of a run. In a paused run no new task starts, and running tasks finish. If you pause a single step that is running, the worker stops its task. After the resume of the step, the worker starts the task again as the next attempt.
 
-The driver of the run decides, so the answer has no outcome yet. Ask `oarlock.control_status` for it.
+The worker that holds the run decides about the pause, so the `outcome` of the answer is null. Call `oarlock.control_status` later to get the outcome.
 
 ```sql
 SELECT id FROM oarlock.pause(41);
@@ -721,14 +721,14 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run. The run is queued again with the same version and params.
 
-`mode` says which steps run again:
+The argument `mode` says which steps run again:
 
 - `failed`: steps that failed or were canceled, and the steps that depend on them
 - `from`: the step that you name, and all steps that depend on it
 - `step`: only the step that you name
 - `all`: all steps
 
-The call is refused if the run has not ended, or if no step would run again. A refused call changes nothing: the run keeps its state, times and generation.
+The retry is refused if the run has not ended, or if no step would run again. After a refused retry, the run keeps its state, times and generation.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);
@@ -751,9 +751,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for approval. `outputs` has values for the inputs of the approval. All required inputs must be there. Other names are refused, except `comment`.
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for approval. `outputs` has the values for the inputs of the approval, by name. `outputs` must have a value for each required input. A name that is no input of the approval is refused, except `comment`.
 
-If the step names `approvers`, only the users in that list and members of the roles in it may approve, even if another user submitted the run. If the step names none, all users that may control the run may approve, and members of `oarlock_approve`.
+If the step names `approvers`, only the users and the members of the roles in `approvers` may approve the step, also in runs of other users. If the step names no `approvers`, all users that may control the run may approve the step, and all members of `oarlock_approve`.
 
 ```sql
 SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');
@@ -769,7 +769,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval. The step fails with kind `rejected`. The users that may use `oarlock.approve` for the step may also reject it.
+COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval. A rejected step fails with the failure kind `rejected`. A user may reject a step if the user may approve the step with `oarlock.approve`.
 
 ```sql
 SELECT id FROM oarlock.reject(41, 'confirm', reason => 'wrong day');
@@ -791,9 +791,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. `outputs` become the outputs of the step. A running step is killed first. A step that has ended is refused. If you mark an approval as succeeded, pass its required inputs in `outputs`.
+COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. You cannot mark a step that has ended. If you mark an approval as succeeded, pass its required inputs in `outputs`.
 
-If an approval names approvers, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark it. The same holds for the steps behind the approval until it is given. Other users get OA008.
+If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until the approval is given, only the same users may mark a step that depends on the approval. All other users get the error OA008.
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
@@ -810,7 +810,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. With `refused`, `message` says what to do instead. `outcome` is null until the driver of the run has decided. The function returns no row if there is no such control, or if it is not yours.
+COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. If `outcome` is `refused`, `message` says what you can do instead. `outcome` is null until the worker that holds the run has decided. The function returns no row if the control does not exist, or if you may not see the control.
 
 ```sql
 SELECT outcome, state, message FROM oarlock.control_status(7);

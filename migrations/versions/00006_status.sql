@@ -285,14 +285,15 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$Returns one run as it is now. It returns no row if there is no such run, or if the run is not yours.
+COMMENT ON FUNCTION oarlock.run_status IS $$Returns the present state of one run. The function returns no row if the run does not exist, or if you have no right to see the run.
 
 - `state`: `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`.
-- `reason`: says why the run waits, or why it ended in its state.
-- `quiet`: true if the worker of the run gives no sign of life. It is also true if the database was away until a moment ago, because then the worker could give none.
-- `uid`: identifies the run for ever, among all installations. `id` is the number for people. After a restore, a new run may get the same `id`.
+- `reason`: says why the run waits, or why the run ended in its state.
+- `quiet`: true if the worker that holds the run gives no sign of life. For a short time after an outage of the database, `quiet` is also true, because the worker could give no sign of life during the outage.
+- `uid`: identifies the run for ever, among all installations of Oarlock.
+- `id`: the number of the run, for people. After a restore of the database, a new run can get the `id` of a run that the restore lost.
 
-If an approval in a run of another user waits for you, or did, you see that run too, without `params`, `labels`, `run_key`, `reason` and `quiet`.
+You also see a run of another user if the run has, or had, an approval that you may decide. Of a run that you see only for an approval, you do not see `params`, `labels`, `run_key`, `reason` and `quiet`.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -344,13 +345,13 @@ END;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.task_status IS $$Returns the tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. A task that has not begun is `pending` and has attempt 0.
 
-- `started_at`: when the first attempt began.
-- `attempt_at`: when the last attempt began. It is null between two attempts.
-- `items`: in the row of a foreach step, the number of items in its list. It is null until the list is known. An item has a row of its own when it has begun, or has waited for a second.
+- `started_at`: the time when the first attempt of the task began.
+- `attempt_at`: the time when the last attempt of the task began. `attempt_at` is null between two attempts.
+- `items`: in the row of a foreach step, the number of items in the list of the step. `items` is null until the list is known. An item of a foreach step gets a row of its own when the item has begun, or has waited for a second.
 - `run_uid`: the `uid` of the run.
-- `approval`: an object while the step waits for approval, otherwise null. Its keys are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide, and members of `oarlock_approve`.
+- `approval`: an object while the step waits for approval, otherwise null. Its keys are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
 
-If you see the run of another user only because an approval in it waits for you, or did, you see the states of the steps, that approval and its result. You see no outputs, and no reasons and items of other steps.
+If you see a run of another user only for an approval that you may decide, you see the states of the steps of the run, the approval and the result of the approval. Of the other steps of such a run, you see no outputs, reasons and items.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -377,13 +378,13 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.waiting_approvals IS $$Returns the approvals that wait for a decision, the oldest first. You see approvals of your own runs, and approvals of other users' runs in which you may decide. Readers and administrators see all.
+COMMENT ON FUNCTION oarlock.waiting_approvals IS $$Returns the approvals that wait for a decision, the oldest first. You see the approvals of your own runs, and the approvals of other users' runs that you may decide. Logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all approvals.
 
-- `prompt`: the question of the step with its references filled in, or empty.
-- `inputs`: a list of `{"name": …, "required": …}`. Pass their values to `oarlock.approve` as `outputs`.
-- `approvers`: if null, all users that may control the run may decide, and members of `oarlock_approve`.
-- `may_decide`: whether you may decide.
-- `deadline`: when the approval times out. Null means never.
+- `prompt`: the question of the approval, with the values of its references. `prompt` is empty if the step has no question.
+- `inputs`: a list of `{"name": …, "required": …}`. Pass the values of the inputs to `oarlock.approve` in the argument `outputs`.
+- `approvers`: if `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
+- `may_decide`: whether you may decide the approval.
+- `deadline`: the time when the approval times out. If `deadline` is null, the approval never times out.
 
 ```sql
 SELECT run, step, item, prompt, inputs FROM oarlock.waiting_approvals() WHERE may_decide;
@@ -410,7 +411,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_result IS $$Returns how a run ended, and the outputs of its steps by the name of the step. `outputs` is null until `is_over` is true. The outputs of the items of foreach steps are in `oarlock.task_status`. After `oarlock.retry` the run is open again, and `is_over` is false.
+COMMENT ON FUNCTION oarlock.run_result IS $$Returns the final state of a run, and the outputs of the steps of the run by the name of the step. `outputs` is null until `is_over` is true. The outputs of the items of foreach steps are in `oarlock.task_status`. After a retry with `oarlock.retry`, `is_over` is false again, until the run ends again.
 
 ```sql
 SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) WHERE is_over;
@@ -474,30 +475,30 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.scale_hint IS $$Returns the figures that an autoscaler needs, for one queue or, without `queue`, for all queues.
+COMMENT ON FUNCTION oarlock.scale_hint IS $$Returns the numbers that an autoscaler needs. With the argument `queue`, the numbers are about one queue. Without the argument `queue`, the numbers are about all queues.
 
-About runs:
+These columns count runs:
 
-- `queued`: due runs that wait for a worker. The count of a lane stops at 10,000.
-- `oldest_ms`: the age of the oldest of these runs in milliseconds. A run that a pause holds does not count.
+- `queued`: runs that are due and wait for a worker. Of each lane, `queued` counts at most 10,000 runs.
+- `oldest_ms`: for how many milliseconds the oldest of the queued runs has been due. A run that a pause holds back does not count.
 - `claimed`: runs that a worker holds.
 
-About live workers. A worker that serves several queues counts in each of them:
+The columns `workers`, `slots`, `busy` and `waiting` are about live workers. A worker that serves several queues counts in each of its queues:
 
-- `workers`: workers that claim runs.
-- `slots`: the slots of these workers.
-- `busy`: slots in use.
-- `waiting`: tasks that wait for a slot.
+- `workers`: live workers that claim runs.
+- `slots`: the slots of the live workers that claim runs.
+- `busy`: slots of live workers that are in use.
+- `waiting`: tasks of live workers that wait for a slot.
 
-If a worker claims nothing, because its host starts no tasks or the database takes no records, it does not count in `workers`, and only its busy slots count in `slots`. A quiet worker gives no sign of life and may be gone: it counts in none of these four figures. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+A worker claims no runs if its host cannot start tasks or if the database takes no records of the worker. A worker that claims no runs does not count in `workers`, and only its busy slots count in `slots`. A quiet worker gives no sign of life and has perhaps ended, so it does not count in `workers`, `slots`, `busy` and `waiting`. `oarlock worker --only` and `oarlock run` serve no queue, so the function does not count them.
 
-`wanted` is the number of slots that you need so that no task and no run waits. Divide it by the slots of one worker to get the number of workers. It is the sum of three numbers:
+`wanted` is the number of slots that you need so that no task and no run waits. To get the number of workers that you need, divide `wanted` by the slots of one worker. `wanted` is the sum of three numbers:
 
-- the busy slots, those of quiet workers included
-- the tasks that wait for a slot, those of quiet workers included
-- the queued runs that may start now, one slot for each
+- the busy slots of all workers, quiet workers included
+- the tasks of all workers that wait for a slot, quiet workers included
+- the queued runs that may start now, one slot for each run
 
-More workers of the same kinds do not help some runs, so `wanted` leaves them out: runs behind a pause or behind a full limit of their queue or DAG, and runs that need a label, an action or slots that no worker of their queue has. If no worker serves the queue, runs of the second kind count, so that the first worker starts. So give each kind of worker a queue of its own. Parked runs do not count.
+`wanted` leaves out runs that more workers of the same kinds cannot start. These are runs that a pause or a full limit of their queue or DAG holds back, and runs that need a label, an action or slots that no worker of their queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');

@@ -111,14 +111,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it the current one; for administrators. Prefer `oarlock dag apply`, which checks the spec and then calls this function.
+COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG, and makes this version the current version; for administrators. Use `oarlock dag apply` instead if you can: `oarlock dag apply` checks the spec and calls this function.
 
-If `hash` is that of the current version, no version is made, and `is_new` is false. If the DAG was removed, the call brings it back. If you pass no `source_path` with an unchanged `hash`, the stored path stays. A spec that this version of Oarlock cannot execute is refused with OA009. Existing runs keep their version.
+If `hash` is the hash of the current version, the call makes no new version, and `is_new` is false. If the DAG was removed, the call takes the DAG back into service. If you pass no `source_path` with an unchanged `hash`, the stored path stays. A spec that this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version of the DAG.
 
-- `needs`: what a worker must offer to run the DAG.
-- `max_slots`: the slots of the widest step.
-- `queue_timeout_ms`: how long a run may wait to start. 0 means for ever.
-- `keep_schedules`: keeps the schedules of the DAG as they are. Without it, they become the schedules of the spec.
+- `needs`: the kinds of steps that a worker must be able to execute, such as `process`.
+- `max_slots`: the number of slots of the step that needs the most slots.
+- `queue_timeout_ms`: for how many milliseconds at most a run may wait to start. 0 means for ever.
+- `keep_schedules`: if true, the schedules of the DAG stay as they are. If false, the schedules in the spec replace the schedules of the DAG.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');
@@ -150,11 +150,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_dag IS $$Changes the state of a DAG; for administrators. Arguments that you leave out change nothing.
+COMMENT ON FUNCTION oarlock.set_dag IS $$Pauses or removes a DAG, or retires versions of a DAG; for administrators. An argument that you leave out changes nothing.
 
-- `paused`: a paused DAG accepts new runs and starts none. Runs that have started go on.
-- `removed`: a removed DAG is out of service and accepts no runs. Runs that have started go on. `removed => false` takes the DAG back into service.
-- `oldest`: retires all versions before this one. A retired version accepts no new runs, and submitters cannot retry its runs.
+- `paused`: a paused DAG accepts new runs, and starts no runs. Runs that have started go on.
+- `removed`: a removed DAG is out of service and accepts no new runs. Runs that have started go on. `removed => false` takes the DAG back into service.
+- `oldest`: retires all versions of the DAG with a number below `oldest`. A retired version accepts no new runs, and submitters cannot retry the runs of a retired version.
 
 ```sql
 SELECT oarlock.set_dag('report', paused => true);
@@ -181,11 +181,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, or changes it; for administrators. Arguments that you leave out change nothing.
+COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, or changes a queue; for administrators. An argument that you leave out changes nothing.
 
-- `paused`: a paused queue accepts new runs and starts none. Runs that have started go on.
-- `max_running`: the most runs of the queue that workers hold at once. 0 means no limit.
-- `max_queued`: the most runs that wait in the queue. 0 means no limit. Runs that are inserted at the same moment may exceed it.
+- `paused`: a paused queue accepts new runs, and starts no runs. Runs that have started go on.
+- `max_running`: how many runs of the queue workers hold at once at most. 0 means no limit.
+- `max_queued`: how many runs wait in the queue at most. 0 means no limit. If several sessions insert runs at the same moment, the queue sometimes holds a few runs more than `max_queued`.
 
 ```sql
 SELECT oarlock.set_queue('heavy', max_running => 4, max_queued => 10000);
@@ -208,7 +208,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.drain_worker IS $$Asks a worker to finish its tasks and to claim no more runs; for administrators. Name the worker by its name or id. Returns the number of workers that were asked.
+COMMENT ON FUNCTION oarlock.drain_worker IS $$Asks a worker to finish its tasks and to claim no more runs; for administrators. The argument `worker` is the name or the id of a worker. Returns the number of workers that the call asked.
 
 ```sql
 SELECT oarlock.drain_worker('w1');
@@ -374,14 +374,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only `oarlock_admin` may call it. One call deletes at most `batch` runs, so call it until `runs` is 0. It deletes:
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only members of `oarlock_admin` may call this function. One call deletes at most `batch` runs, so repeat the call until `runs` is 0. A call deletes:
 
-- finished runs and everything that belongs to them, by `retention: {days, runs}` of the DAG
-- results of fire times, and schedules that are gone, after the same number of `days`
-- keys, when their run is deleted and they are 7 days old
+- runs that have ended, and everything that belongs to these runs, by `retention: {days, runs}` of the DAG
+- results of fire times, and dropped schedules, after the number of `days` in `retention` of the DAG
+- run keys that are at least 7 days old, when the run of the key is deleted
 - rows of workers that ended more than 7 days ago
-- lanes that submitters chose, when all runs of the lane are over
-- logs, together with their run. Logs of a whole day also go when the day is past the retention of the DAG that keeps logs longest (`logs_days`). Logs of a run that is not over stay.
+- lanes that submitters chose, when all runs of the lane have ended
+- logs of a run, together with the run
+- all logs of a day, when the day is past the `logs_days` of the DAG that keeps logs longest. Logs of a run that has not ended stay
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);

@@ -38,11 +38,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.follow IS $$Notifies a channel of each change of a run, for a number of seconds. Send `LISTEN` for the channel first.
+COMMENT ON FUNCTION oarlock.follow IS $$Lets Oarlock notify a channel of each change of a run, for a number of seconds. Type `LISTEN` with the name of the channel before you call this function.
 
-Each notification has the text `run:` and the number of the run. A notification may get lost, so also look at the run about once a second. With `logs`, the worker writes the output of tasks at once and notifies you of it. Without `logs`, you are notified of changes of the run only.
+Each notification has the text `run:` and the number of the run. A notification can get lost, so also read the state of the run about once a second. With `logs => true`, the worker writes the output of tasks to the database at once, and notifies the channel of new output. With `logs => false`, Oarlock notifies the channel only of changes of the run.
 
-The function returns the time until which it notifies, or null if the run is over. A run has at most 100 followers.
+The function returns the time at which the notifications end, or null if the run has ended. A run has at most 100 followers.
 
 ```sql
 LISTEN my_channel;
@@ -62,7 +62,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.unfollow IS $$Ends what `oarlock.follow` began for a run and a channel. Returns true if the channel followed the run.
+COMMENT ON FUNCTION oarlock.unfollow IS $$Ends the notifications that `oarlock.follow` began for a run and a channel. Returns true if the channel followed the run.
 
 ```sql
 SELECT oarlock.unfollow(41, 'my_channel');
@@ -394,13 +394,13 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.read_log IS $$Returns the log of a task in numbered pieces. A piece may end anywhere, also within a line or a character: join the pieces before you decode them.
+COMMENT ON FUNCTION oarlock.read_log IS $$Returns the log of a task in numbered pieces. A piece can end within a line or within a character, so join the pieces before you decode the text.
 
-- `attempt`: by default the latest attempt of the task.
-- `after`: returns only pieces with a higher number. Pass the last number that you have seen.
-- `max_rows`: at most 1,000 pieces, which is also the default.
+- `attempt`: the attempt of which you want the log. The default is the latest attempt of the task.
+- `after`: the function returns only pieces with a number above `after`. To read on, pass the last number that you have seen.
+- `max_rows`: how many pieces the function returns at most. The default and the largest value is 1,000.
 
-`dropped_bytes` says how many bytes were lost before a piece. The last piece has `final` true, and its `reason` says how the attempt ended. If the attempt wrote nothing, that piece is the only one.
+`dropped_bytes` of a piece is the number of bytes of the log that were lost before the piece. In the last piece, `final` is true, and `reason` says how the attempt ended. If the attempt wrote nothing, the log has only the last piece.
 
 ```sql
 SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');

@@ -83,11 +83,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_list IS $$Returns runs, newest first, with the columns of `run_status`. You see your own runs; readers, workers and administrators see all runs.
+COMMENT ON FUNCTION oarlock.run_list IS $$Returns runs, newest first, with the columns of `run_status`. You see your own runs; logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all runs.
 
-Each argument that you pass filters the list. `labels` keeps runs that have all of these labels. `since` keeps runs created at that time or later. A page has at most `rows` runs, from 1 to 1,000. For the next page, pass the last id of this page as `before`.
+Each argument that you pass filters the list of runs. `labels` selects runs that have all labels of the argument. `since` selects runs that were made at the time `since` or later. A call returns at most `rows` runs; `rows` is from 1 to 1,000. To get the next runs of the list, pass the last id of a call to the next call as `before`.
 
-The filters `dag`, `parent`, `since` and `state` are fast, except `state => 'succeeded'`: their time depends only on the rows of the page. With other filters the database looks through runs from the newest on until the page is full.
+The filters `dag`, `parent`, `since` and `state` are fast, except `state => 'succeeded'`: the time of a call with a fast filter depends only on the number of returned rows. With other filters, the database looks through all runs, the newest first, until it has found `rows` runs.
 
 ```sql
 SELECT id, state, reason FROM oarlock.run_list(dag => 'report', state => 'failed', since => now() - interval '1 day');
@@ -119,7 +119,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_list IS $$Returns the newest 1,000 controls of a run with their results, oldest first. For a run of another user, you see only controls that you sent. The verb `child_ended` stands for the end of a child run: with it, the step that waits for the child learns of the end.
+COMMENT ON FUNCTION oarlock.control_list IS $$Returns the newest 1,000 controls of a run with their results, the oldest of these first. If the run belongs to another user and your login does not see all runs, you see only the controls that you sent. A control with the verb `child_ended` tells the step of a parent run that its child run has ended.
 
 ```sql
 SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
@@ -172,11 +172,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished run, and returns the number of the new run. The new run is yours, and its `retry_of` is the finished run.
+COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run from a run that has ended, and returns the number of the new run. The new run belongs to you, and its `retry_of` is the number of the old run.
 
-The new run has the labels, the `logical_at` and the overrides of the finished run. It also has its params; each value that you pass in `params` replaces one of them. It uses the same version of the DAG, or the current version with `latest`.
+The new run has the labels, the `logical_at` and the overrides of the old run. The new run also has the params of the old run; each value that you pass in `params` replaces the old value of the param. The new run uses the version of the DAG that the old run used. With `latest => true`, the new run uses the current version of the DAG.
 
-The queue, priority or selector of the finished run may come from a parent run or from another user. Then the DAG must let submitters choose it (OA005).
+If a parent run or another user chose the queue, priority or selector of the old run, the DAG must let submitters choose this value. If the DAG does not, the call fails with OA005.
 
 To repeat the failed steps within the same run, use `oarlock.retry`.
 

@@ -48,9 +48,9 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.identity IS $$Returns the id of this installation, and where its database is.
+COMMENT ON FUNCTION oarlock.identity IS $$Returns the id of this installation of Oarlock, and the place of its database.
 
-`server` (the `system_identifier`), `database` (its oid) and `timeline` say where workers last served the database. `here_server`, `here_database` and `here_timeline` say where it is now. If they differ, the database may be a copy: workers refuse it until you say what it is, with `oarlock migrate adopt`. `served_at` is null until the first worker comes. `copied_from` is the id of the installation from which this one was copied.
+`server` (the `system_identifier`), `database` (the oid of the database) and `timeline` are the place where workers last served the database. `here_server`, `here_database` and `here_timeline` are the place of the database now. If the two places differ, the database is perhaps a copy. Workers refuse such a database until you run `oarlock migrate adopt`. `served_at` is null until the first worker has served the database. `copied_from` is the id of the installation from which this installation was copied.
 
 ```sql
 SELECT id, (server, database, timeline) = (here_server, here_database, here_timeline) AS in_place FROM oarlock.identity();

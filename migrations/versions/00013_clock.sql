@@ -599,9 +599,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.cron_times IS $$Returns the next `n` times (1 to 1000) at which a schedule with this cron expression fires in a time zone. An expression has five fields: minute, hour, day, month, weekday. An expression or a zone that does not exist raises OA013, and the hint says how to correct it.
+COMMENT ON FUNCTION oarlock.cron_times IS $$Returns the next `n` times (1 to 1000) at which a schedule with this cron expression fires in a time zone. A cron expression has five fields: minute, hour, day, month, weekday. An invalid cron expression or an unknown time zone raises OA013, and the hint of the error says how to correct the value.
 
-When the clock goes forward, some local times do not exist. A fire at such a time comes later, by the time that the clock skipped. When the clock goes back, some local times come twice. A fire at such a time comes only the first time. If the hour of the expression begins with `*`, it comes both times.
+When the clock goes forward, for example to summer time, some local times do not exist. If a schedule fires at a local time that does not exist, it fires later by the time that the clock skipped. When the clock goes back, some local times come twice. If a schedule fires at a local time that comes twice, it fires only at the first of the two times. If the hour of the cron expression begins with `*`, the schedule fires at both times.
 
 ```sql
 SELECT * FROM oarlock.cron_times('30 3 * * 1-5', 'Europe/Paris');

@@ -846,11 +846,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours. Returns its number and the time when it fires next. The DAG must say `allow: {schedules: true}`, unless you administer Oarlock.
+COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule that belongs to your login. Returns the number of the schedule, and the time when the schedule fires next. The DAG must say `allow: {schedules: true}`, except for members of `oarlock_admin`.
 
-Pass exactly one of `cron`, `every` and `at`. `every` is 10 seconds or more, for administrators 1 second or more. The other arguments mean the same as the keys of `schedule:` in a file. The runs are yours, as if you had enqueued them.
+Pass exactly one of `cron`, `every` and `at`. `every` is at least 10 seconds, and for members of `oarlock_admin` at least 1 second. The other arguments mean the same as the keys of `schedule:` in a DAG file. The runs of the schedule belong to your login, as if you had enqueued the runs.
 
-The call is part of your transaction. The same call again changes nothing. The call itself starts no run: a new schedule, or a schedule with changed times, counts from now on.
+The schedule exists when your transaction commits. If you repeat a call with the same arguments, the call changes nothing. The call does not start a run. A new schedule, or a schedule with changed times, fires only at times after the call.
 
 ```sql
 SELECT next_at FROM oarlock.put_schedule('report', 'acme nightly', cron => '30 3 * * 1-5', timezone => 'Europe/Paris', params => '{"day": "2026-11-20"}');
@@ -892,9 +892,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces your schedules, or with `dag` your schedules of this DAG, by a set: your schedules that are not in the set are dropped. All of it happens in one transaction. The same set again changes nothing.
+COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces all schedules of your login by the schedules in `schedules`. With the argument `dag`, the call replaces only your schedules of this DAG. The call drops each of these schedules that is not in `schedules`. All changes of the call happen in one transaction. If you repeat a call with the same arguments, the call changes nothing.
 
-Each element of the set has a `name` and the keys of `schedule:` in a file. Without the argument `dag`, each element also has `dag`.
+Each element of `schedules` has a `name` and the keys of `schedule:` in a DAG file. Without the argument `dag`, each element also has the key `dag`.
 
 ```sql
 SELECT name, next_at FROM oarlock.put_schedules('[{"name": "nightly", "cron": "30 3 * * *", "params": {"day": "2026-11-20"}}, {"name": "often", "every": "15m", "params": {"day": "2026-11-20"}}]', 'report');
@@ -914,7 +914,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.drop_schedule IS $$Drops a schedule of yours. Administrators drop a schedule of any `owner`. Runs that exist go on, and backfills of the schedule end. To end a single backfill, pass its name, for example `nightly#12`.
+COMMENT ON FUNCTION oarlock.drop_schedule IS $$Drops a schedule that belongs to your login. Administrators drop a schedule of any `owner`. Runs of the schedule that exist go on, and backfills of the schedule end. To end a single backfill, pass its name, for example `nightly#12`.
 
 ```sql
 SELECT oarlock.drop_schedule('report', 'acme nightly');
@@ -934,7 +934,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.pause_schedule IS $$Pauses a schedule of yours. Administrators pause any schedule. It fires at no time until you resume it. Runs that exist go on.
+COMMENT ON FUNCTION oarlock.pause_schedule IS $$Pauses a schedule that belongs to your login. Administrators pause any schedule. A paused schedule does not fire until you resume the schedule. Runs of the schedule that exist go on.
 
 ```sql
 SELECT oarlock.pause_schedule('report', 'acme nightly', note => 'until the new disks are in');
@@ -963,9 +963,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns the time when it fires next. Administrators resume any schedule. The schedule goes on from now.
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule that belongs to your login, and returns the time when the schedule fires next. Administrators resume any schedule. A resumed schedule fires only at times after the call.
 
-With `catch_up`, Oarlock decides the times of the pause as after an outage: by `catchup`, `catchup_window` and `catchup_max` of the schedule. A backfill of these times makes no difference to that. A paused backfill goes on at the time where it stopped.
+With `catch_up => true`, Oarlock also decides the fire times during the pause, in the same way as fire times during an outage: by `catchup`, `catchup_window` and `catchup_max` of the schedule. With `catch_up => true`, Oarlock decides these fire times even if a backfill made runs for them. If you resume a paused backfill, the backfill goes on at the time where it stopped.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');
@@ -997,7 +997,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.trigger_schedule IS $$Starts a run of a schedule of yours now, and returns the number of the run. Administrators start a run of any schedule. The run is made even if the schedule is paused or a run before it is not over. If the schedule already has a run for this `logical_at`, the call returns that run.
+COMMENT ON FUNCTION oarlock.trigger_schedule IS $$Starts a run of a schedule that belongs to your login now, and returns the number of the run. Administrators start a run of any schedule. The call makes a run even if the schedule is paused, or an earlier run of the schedule has not ended. If the schedule already has a run for the `logical_at` of the call, the call returns the existing run.
 
 ```sql
 SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11-20T02:30:00Z');
@@ -1035,14 +1035,14 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Returns your schedules by number. Readers, workers and administrators see all schedules. For the next page, pass the last id of this page as `after`.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Returns the schedules of your login, in the order of their numbers. Logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all schedules. To get the next schedules of the list, pass the last id of a call to the next call as `after`.
 
-- `schedule_owner`: the login that owns the schedule, `''` for a schedule of a file. The argument `owner` selects by it.
-- `held_from`: since when something holds the schedule back: a run that is not over, a full queue or an error. Meanwhile `next_at` is null.
-- `last_at`, `last_outcome`, `last_run`, `last_reason`: the newest time that is decided.
-- `unfinished`: the number of its runs that are not over.
-- `failures`: the number of its runs that failed in a row.
-- `decided_at`: all times up to this one are decided. For a backfill with `newest_first`, all times from this one on.
+- `schedule_owner`: the login that owns the schedule, or `''` for a schedule of a DAG file. The argument `owner` selects schedules by `schedule_owner`.
+- `held_from`: the time since which the schedule is held back by a run that has not ended, a full queue or an error. While a schedule is held back, `next_at` is null.
+- `last_at`, `last_outcome`, `last_run`, `last_reason`: the newest fire time that Oarlock has decided, with its outcome, run and reason.
+- `unfinished`: the number of runs of the schedule that have not ended.
+- `failures`: the number of runs of the schedule that failed in a row.
+- `decided_at`: Oarlock has decided all fire times of the schedule up to `decided_at`. For a backfill with `newest_first`, Oarlock has decided all fire times from `decided_at` on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
@@ -1064,14 +1064,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_fires IS $$Returns the decisions about the times of a schedule, the newest first. `outcome` is one of:
+COMMENT ON FUNCTION oarlock.schedule_fires IS $$Returns the decisions about the fire times of a schedule, the newest first. `outcome` is one of:
 
-- `fired`: a run was made.
-- `skipped`: a run before it was not over, or the schedule was paused.
-- `dropped`: the time was decided too late.
-- `refused`: the run could not be made. `reason` says why.
+- `fired`: Oarlock made a run for the fire time.
+- `skipped`: an earlier run of the schedule had not ended, or the schedule was paused.
+- `dropped`: Oarlock decided the fire time too late to make a run.
+- `refused`: Oarlock could not make a run for the fire time. `reason` says why.
 
-Several times with one outcome may share a row, from `logical_at` to `until`. `times` is their number, or null if there are more than 1,000.
+One row can stand for several fire times with the same outcome, from `logical_at` to `until`. `times` is the number of fire times of the row, or null for more than 1,000 fire times.
 
 ```sql
 SELECT logical_at, outcome, run, reason FROM oarlock.schedule_fires('report', 'acme nightly', since => now() - interval '7 days');
@@ -1097,7 +1097,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_times IS $$Returns the next `n` times of a schedule, without its jitter. A pause does not change them.
+COMMENT ON FUNCTION oarlock.schedule_times IS $$Returns the next `n` fire times of a schedule, without the jitter of the schedule. For a paused schedule, the function returns the fire times as if the schedule were not paused.
 
 ```sql
 SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);

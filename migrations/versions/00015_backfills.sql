@@ -147,16 +147,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.backfill IS $$Makes runs for past times of a schedule of yours, from `from_at` and before `until_at`. Returns the number of the backfill. Administrators backfill any schedule. A backfill has at most 100,000 times. It works also while the schedule is paused.
+COMMENT ON FUNCTION oarlock.backfill IS $$Makes runs for past fire times of a schedule that belongs to your login: for all fire times from `from_at` on and before `until_at`. Returns the number of the backfill. Administrators backfill any schedule. A backfill has at most 100,000 fire times. A backfill also makes runs while its schedule is paused.
 
-- `at_once`: the most runs of the backfill that are not over at the same time. Their priority is that of the DAG minus 10, so other runs of the DAG go first.
-- `reprocess`: which times get a run. `missing`: times without a run that succeeded or is not over. `failed`: times of which the newest run failed or was canceled. `all`: all times.
-- `newest_first`: begins with the newest time. A time in the future fires after the schedule itself has decided it.
-- `params`: replace params of the schedule with the same name.
+- `at_once`: how many runs of the backfill are open at the same time at most. The priority of these runs is the priority of the DAG minus 10, so other runs of the DAG start first.
+- `reprocess`: which fire times get a run. With `missing`, a fire time gets a run if it has no run that succeeded and no run that is open. With `failed`, a fire time gets a run if its newest run failed or was canceled. With `all`, each fire time gets a run.
+- `newest_first`: if true, the backfill begins with the newest fire time. For a fire time in the future, the backfill waits until the schedule itself has decided the fire time.
+- `params`: values that replace the params of the schedule with the same name.
 
-An edit of the schedule does not change the backfill. If you drop the schedule, the backfill ends.
+If you change the schedule, its backfills do not change. If you drop the schedule, its backfills end.
 
-A backfill is a schedule too: `nightly#12` is backfill 12 of the schedule `nightly`. Follow it with `schedule_fires` and `schedule_list`, which shows it until its last run is over. Pause it with `pause_schedule`, and cancel it with `drop_schedule`.
+A backfill is itself a schedule: `nightly#12` is backfill 12 of the schedule `nightly`. You see the progress of a backfill with `schedule_fires` and `schedule_list`. `schedule_list` shows a backfill until its last run has ended. You pause a backfill with `pause_schedule`, and cancel a backfill with `drop_schedule`.
 
 ```sql
 SELECT oarlock.backfill('report', 'acme nightly', '2026-11-01T00:00:00Z', '2026-11-20T00:00:00Z', at_once => 4);
@@ -188,7 +188,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.backfill_times IS $$Returns what `oarlock.backfill` with the same arguments would do with each time at this moment. It changes nothing. `outcome` is `fires`, or `skipped` with `reason` and `run`. `rows` is at most 1,000. For more times, call it with another `from_at` or `until_at`.
+COMMENT ON FUNCTION oarlock.backfill_times IS $$Returns the result that `oarlock.backfill` with the same arguments would have for each fire time at this moment. `oarlock.backfill_times` changes nothing. `outcome` is `fires`, or `skipped` with `reason` and `run`. `rows` is at most 1,000. To get more fire times, call `oarlock.backfill_times` with another `from_at` or `until_at`.
 
 ```sql
 SELECT logical_at, outcome, reason FROM oarlock.backfill_times('report', 'acme nightly', '2026-11-01T00:00:00Z', '2026-11-20T00:00:00Z');
