@@ -732,8 +732,8 @@ END $$;
 COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns the number of the run. The run exists when your transaction commits. If your transaction rolls back, the run does not exist.
 
 - `params`: values for the `params:` of the DAG. `oarlock.enqueue` checks types, required, enum, minimum, maximum and lengths. `oarlock.enqueue` does not check a `pattern`, because Postgres has other regular expressions. A worker checks the `pattern` when it claims the run, and a run with a value that does not match fails. The command `oarlock enqueue` checks the `pattern` before it makes the run. The value of a `json` param has at most 500 levels of lists and objects.
-- `run_key`: makes the call idempotent. If your login used the same `run_key` before with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the run of the first call. If one of these arguments differs from the first call, the call fails with OA004. The database keeps a `run_key` as long as its run, and for at least 7 days.
-- `run_at`: the run does not start before this moment. A `run_at` in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second after `run_at`. The order of numbers begins again at each multiple of 100,000: run 200000 starts before run 199999.
+- `run_key`: makes the call idempotent. If your login used the same `run_key` before with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version`, the call returns the run of the first call. If one of these arguments differs from the first call with the same `run_key`, the call fails with OA004. The database keeps a `run_key` as long as its run, and for at least 7 days.
+- `run_at`: the run does not start before `run_at`. A `run_at` in the past means now. Runs with the same future `run_at` start in the order of their numbers, within a tenth of a second after `run_at`. The order of numbers begins again at each multiple of 100,000: run 200000 starts before run 199999.
 - `logical_at`: the moment that the run is about, for example the day of a report. The default is `run_at`, or now if you give no `run_at`. `run_at` and `logical_at` must be in the years 20 to 9899.
 - `priority`, `queue`, `selector`: replace the values of the DAG, if the DAG allows other values in `allow:`. A `priority` lower than the priority of the DAG is always allowed.
 - `labels`: labels that the run gets in addition to the labels of the DAG.
@@ -748,7 +748,7 @@ If another open transaction has called `oarlock.enqueue` with the same new `run_
 - If the other transaction commits, and you use READ COMMITTED, your call returns the run of the other transaction.
 - If the other transaction commits, and you use REPEATABLE READ or SERIALIZABLE, Postgres raises 40001, because your snapshot does not contain the run. Repeat your transaction: the call returns the run of the other transaction.
 
-With SERIALIZABLE, Postgres raises 40001 in two more cases. In the first case, one call finds its `run_key` while another call adds a `run_key` to the same page of the table of keys. In the second case, two calls count the waiting runs of a queue with `max_queued` at the same time. Repeat a transaction that gets 40001.
+With SERIALIZABLE, Postgres raises 40001 in two more cases. Postgres raises 40001 if one call finds its `run_key` while another call adds a `run_key` to the same page of the table of keys. Postgres also raises 40001 if two calls count the waiting runs of a queue with `max_queued` at the same time. Repeat a transaction that gets 40001.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
@@ -835,14 +835,14 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG, and returns the numbers of the runs in the order of `params`. The call makes all runs or no run. If an element of `params` is invalid, the call fails, and the error names the element.
 
-If you pass `run_keys`, the array needs one key or null for each element of `params`. If a run with the same key exists, the call returns this run instead of a new run. One call makes at most 100,000 runs. All other arguments mean the same as in `oarlock.enqueue`.
+If you pass `run_keys`, the array needs one key or null for each element of `params`. If a run with the same key exists, the call returns the existing run and makes no new run for the key. One call makes at most 100,000 runs. All other arguments mean the same as in `oarlock.enqueue`.
 
 ```sql
 SELECT oarlock.enqueue_many('report', ARRAY['{"day": "2026-11-18"}', '{"day": "2026-11-19"}']::jsonb[],
                             ARRAY['report-2026-11-18', 'report-2026-11-19']);
 ```
 
-This call takes the params from a query:
+The following call takes the params from a query:
 
 ```sql
 SELECT oarlock.enqueue_many('report', array_agg(jsonb_build_object('day', d::date)))
@@ -946,11 +946,11 @@ SELECT r.run_id, d.name AS dag, r.params, r.run_key, r.run_at, l.priority, l.que
   JOIN oarlock.lanes l ON l.lane_id = r.lane_id
  WHERE r.submitted_by = session_user OR (SELECT oarlock.sees_all());
 -- +goose StatementBegin
-COMMENT ON VIEW oarlock.inbox IS $$Shows runs as rows. To ask for a run, insert a row into this view, in your own transaction and from any language. You see your own runs in this view; logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all runs.
+COMMENT ON VIEW oarlock.inbox IS $$Shows runs as rows. To ask for a run, insert a row into `oarlock.inbox`, in your own transaction and from any language. You see your own runs in `oarlock.inbox`; logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all runs.
 
-`dag` is required. `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean the same as in `oarlock.enqueue`. Oarlock fills all other columns: an INSERT that sets one of the other columns is refused (OA013).
+`dag` is required. `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean the same as in `oarlock.enqueue`. Oarlock fills all other columns of `oarlock.inbox`. An INSERT that sets a column which Oarlock fills is refused (OA013).
 
-- `INSERT … SELECT`, an INSERT of several rows and `COPY` work.
+- You can insert rows into `oarlock.inbox` with `INSERT … VALUES`, `INSERT … SELECT` and `COPY`.
 - `RETURNING` gives the `run_id` of the run, and for all other columns the values of your INSERT. For example, `state` is null. If a run with the same `run_key` exists, `run_id` is the number of the existing run.
 - `ON CONFLICT` has no effect, because `oarlock.inbox` is a view. With `ON CONFLICT DO NOTHING`, the INSERT still makes a run. Use `run_key` to make a run only once.
 - UPDATE and DELETE of `oarlock.inbox` are refused. To change a run, use the functions under *Control*.

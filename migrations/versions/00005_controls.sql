@@ -660,7 +660,7 @@ END $$;
 COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of a run together with the steps that depend on the step and have not started. `outcome` is one of:
 
 - `applied`: the run is canceled now. A cancel is applied at once if the run has not started, or has not started since its last retry. A cancel is also applied at once if no worker holds the run, no handler has to run and no child run is open.
-- `accepted`: the run **will** end as canceled. The worker sends a kill signal to the running tasks of the run, and afterwards runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel, the worker skips the handlers. If no worker holds the run, `message` says why the run needs a worker.
+- `accepted`: the run **will** end as canceled. The worker sends a kill signal to the running tasks of the run, and afterwards runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel of the run, the worker skips the handlers `abort` and `exit`. If no worker holds the run, `message` says why the run needs a worker.
 - `refused`: the run has ended already. `state` is the state in which the run ended.
 
 ```sql
@@ -793,7 +793,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. You cannot mark a step that has ended. If you mark an approval as succeeded, pass its required inputs in `outputs`.
 
-If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until the approval is given, only the same users may mark a step that depends on the approval. All other users get the error OA008.
+If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until an approval with `approvers` is given, only the users that may mark the approval may mark a step that depends on the approval. All other users get the error OA008.
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
@@ -810,7 +810,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. If `outcome` is `refused`, `message` says what you can do instead. `outcome` is null until the worker that holds the run has decided. The function returns no row if the control does not exist, or if you may not see the control.
+COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. If `outcome` is `refused`, `message` says what you can do instead. `outcome` is null until the worker that holds the run has decided. The function returns no row if the control does not exist, or if you have no right to see the control.
 
 ```sql
 SELECT outcome, state, message FROM oarlock.control_status(7);

@@ -349,9 +349,9 @@ COMMENT ON FUNCTION oarlock.task_status IS $$Returns the tasks of a run in the o
 - `attempt_at`: the time when the last attempt of the task began. `attempt_at` is null between two attempts.
 - `items`: in the row of a foreach step, the number of items in the list of the step. `items` is null until the list is known. An item of a foreach step gets a row of its own when the item has begun, or has waited for a second.
 - `run_uid`: the `uid` of the run.
-- `approval`: an object while the step waits for approval, otherwise null. Its keys are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
+- `approval`: an object while the step waits for approval, otherwise null. The keys of `approval` are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
 
-If you see a run of another user only for an approval that you may decide, you see the states of the steps of the run, the approval and the result of the approval. Of the other steps of such a run, you see no outputs, reasons and items.
+If you see a run of another user only for an approval that you may decide, you see the states of the steps of the run, the approval and the result of the approval. If you see a run only for an approval, you see no outputs, reasons and items of other steps.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -477,7 +477,7 @@ END;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.scale_hint IS $$Returns the numbers that an autoscaler needs. With the argument `queue`, the numbers are about one queue. Without the argument `queue`, the numbers are about all queues.
 
-These columns count runs:
+The columns `queued`, `oldest_ms` and `claimed` are about runs:
 
 - `queued`: runs that are due and wait for a worker. Of each lane, `queued` counts at most 10,000 runs.
 - `oldest_ms`: for how many milliseconds the oldest of the queued runs has been due. A run that a pause holds back does not count.
@@ -498,7 +498,7 @@ A worker claims no runs if its host cannot start tasks or if the database takes 
 - the tasks of all workers that wait for a slot, quiet workers included
 - the queued runs that may start now, one slot for each run
 
-`wanted` leaves out runs that more workers of the same kinds cannot start. These are runs that a pause or a full limit of their queue or DAG holds back, and runs that need a label, an action or slots that no worker of their queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
+`wanted` leaves out runs that more workers of the same kinds cannot start. More workers cannot start a run that a pause or a full limit of its queue or DAG holds back, and a run that needs a label, an action or slots that no worker of its queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');

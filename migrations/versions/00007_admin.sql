@@ -111,7 +111,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG, and makes this version the current version; for administrators. Use `oarlock dag apply` instead if you can: `oarlock dag apply` checks the spec and calls this function.
+COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG, and makes this version the current version; for administrators. If you can, use the command `oarlock dag apply` instead of `oarlock.put_dag`: `oarlock dag apply` checks the spec and calls `oarlock.put_dag`.
 
 If `hash` is the hash of the current version, the call makes no new version, and `is_new` is false. If the DAG was removed, the call takes the DAG back into service. If you pass no `source_path` with an unchanged `hash`, the stored path stays. A spec that this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version of the DAG.
 
@@ -374,7 +374,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only members of `oarlock_admin` may call this function. One call deletes at most `batch` runs, so repeat the call until `runs` is 0. A call deletes:
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only members of `oarlock_admin` may call `oarlock.prune`. One call deletes at most `batch` runs, so repeat the call until `runs` is 0. A call deletes:
 
 - runs that have ended, and everything that belongs to these runs, by `retention: {days, runs}` of the DAG
 - results of fire times, and dropped schedules, after the number of `days` in `retention` of the DAG

@@ -38,11 +38,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.follow IS $$Lets Oarlock notify a channel of each change of a run, for a number of seconds. Type `LISTEN` with the name of the channel before you call this function.
+COMMENT ON FUNCTION oarlock.follow IS $$Lets Oarlock notify a channel of each change of a run, for a number of seconds. Type `LISTEN` with the name of the channel before you call `oarlock.follow`.
 
 Each notification has the text `run:` and the number of the run. A notification can get lost, so also read the state of the run about once a second. With `logs => true`, the worker writes the output of tasks to the database at once, and notifies the channel of new output. With `logs => false`, Oarlock notifies the channel only of changes of the run.
 
-The function returns the time at which the notifications end, or null if the run has ended. A run has at most 100 followers.
+`oarlock.follow` returns the time at which the notifications end, or null if the run has ended. A run has at most 100 followers.
 
 ```sql
 LISTEN my_channel;

@@ -119,7 +119,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_list IS $$Returns the newest 1,000 controls of a run with their results, the oldest of these first. If the run belongs to another user and your login does not see all runs, you see only the controls that you sent. A control with the verb `child_ended` tells the step of a parent run that its child run has ended.
+COMMENT ON FUNCTION oarlock.control_list IS $$Returns the newest 1,000 controls of a run with their results, in the order in which the controls came. If the run belongs to another user and your login does not see all runs, you see only the controls that you sent. A control with the verb `child_ended` tells the step of a parent run that its child run has ended.
 
 ```sql
 SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
@@ -176,7 +176,7 @@ COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run from a run that has ended
 
 The new run has the labels, the `logical_at` and the overrides of the old run. The new run also has the params of the old run; each value that you pass in `params` replaces the old value of the param. The new run uses the version of the DAG that the old run used. With `latest => true`, the new run uses the current version of the DAG.
 
-If a parent run or another user chose the queue, priority or selector of the old run, the DAG must let submitters choose this value. If the DAG does not, the call fails with OA005.
+If a parent run or another user chose the queue, priority or selector of the old run, the DAG must let submitters choose the value. If the DAG does not let submitters choose the value, the call fails with OA005.
 
 To repeat the failed steps within the same run, use `oarlock.retry`.
 

@@ -50,7 +50,7 @@ END;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.identity IS $$Returns the id of this installation of Oarlock, and the place of its database.
 
-`server` (the `system_identifier`), `database` (the oid of the database) and `timeline` are the place where workers last served the database. `here_server`, `here_database` and `here_timeline` are the place of the database now. If the two places differ, the database is perhaps a copy. Workers refuse such a database until you run `oarlock migrate adopt`. `served_at` is null until the first worker has served the database. `copied_from` is the id of the installation from which this installation was copied.
+`server` (the `system_identifier`), `database` (the oid of the database) and `timeline` are the place where workers last served the database. `here_server`, `here_database` and `here_timeline` are the place of the database now. If the two places differ, the database is perhaps a copy. Workers refuse a database that is perhaps a copy, until you run `oarlock migrate adopt`. `served_at` is null until the first worker has served the database. `copied_from` is the id of the installation from which this installation was copied.
 
 ```sql
 SELECT id, (server, database, timeline) = (here_server, here_database, here_timeline) AS in_place FROM oarlock.identity();

@@ -892,7 +892,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces all schedules of your login by the schedules in `schedules`. With the argument `dag`, the call replaces only your schedules of this DAG. The call drops each of these schedules that is not in `schedules`. All changes of the call happen in one transaction. If you repeat a call with the same arguments, the call changes nothing.
+COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces all schedules of your login by the schedules in `schedules`. With the argument `dag`, the call replaces only your schedules of this DAG. The call drops your schedules that are not in `schedules`; with the argument `dag`, the call drops only schedules of this DAG. All changes of the call happen in one transaction. If you repeat a call with the same arguments, the call changes nothing.
 
 Each element of `schedules` has a `name` and the keys of `schedule:` in a DAG file. Without the argument `dag`, each element also has the key `dag`.
 
@@ -965,7 +965,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule that belongs to your login, and returns the time when the schedule fires next. Administrators resume any schedule. A resumed schedule fires only at times after the call.
 
-With `catch_up => true`, Oarlock also decides the fire times during the pause, in the same way as fire times during an outage: by `catchup`, `catchup_window` and `catchup_max` of the schedule. With `catch_up => true`, Oarlock decides these fire times even if a backfill made runs for them. If you resume a paused backfill, the backfill goes on at the time where it stopped.
+With `catch_up => true`, Oarlock also decides the fire times during the pause, in the same way as fire times during an outage: by `catchup`, `catchup_window` and `catchup_max` of the schedule. Backfills make no difference: with `catch_up => true`, Oarlock decides a fire time during the pause even if a backfill made a run for the fire time. If you resume a paused backfill, the backfill goes on at the time where it stopped.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');

@@ -149,7 +149,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.backfill IS $$Makes runs for past fire times of a schedule that belongs to your login: for all fire times from `from_at` on and before `until_at`. Returns the number of the backfill. Administrators backfill any schedule. A backfill has at most 100,000 fire times. A backfill also makes runs while its schedule is paused.
 
-- `at_once`: how many runs of the backfill are open at the same time at most. The priority of these runs is the priority of the DAG minus 10, so other runs of the DAG start first.
+- `at_once`: how many runs of the backfill are open at the same time at most. The priority of the runs of a backfill is the priority of the DAG minus 10, so other runs of the DAG start first.
 - `reprocess`: which fire times get a run. With `missing`, a fire time gets a run if it has no run that succeeded and no run that is open. With `failed`, a fire time gets a run if its newest run failed or was canceled. With `all`, each fire time gets a run.
 - `newest_first`: if true, the backfill begins with the newest fire time. For a fire time in the future, the backfill waits until the schedule itself has decided the fire time.
 - `params`: values that replace the params of the schedule with the same name.
