@@ -892,7 +892,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces all schedules of your login by the schedules in `schedules`. With the argument `dag`, the call replaces only your schedules of this DAG. The call drops your schedules that are not in `schedules`; with the argument `dag`, the call drops only schedules of this DAG. All changes of the call happen in one transaction. If you repeat a call with the same arguments, the call changes nothing.
+COMMENT ON FUNCTION oarlock.put_schedules IS $$Replaces all schedules of your login by the schedules in `schedules`. With the argument `dag`, the call replaces only your schedules of this DAG. The call drops your schedules that are not in `schedules`; with the argument `dag`, the call drops only schedules of this DAG. `oarlock.put_schedules` makes all its changes in one transaction. If you repeat a call with the same arguments, the call changes nothing.
 
 Each element of `schedules` has a `name` and the keys of `schedule:` in a DAG file. Without the argument `dag`, each element also has the key `dag`.
 
