@@ -261,7 +261,7 @@ func (r *lineReader) add(c *Chunk) {
 	}
 }
 
-// skip tells the reader that a number of lines, the argument, has begun before the next chunk. If that is more than it knows, chunks were left out:
+// skip takes the number of lines that have begun before the next chunk. If that is more than the reader knows, chunks were left out:
 // it raises r.begun, and clears r.dropped, because lost bytes count for the lines that were left out.
 func (r *lineReader) skip(lines int64) {
 	if lines > r.begun {

@@ -99,8 +99,8 @@ func SpanChange(d time.Duration) string {
 }
 
 // ValueDifferences compares two JSON values, and appends their differences to all until all has limit elements. It returns all, and
-// the number of further differences. The name of a difference is its path, which begins with path. was is empty if a run has
-// no such value. An error means that one of them is not JSON.
+// the number of further differences. The name of a difference is its path, which begins with path. An empty was means that the first
+// run has no such value, and an empty is the same of the second run. An error means that one of the values is not JSON.
 func ValueDifferences(all []Difference, path string, was, is json.RawMessage, limit int) ([]Difference, int, error) {
 	c := valueComparison{found: all, limit: limit}
 	a, err := readValue(was)
