@@ -26,7 +26,7 @@ func (r *Run) control(c *Control) error {
 func (r *Run) decide(c *Control) Decision {
 	switch {
 	case c.Verb > VerbChildEnded:
-		return r.refused("this version does not know what is asked for")
+		return r.refused("this version of the worker does not know the request")
 	case c.Verb == VerbRetry:
 		return r.retryRun(c)
 	case c.Task == nil:
@@ -41,7 +41,7 @@ func (r *Run) decide(c *Control) Decision {
 
 func (r *Run) decideRun(c *Control) Decision {
 	if r.rec.Ending == EndingRefused {
-		return r.refused("the run has failed")
+		return r.refused("the run has failed already")
 	}
 	switch c.Verb {
 	case VerbCancel:
@@ -51,7 +51,7 @@ func (r *Run) decideRun(c *Control) Decision {
 	case VerbResume:
 		return r.resumeRun()
 	default:
-		return r.refused("say which task")
+		return r.refused("the request names no step")
 	}
 }
 
@@ -190,9 +190,9 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 func (r *Run) whyNotCancel(t *task) string {
 	switch {
 	case t.State.Terminal():
-		return "it is " + t.State.String()
+		return "the step is " + t.State.String()
 	case !r.hasCome(t):
-		return "its turn has not come"
+		return "the step's turn has not come"
 	default:
 		return ""
 	}
@@ -260,11 +260,11 @@ func (r *Run) whyNotPause(t *task) string {
 	case r.stopping(t):
 		return "the run is ending"
 	case t.State == TaskPaused:
-		return "it is paused already"
+		return "the step is paused already"
 	case t.State == TaskWaiting || t.State == TaskFinishing || t.State.Terminal():
-		return "it is " + t.State.String()
+		return "the step is " + t.State.String()
 	case t.Request != RequestNone:
-		return "it is being stopped already"
+		return "the step is being stopped already"
 	default:
 		return ""
 	}
@@ -301,7 +301,7 @@ func (r *Run) pauseItems(t *task, by string) Decision {
 	case paused > 0:
 		return taskDecision(t, Applied)
 	default:
-		return taskRefused(t, "none of its items can be paused")
+		return taskRefused(t, "no item of the step can be paused")
 	}
 }
 
@@ -316,14 +316,14 @@ func (r *Run) resumeTask(t *task) Decision {
 		r.resume(t)
 		return taskDecision(t, Applied)
 	case t.Request == RequestPause:
-		return taskRefused(t, "it is still stopping: try again when it is paused")
+		return taskRefused(t, "the step is still stopping: try again when the step is paused")
 	default:
-		return taskRefused(t, "it is not paused but "+t.State.String())
+		return taskRefused(t, "the step is not paused but "+t.State.String())
 	}
 }
 
 func (r *Run) resumeItems(t *task) Decision {
-	d := taskRefused(t, "none of its items is paused")
+	d := taskRefused(t, "no item of the step is paused")
 	t.node.tasks(func(item *task) {
 		if item.State == TaskPaused {
 			r.resume(item)
@@ -379,13 +379,13 @@ func (r *Run) whyNotMark(t *task, as State) string {
 	case !markable(as):
 		return "a task can be marked succeeded, failed or skipped"
 	case t.State.Terminal():
-		return "it is " + t.State.String() + ": retry the run instead"
+		return "the step is " + t.State.String() + ": retry the run instead"
 	case t.grown():
-		return "it has items: mark those"
+		return "the step has items: mark the items"
 	case !r.hasCome(t):
-		return "its turn has not come"
+		return "the step's turn has not come"
 	case t.Request != RequestNone && t.Request != RequestPause:
-		return "it is being stopped already"
+		return "the step is being stopped already"
 	default:
 		return ""
 	}
@@ -395,7 +395,7 @@ func (r *Run) whyNotMark(t *task, as State) string {
 // another child run, has no result, or addresses a task that waits for none.
 func (r *Run) endChild(t *task, c *Control) Decision {
 	if !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
-		return taskRefused(t, "it does not wait for this child run")
+		return taskRefused(t, "the step does not wait for this child run")
 	}
 	if c.Result == nil {
 		return taskRefused(t, "the control does not say how the child run ended")
@@ -524,7 +524,7 @@ func (t *task) question() *Asks {
 // of kind rejected. It refuses the control for a task that does not wait for an approval.
 func (r *Run) answerApproval(t *task, c *Control) Decision {
 	if !t.waits() || t.step.Body != BodyApproval {
-		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
+		return taskRefused(t, "the step does not wait for an approval but is "+t.State.String())
 	}
 	if c.Verb == VerbApprove {
 		r.classifyResult(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})

@@ -161,7 +161,7 @@ func (r *Run) classifyResult(t *task, res Result) {
 	case res.Kind == KindNone && !res.Settled && r.overflows(t, res.Outputs):
 		r.bodyFailed(t, Result{
 			Kind: KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode,
-			Reason: fmt.Sprintf("the outputs of the run have more than %d bytes: put large data elsewhere and output its address", MaxRunOutputs),
+			Reason: fmt.Sprintf("the outputs of the run have more than %d bytes: put large data elsewhere, and output the address of the data", MaxRunOutputs),
 		})
 	case res.Kind == KindNone:
 		r.bodySucceeded(t, res)
@@ -387,7 +387,7 @@ func (r *Run) retryPublish(t *task, res Result) {
 	t.PublishTries++
 	t.Publishing = true
 	t.Reason = "publish: " + res.reason()
-	r.note(t, "publish", fmt.Sprintf("publish of attempt %d, try %d: %s; tries again in %s", t.Attempt, t.PublishTries, res.reason(), Duration(t.NextAt-r.now)))
+	r.note(t, "publish", fmt.Sprintf("publish of attempt %d, try %d: %s; the worker tries again in %s", t.Attempt, t.PublishTries, res.reason(), Duration(t.NextAt-r.now)))
 	r.to(t, TaskRetrying)
 }
 

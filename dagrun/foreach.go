@@ -45,9 +45,9 @@ func (r *Run) checkItems(t *task, items []Item) error {
 	for i, item := range items {
 		switch {
 		case item.Key == "" || len(item.Key) > MaxKeyBytes:
-			return fmt.Errorf("the key of item %d has %d bytes: give it 1 to %d", i, len(item.Key), MaxKeyBytes)
+			return fmt.Errorf("the key of item %d has %d bytes: a key has 1 to %d bytes", i, len(item.Key), MaxKeyBytes)
 		case seen[item.Key]:
-			return fmt.Errorf("two items have the key %q: give each its own", item.Key)
+			return fmt.Errorf("two items have the key %q: give each item a key of its own", item.Key)
 		}
 		seen[item.Key] = true
 	}

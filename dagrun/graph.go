@@ -104,7 +104,7 @@ func (g *Graph) nameSteps() error {
 	for i := range g.Len() {
 		name := g.StepName(i)
 		if _, twice := g.index[name]; twice {
-			errs = append(errs, fmt.Errorf("step %q: the name is used twice", name))
+			errs = append(errs, fmt.Errorf("step %q: two steps have this name", name))
 			continue
 		}
 		g.index[name] = i
@@ -284,7 +284,7 @@ func checkRule(s *Step) error {
 
 func checkForeach(s *Step) error {
 	if s.Foreach == nil {
-		return unless(!s.WhenPerItem, "a condition per item needs a foreach")
+		return unless(!s.WhenPerItem, "a condition per item works only in a step with foreach")
 	}
 	return errors.Join(
 		unless(s.Foreach.Items != nil, "foreach has no items"),
@@ -304,7 +304,7 @@ func checkBody(s *Step) error {
 		unless(s.Slots == 0 || s.Body == BodyTask, "a %s takes no slots", s.Body),
 		unless(s.Approval == nil || s.Body == BodyApproval, "a %s asks for no approval", s.Body),
 		unless(s.Timeout >= 0 && s.PublishTimeout >= 0, "the timeout is negative"),
-		unless(s.Publish || s.PublishPool == "", "a pool for a publish, but no publish"),
+		unless(s.Publish || s.PublishPool == "", "the step has a pool for publish, but no publish"),
 		unless(s.Result == nil || s.Result.SnoozeUntil == 0, "a precomputed result cannot snooze"),
 		unless(!s.Reserved() || s.Result == nil && s.CacheKey == nil, "an approval that names approvers has neither a precomputed result nor a cache"),
 		checkRetry(s.Retry),
@@ -530,12 +530,12 @@ func (r *Run) whyNotPass(step int, c *Control) string {
 	case b == nil:
 		return ""
 	case b.behind[step] != 0:
-		return "it stands behind approval " + r.graph.StepName(int(b.behind[step])-1) + ", which is not decided yet: ask one of its approvers"
+		return "the step depends on approval " + r.graph.StepName(int(b.behind[step])-1) + ", which is not decided yet: ask an approver of that approval"
 	case c.Verb == VerbMark && b.closed[step]:
-		return "only its approvers may decide it: ask one of them"
+		return "only the approvers of the step may decide: ask an approver"
 	}
 	if guard := r.leadsNear(b, step); guard != 0 {
-		return "that could start what stands behind approval " + r.graph.StepName(int(guard)-1) + ", which is not decided yet: ask one of its approvers"
+		return "the request could start steps that depend on approval " + r.graph.StepName(int(guard)-1) + ", which is not decided yet: ask an approver of that approval"
 	}
 	return ""
 }

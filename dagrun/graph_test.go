@@ -23,7 +23,7 @@ func TestCompile_RefusesWithEveryProblem(t *testing.T) {
 		{"unknown parent", spec("a <- b"), `step "a": depends on "b", which is no step`},
 		{"handler as parent", spec("a <- @init", "@init"), `step "a": depends on "@init", which is no step`},
 		{"parent twice", spec("a", "b <- a, a:started"), `step "b": depends on "a" twice`},
-		{"name twice", spec("a", "a"), `step "a": the name is used twice`},
+		{"name twice", spec("a", "a"), `step "a": two steps have this name`},
 		{"bad name", spec("a/b"), `step "a/b": a name must not`},
 		{"unknown handler", spec("a", "@later"), `handler "@later": use one of @init`},
 		{"rule without parents", spec("a rule=one_failed"), `step "a": trigger rule one_failed needs dependencies`},
@@ -35,7 +35,7 @@ func TestCompile_RefusesWithEveryProblem(t *testing.T) {
 			"replace by nothing", set(spec("a"), func(s *Spec) { s.Steps[0].OnError = []ErrorRule{{Do: DoReplace}} }),
 			`step "a": on_error[0]: do: replace needs a replacement`,
 		},
-		{"all at once", spec("a rule=one_done", "b <- c", "b"), "trigger rule one_done\nwhich is no step\nused twice"},
+		{"all at once", spec("a rule=one_done", "b <- c", "b"), "trigger rule one_done\nwhich is no step\ntwo steps have this name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

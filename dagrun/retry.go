@@ -95,14 +95,14 @@ func (r *Run) retryRun(c *Control) Decision {
 	case r.begun || r.rec.State != RunQueued:
 		return r.refused("the run is active: wait for its end, or cancel it")
 	case r.rec.Generation < 2 || c.Generation != r.rec.Generation:
-		return r.refused(fmt.Sprintf("the retry is for generation %d, the run is at %d", c.Generation, r.rec.Generation))
+		return r.refused(fmt.Sprintf("the retry is for generation %d, but the run is at generation %d", c.Generation, r.rec.Generation))
 	}
 	picked, problem := r.pick(c)
 	if problem != "" {
 		return r.refused(problem)
 	}
 	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() && r.open == 0 {
-		return r.refused("nothing to reset: no task failed or was canceled")
+		return r.refused("there is nothing to repeat: no task failed or was canceled")
 	}
 	r.resetSteps(picked, c)
 	r.resetHandlers()
@@ -154,7 +154,7 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 // control if there is no such step or item, and else "".
 func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 	if id == nil || id.Step < 0 || id.Step >= len(fates) {
-		return "say which step to retry"
+		return "the retry names no step"
 	}
 	if id.Item == "" {
 		fates[id.Step] = anew

@@ -256,13 +256,13 @@ func (r *Run) explainRequest(t *task) string {
 func (r *Run) explainStart(t *task) string {
 	switch t.phase {
 	case phaseProbing:
-		return "looking in the cache"
+		return "looks for a result in the cache"
 	case phaseCapped, phaseHeld:
 		if ahead := r.ahead(t); ahead != nil {
 			return r.explainStart(ahead)
 		}
 		if t.phase == phaseCapped {
-			return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
+			return fmt.Sprintf("the limit max_concurrent %d of %s is reached", t.node.each.limit, t.node.main.step.Name)
 		}
 	case phaseOffered:
 		if t.Reason != "" {
@@ -298,15 +298,15 @@ func (r *Run) explainHeld(t *task) string {
 	case r.rec.PausedBy != "":
 		return "run paused by " + r.rec.PausedBy
 	case r.draining:
-		return "this driver is draining: another one will go on"
+		return "this worker is draining: another worker will go on"
 	case !r.begun:
-		return "waits for a driver"
+		return "waits for a worker"
 	case t.node.handler && t.node != r.turn:
 		return "waits for the steps"
 	case !t.node.handler && r.handler(handlerInit).isOpen():
 		return "waits for: " + InitHandler
 	case t.phase == phaseHeld && !r.room():
-		return fmt.Sprintf("max_active_steps %d reached", r.graph.spec.MaxActive)
+		return fmt.Sprintf("the limit max_active_steps %d is reached", r.graph.spec.MaxActive)
 	default:
 		return "about to start"
 	}
@@ -315,7 +315,7 @@ func (r *Run) explainHeld(t *task) string {
 func (r *Run) explainRunning(t *task) string {
 	if t.grows() {
 		each := t.node.each
-		return fmt.Sprintf("%d of %d items open", each.open, len(each.items))
+		return fmt.Sprintf("%d of %d items are open", each.open, len(each.items))
 	}
 	return "running since " + r.timeText(t.AttemptAt)
 }
@@ -341,7 +341,7 @@ func (r *Run) explainWait(t *task) string {
 	case t.step.Body == BodyChild && t.Ref != "":
 		parts = append(parts, "child run "+t.Ref)
 	case t.step.Body == BodyChild:
-		parts = append(parts, "child run being made")
+		parts = append(parts, "the child run is being made")
 	case t.NextAt != 0:
 		parts = append(parts, "waits until "+r.timeText(t.NextAt))
 	default:

@@ -69,7 +69,7 @@ steps:
 	if got, want := b.await(t, run), "succeeded one=succeeded both=succeeded"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want := account{limit, written - limit, "succeeded", fmt.Sprintf("log incomplete: %d bytes were dropped", written-limit)}
+	want := account{limit, written - limit, "succeeded", fmt.Sprintf("the log is incomplete: %d bytes were dropped", written-limit)}
 	for _, step := range []string{"one", "both"} {
 		if got := b.account(t, run, step); got != want {
 			t.Errorf("%s: got %+v, want %+v", step, got, want)

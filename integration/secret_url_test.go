@@ -89,7 +89,7 @@ func secretCalls(url, tls string) []secretCall {
 		{"unsafe", strings.Replace(url, "http:", "https:", 1) + "/echo/battery-staple", whole, "failed: http: server gave HTTP response to HTTPS client"},
 		{"lost", "http://battery-staple.invalid/swallow", whole, "failed: dial tcp: lookup ***"},
 		{"denied", "http://169.254.169.254/battery-staple", whole, "failed: dial tcp ***:80: address *** is denied"},
-		{"nothing", "correct-horse", whole, "failed: with.url must be an http or https URL: look at what the worker has for ${secrets.HOOK}"},
+		{"nothing", "correct-horse", whole, "failed: with.url must be an http or https URL: check the value that the worker has for ${secrets.HOOK}"},
 	}
 }
 

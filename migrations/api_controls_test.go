@@ -67,7 +67,7 @@ func TestRetry_ThatResetsNothingLeavesTheRun(t *testing.T) {
 	b.put(t, `{"name": "wide", "steps": [{"id": "each", "run": "x", "foreach": {"items": ["x", "y"]}},
 		{"id": "swap", "run": "x", "on_error": [{"do": "replace", "with": [{"run": "y"}, {"run": "z"}]}]}], "handler_on": {"exit": {"run": "x"}}}`)
 	must(t, b.conn, "CREATE TEMP TABLE draft (LIKE oarlock.tasks INCLUDING DEFAULTS)")
-	const nothing, done = "refused failed nothing to reset: no task failed or was canceled", "open queued"
+	const nothing, done = "refused failed there is nothing to repeat: no task failed or was canceled", "open queued"
 	for name, c := range map[string]struct{ change, call, answer string }{
 		"all is well":                    {"", "retry($1)", nothing},
 		"the rest is history":            {"UPDATE draft SET state = 'failed', generation = 1 WHERE item <> '' OR alt > 0; UPDATE draft SET state = 'succeeded', grown = NULL WHERE step < 2 AND item = '' AND alt = 0", "retry($1)", nothing},
@@ -87,7 +87,7 @@ func TestRetry_ThatResetsNothingLeavesTheRun(t *testing.T) {
 		"one item":                       {"", "retry($1, 'from', 'each', 'y')", done},
 		"no such item":                   {"", "retry($1, 'from', 'each', 'z')", "refused failed the step has no such item"},
 		"an item of no list":             {"", "retry($1, 'step', 'swap', 'x')", "refused failed the step has no such item"},
-		"a handler":                      {"", "retry($1, 'step', '@exit')", "refused failed say which step to retry"},
+		"a handler":                      {"", "retry($1, 'step', '@exit')", "refused failed the retry names no step"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := get[int64](t, b.conn, "SELECT oarlock.enqueue('wide')")

@@ -13,7 +13,7 @@ var encodingSQL = statement.Named("migrate/encoding")
 const Encoding = "UTF8"
 
 // EncodingHint tells the user how to replace a database of another encoding.
-const EncodingHint = "make one of UTF-8 and migrate that: createdb --encoding UTF8 --template template0 NAME; " +
+const EncodingHint = "make a database in UTF-8 and migrate the new database: createdb --encoding UTF8 --template template0 NAME; " +
 	"for the Postgres image set POSTGRES_INITDB_ARGS=--encoding=UTF8 before its first start"
 
 // EncodingError means that a database without a schema is not encoded in UTF-8.

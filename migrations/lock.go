@@ -19,12 +19,12 @@ var (
 	// ErrHeld means that an open transaction of another session holds a table that a migration changes.
 	ErrHeld = errors.New("an open transaction holds what this migration changes")
 	// ErrReadOnly means that the server is a standby, and takes no writes.
-	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
+	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or write all hosts and target_session_attrs=read-write into the URL")
 	// ErrReadOnlySession means that a setting of the session forbids writes.
-	ErrReadOnlySession = errors.New("this session is read-only: look for default_transaction_read_only in the server, database, user and URL")
+	ErrReadOnlySession = errors.New("this session is read-only: find where default_transaction_read_only is on: the server, the database, the user or the URL can set it")
 	// ErrPooled means that a pooler could leave the lock of migrations behind in a connection that other clients use.
-	ErrPooled = errors.New("a pooler in transaction mode stands between here and the server, and a migration must keep its session: " +
-		"connect past the pooler, or through one with pool_mode = session")
+	ErrPooled = errors.New("a pooler in transaction mode stands between this program and the server, and a migration must keep its session: " +
+		"connect to the server without the pooler, or through a pooler with pool_mode = session")
 	// ErrServerTooOld means that PostgreSQL itself is older than MinServer.
 	ErrServerTooOld = errors.New("PostgreSQL is too old")
 )

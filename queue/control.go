@@ -73,7 +73,7 @@ func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration)
 	})
 	c, err := pgx.CollectExactlyOneRow(rows, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = &UnknownError{"look at the run's controls before you ask again: a second cancel skips handlers"}
+		err = &UnknownError{"look for the request in the run's controls before you repeat the request: a second cancel skips handlers"}
 	}
 	return c, err
 }

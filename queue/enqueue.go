@@ -48,7 +48,7 @@ func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 	}
 	again := do
 	if r.Key == "" {
-		again = unknown("give the request a Key: then it can be repeated, and is one run")
+		again = unknown("give the request a Key: then you can repeat the request, and Oarlock makes only one run")
 	}
 	if err := s.write(ctx, askTimeout, do, again); err != nil {
 		return 0, wrapError(enqueueOp, err)
@@ -72,7 +72,7 @@ func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, lat
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, rerunSQL, pgx.StrictNamedArgs{"run": run, "params": text, "latest": latest}).Scan(&id)
 	}
-	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
+	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look for the run among the newest runs before you repeat the request")))
 }
 
 // EnqueueTx requests a run in a transaction of the caller, and returns the run's number. The run exists once that transaction
@@ -197,7 +197,7 @@ func (s *Store) EnqueueMany(ctx context.Context, b Bulk) ([]RunID, error) {
 	}
 	again := do
 	if !b.keyed() {
-		again = unknown("give each request a key: then they can be repeated, and are one run each")
+		again = unknown("give each request a key: then you can repeat the requests, and Oarlock makes only one run for each")
 	}
 	if err := s.write(ctx, bulkTimeout, do, again); err != nil {
 		return nil, wrapError(enqueueManyOp, err)

@@ -94,13 +94,13 @@ var serverErrors = map[string]struct {
 	"3F000": {hint: noSchema},
 	"42P01": {hint: noSchema},
 	"42883": {hint: noSchema},
-	"40001": {hint: "another transaction was faster: run this one again, from its BEGIN"},
-	"40P01": {hint: "another transaction was in the way: run this one again, from its BEGIN"},
-	"22P05": {hint: `the character \u0000 has no place in Postgres: leave it out`},
-	"22021": {hint: "texts must be UTF-8 without NUL"},
+	"40001": {hint: "another transaction was faster: run your transaction again, from its BEGIN"},
+	"40P01": {hint: "another transaction was in the way: run your transaction again, from its BEGIN"},
+	"22P05": {hint: `Postgres cannot store the character \u0000: remove this character`},
+	"22021": {hint: "texts must be in UTF-8 and must not contain NUL"},
 }
 
-const noSchema = "the database has no Oarlock schema, or one of another version: run `oarlock migrate status`"
+const noSchema = "the database has no Oarlock schema, or a schema of another version: run `oarlock migrate status`"
 
 // roles that operations need, other than oarlock_submit
 var roles = map[string]string{
@@ -148,7 +148,7 @@ func wrapPermissionError(ctx context.Context, pool *pgxpool.Pool, err error, wha
 	user, member := pool.Config().ConnConfig.User, false
 	if asked := pool.QueryRow(ctx, memberSQL, pgx.QueryExecModeExec, append(others, role)).Scan(&member); asked == nil && member {
 		return &Error{
-			Code: pg.Code, Message: fmt.Sprintf("this database grants the roles of user %s nothing: %s", user, pg.Message),
+			Code: pg.Code, Message: fmt.Sprintf("this database grants no rights to the roles of user %s: %s", user, pg.Message),
 			Hint: "have an administrator run `oarlock migrate roles` for this database", Detail: pg.Detail, is: ErrNoGrants, cause: pg,
 		}
 	}

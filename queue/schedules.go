@@ -190,7 +190,7 @@ func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time
 	}
 	again := do
 	if at.IsZero() {
-		again = unknown("look among the newest runs before you ask again, or name the time")
+		again = unknown("look for the run among the newest runs before you repeat the request, or name the time")
 	}
 	return run, wrapError("trigger a schedule", s.write(ctx, askTimeout, do, again))
 }
@@ -287,7 +287,7 @@ func (s *Store) Backfill(ctx context.Context, b *Backfill) (id int64, err error)
 	do := func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, backfillSQL, args).Scan(&id)
 	}
-	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look among the schedules of the DAG before you ask again")))
+	return id, wrapError(op, s.write(ctx, askTimeout, do, unknown("look for the backfill among the schedules of the DAG before you repeat the request")))
 }
 
 // BackfillTimes reads the outcomes that a backfill b would have at present, for its first limit fire times in its order. limit is

@@ -91,7 +91,7 @@ func TestPost_LeadsToTheRunThatWasAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
 	mux := http.NewServeMux()
-	const hint = "look at the run's controls before you ask again: a second cancel skips handlers"
+	const hint = "look for the request in the run's controls before you repeat the request: a second cancel skips handlers"
 	b.server.post(mux, "/runs/{run}/cancel", func(*http.Request) (answer, error) {
 		return answer{}, fmt.Errorf("cancel run 41: %w", &queue.UnknownError{Hint: hint})
 	})
@@ -99,7 +99,7 @@ func TestPost_LeadsToTheRunThatWasAsked(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d", w.Code)
 	}
-	wantTexts(t, w.Body.String(), "it is not known whether", "Look at the run's controls before you ask again: a second cancel skips handlers.")
+	wantTexts(t, w.Body.String(), "it is not known whether", "Look for the request in the run's controls before you repeat the request: a second cancel skips handlers.")
 	wantMarkup(t, w.Body.String(), `<a href="/runs/41">Run 41</a>`)
 }
 

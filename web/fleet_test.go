@@ -157,7 +157,7 @@ func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
 	wantTexts(t, b.page(t, "/workers", http.StatusOK), "live, quiet ")
 	wantTexts(t, b.page(t, "/runs", http.StatusOK), "of 8", "1 worker, 1 quiet")
 	page := b.page(t, path, http.StatusOK)
-	wantTexts(t, page, "live, quiet ", "The worker has given no sign of life for ", "lease 5m00s: other workers take over its runs in about ", "driven by w1, which gives no sign of life since 20")
+	wantTexts(t, page, "live, quiet ", "The worker has given no sign of life for ", "lease 5m00s: other workers take over the worker's runs in about ", "driven by w1, which gives no sign of life since 20")
 	if strings.Contains(page, "no room") {
 		t.Error("what it said last is shown as what is wrong now")
 	}

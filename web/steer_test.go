@@ -81,7 +81,7 @@ func TestSteer_OffersARetryThatDoesSomething(t *testing.T) {
 			t.Errorf("%s offers a retry", path)
 		}
 	}
-	b.wantAsked(t, run+"/retry", "run 1: retry refused, nothing to reset: no task failed or was canceled")
+	b.wantAsked(t, run+"/retry", "run 1: retry refused, there is nothing to repeat: no task failed or was canceled")
 	wantTexts(t, b.page(t, run+"/retry?mode=all", http.StatusOK), "These steps run again: a.")
 	b.wantAsked(t, run+"/retry", "run 1: retry asked for", "mode", "all")
 }

@@ -268,7 +268,7 @@ func TestReads_AWorkerThatReadsNothingGivesItsRunsUp(t *testing.T) {
 			t.Errorf("the run was held for %d of 600 seconds", held)
 		}
 		n := f.worker.Status().GivenUp
-		if told := f.said.lines("giving all runs up"); told != n || n < 5 || n > 30 {
+		if told := f.said.lines("gives up all runs"); told != n || n < 5 || n > 30 {
 			t.Errorf("given up %d times in ten minutes, told %d times", n, told)
 		}
 		if f.said.lines("lets runs be read again") > 0 {

@@ -236,7 +236,7 @@ const (
 	MaxOutputBytes = 1 << 20  // for all values of a task
 )
 
-const elsewhere = "put large data elsewhere and output its address"
+const elsewhere = "put large data elsewhere, and output the address of the data"
 
 // outcome returns the result of a body as the core gets it, with the secrets in the reason masked. A success turns into a failure
 // of kind output if CheckOutputs refuses its outputs. If the executor has settled the task, outcome sets Settled instead of
@@ -264,7 +264,7 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	case t.taken+len(outputs) > dagrun.MaxRunOutputs:
 		return fmt.Errorf("the outputs of the run have more than %d bytes: %s", dagrun.MaxRunOutputs, elsewhere)
 	case holdsNUL(string(outputs)):
-		return errors.New("an output holds a NUL byte, which no text in Postgres can: encode it, with base64 for one")
+		return errors.New("an output holds a NUL byte, which Postgres cannot store: encode the output, for example with base64")
 	}
 	if err := dagspec.CheckDepth(outputs); err != nil {
 		return fmt.Errorf("outputs: %w", err)
@@ -274,7 +274,7 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(outputs), &values); err != nil {
-		return fmt.Errorf("the outputs are no JSON object: %w", err)
+		return fmt.Errorf("the outputs are not a JSON object: %w", err)
 	}
 	total := 0
 	for name, value := range values {
@@ -397,11 +397,11 @@ func Lacks(err error) bool {
 
 // lackHints holds, by error number, what is used up and what the operator can do.
 var lackHints = map[syscall.Errno]string{
-	syscall.EMFILE:  "the worker has no file descriptor left: lower slots, or raise the limit (ulimit -n)",
+	syscall.EMFILE:  "the worker has no file descriptor left: lower slots of the worker, or raise the limit (ulimit -n)",
 	syscall.ENFILE:  "the whole host has no file descriptor left: raise fs.file-max",
-	syscall.ENOMEM:  "the host has no memory left: lower slots",
-	syscall.ENOBUFS: "the host has no memory left: lower slots",
-	syscall.EAGAIN:  "the worker's user or its cgroup has too many processes: lower slots, or raise the limit (ulimit -u, pids.max)",
+	syscall.ENOMEM:  "the host has no memory left: lower slots of the worker",
+	syscall.ENOBUFS: "the host has no memory left: lower slots of the worker",
+	syscall.EAGAIN:  "the worker's user or its cgroup has too many processes: lower slots of the worker, or raise the limit (ulimit -u, pids.max)",
 }
 
 // Unstarted returns the result of an attempt that this host could not start. An executor may return it only if no part of the body

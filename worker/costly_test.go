@@ -57,7 +57,7 @@ func TestDriver_ACancelGetsInBetweenCostlyExpressions(t *testing.T) {
 			continue
 		}
 		failed++
-		if want := "costs more than 100 ms of one core"; !strings.Contains(tasks[i].Reason, want) || !strings.Contains(tasks[i].Reason, "count(params.j") {
+		if want := "needs more than 100 ms of one core"; !strings.Contains(tasks[i].Reason, want) || !strings.Contains(tasks[i].Reason, "count(params.j") {
 			t.Errorf("item %s failed: %q, want the expression and %q", tasks[i].Item, tasks[i].Reason, want)
 		}
 	}

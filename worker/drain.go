@@ -67,7 +67,7 @@ func after(wait func()) <-chan struct{} {
 // every body is dead. Records are waited for as in awaitDrivers: not at all while the database takes none. It returns an error if
 // killed bodies do not end.
 func (l *life) giveRunsUp(why error) error {
-	l.log.Warn("giving all runs up: it lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
+	l.log.Warn("the worker gives up all runs, because the outage lasts too long", "err", why, "for", l.failsFor(why).Round(time.Second))
 	l.view.enter(Ending)
 	l.slotQueue.Shut()
 	l.drivers.close()
@@ -233,7 +233,7 @@ func (l *life) windUp(helpers *loops) error {
 		return err
 	}
 	if n := helpers.left.Load(); n > 0 { // the next life has the state of the loops that ended
-		l.log.Warn("a call of the database does not return: going on without it", "loops", n)
+		l.log.Warn("a call of the database does not return: the worker goes on without waiting for the call", "loops", n)
 	}
 	if err := l.awaitDrivers(after(l.logs.Close)); err != nil {
 		return err

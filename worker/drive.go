@@ -199,14 +199,14 @@ func (d *driver) handOnNotes(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
 	}
-	text := fmt.Sprintf("worker %s stops: handed on", d.life.config.Self.Name)
+	text := fmt.Sprintf("worker %s stops, and gave the run to other workers", d.life.config.Self.Name)
 	switch {
 	case d.ending.unfit:
-		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s could not start tasks, and gave the run to other workers", d.life.config.Self.Name)
 	case d.ending.yields && d.life.drivers.inDanger():
-		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s could not reach the database, and gave the run to other workers", d.life.config.Self.Name)
 	case d.ending.yields:
-		text = fmt.Sprintf("worker %s has no free slot: handed on", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s has no free slot, and gave the run to other workers", d.life.config.Self.Name)
 	}
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }

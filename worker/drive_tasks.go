@@ -390,7 +390,7 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 	if text, ok := with["until"].(string); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, fmt.Errorf("with.until: %q is no time such as 2026-11-20T03:00:00Z", text)
+			return 0, fmt.Errorf("with.until: %q is not a time such as 2026-11-20T03:00:00Z", text)
 		}
 		if t.UTC().Year() > lastYear {
 			return 0, fmt.Errorf("with.until: %q is after the year %d", text, lastYear)
@@ -406,9 +406,9 @@ func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.
 func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
 	what, _ := task.Resolved.With["http"].(map[string]any)
 	if d.life.config.Prober == nil || what == nil {
-		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: "this worker cannot wait for that"}}
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: "this worker does not know this kind of wait"}}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("there was no answer within %v", probeTimeout))
 	defer cancel()
 	there, why, err := d.life.config.Prober.Probe(ctx, what)
 	switch {

@@ -205,8 +205,8 @@ func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 		line   int // tasks in line for slots, recorded besides tasks that a limit holds back
 	}{
 		"slots":                            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0", 0},
-		"max_active_steps":                 {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached", 0},
-		"max_concurrent":                   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "max_concurrent 1 of s reached", 0},
+		"max_active_steps":                 {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "the limit max_active_steps 1 is reached", 0},
+		"max_concurrent":                   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "the limit max_concurrent 1 of s is reached", 0},
 		"max_concurrent above the slots":   {1, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 2}}]\n", "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s/0", 1},
 		"max_active_steps above the slots": {1, "name: d\nmax_active_steps: 2\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0", 1},
 	} {

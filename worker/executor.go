@@ -237,7 +237,7 @@ func whenAndOnce(c *queue.Child, with map[string]any) (err error) {
 	c.Key, _ = with["run_key"].(string)
 	if at, ok := with["run_at"].(string); ok {
 		if c.RunAt, err = time.Parse(time.RFC3339, at); err != nil {
-			return fmt.Errorf("with.run_at: %q is no time such as 2026-11-20T03:00:00Z", at)
+			return fmt.Errorf("with.run_at: %q is not a time such as 2026-11-20T03:00:00Z", at)
 		}
 	}
 	return nil

@@ -444,7 +444,7 @@ func (o Outages) Over(d time.Duration) string {
 
 // String returns the line that a worker logs when it starts.
 func (o Outages) String() string {
-	return fmt.Sprintf("an outage of the database longer than %v ends running tasks (lease_ttl %v); one of up to %v ends none",
+	return fmt.Sprintf("an outage of the database longer than %v ends running tasks (lease_ttl %v); an outage of up to %v ends no task",
 		spell(o.Fatal), spell(o.TTL), spell(o.Harmless))
 }
 

@@ -81,10 +81,10 @@ func TestOutages_EveryTaskEndsInOneThatIsFatal(t *testing.T) {
 func TestOutages_AWorkerSaysAtItsStartWhatItLivesThrough(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]string{
-		30 * time.Second:      "an outage of the database longer than 18s ends running tasks (lease_ttl 30s); one of up to 4s ends none",
-		queue.DefaultTTL:      "an outage of the database longer than 3m ends running tasks (lease_ttl 5m); one of up to 2m39s ends none",
-		time.Hour:             "an outage of the database longer than 36m ends running tasks (lease_ttl 1h); one of up to 35m39s ends none",
-		90 * time.Millisecond: "an outage of the database longer than 54ms ends running tasks (lease_ttl 90ms); one of up to 12ms ends none",
+		30 * time.Second:      "an outage of the database longer than 18s ends running tasks (lease_ttl 30s); an outage of up to 4s ends no task",
+		queue.DefaultTTL:      "an outage of the database longer than 3m ends running tasks (lease_ttl 5m); an outage of up to 2m39s ends no task",
+		time.Hour:             "an outage of the database longer than 36m ends running tasks (lease_ttl 1h); an outage of up to 35m39s ends no task",
+		90 * time.Millisecond: "an outage of the database longer than 54ms ends running tasks (lease_ttl 90ms); an outage of up to 12ms ends no task",
 	} {
 		if got := worker.OutagesOf(ttl).String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

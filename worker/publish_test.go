@@ -40,7 +40,7 @@ func TestPublish_CountsItsTriesAndTellsOfThem(t *testing.T) {
 			told = append(told, e.Message)
 		}
 	}
-	want := []string{"publish of attempt 1, try 1: not yet; tries again in 1ms", "publish of attempt 1, try 2: not yet; tries again in 2ms"}
+	want := []string{"publish of attempt 1, try 1: not yet; the worker tries again in 1ms", "publish of attempt 1, try 2: not yet; the worker tries again in 2ms"}
 	if !slices.Equal(told, want) {
 		t.Errorf("events %q, want %q", told, want)
 	}

@@ -69,7 +69,7 @@ func (r *secretReader) read(ctx context.Context, worker string, wanted []dagspec
 	for _, s := range wanted {
 		value, err := r.one(ctx, worker, s)
 		if err == nil && len(value) < minSecretBytes {
-			err = fmt.Errorf("it has fewer than %d bytes, too few to be masked in logs", minSecretBytes)
+			err = fmt.Errorf("the secret has fewer than %d bytes, too few to be masked in logs", minSecretBytes)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("secret %s: %w", s.Name, err)
@@ -111,7 +111,7 @@ func (p *SecretPolicy) isOwnVariable(name string) bool {
 func (p *SecretPolicy) variable(name string) (string, error) {
 	switch {
 	case p.isOwnVariable(name):
-		return "", fmt.Errorf("variable %s is the worker's own: no secrets_env hands it out", name)
+		return "", fmt.Errorf("variable %s belongs to the worker: no secrets_env gives this variable to tasks", name)
 	case !allows(p.Env, name):
 		return "", fmt.Errorf("variable %s is not among secrets_env of this worker", name)
 	}
@@ -130,7 +130,7 @@ func (p *SecretPolicy) file(name string) (string, error) {
 		return "", fmt.Errorf("file %s is not among secrets_files of this worker", name)
 	}
 	if p.isOwn(name) {
-		return "", fmt.Errorf("file %s is the worker's own: no secrets_files hands it out", name)
+		return "", fmt.Errorf("file %s belongs to the worker: no secrets_files gives this file to tasks", name)
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	switch {
@@ -139,14 +139,14 @@ func (p *SecretPolicy) file(name string) (string, error) {
 	case Lacks(err):
 		return "", fmt.Errorf("open a file: %w", err)
 	case err != nil:
-		return "", fmt.Errorf("the worker may not read file %s", name)
+		return "", fmt.Errorf("the worker has no right to read file %s", name)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is no file: a folder, a pipe and a device hold no secret", name)
 	}
 	if p.isNever(f) {
-		return "", fmt.Errorf("file %s is the worker's own: no secrets_files hands it out", name)
+		return "", fmt.Errorf("file %s belongs to the worker: no secrets_files gives this file to tasks", name)
 	}
 	value, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
 	switch {
@@ -199,7 +199,7 @@ func (r *secretReader) ask(ctx context.Context, worker, key string) (string, err
 	case len(r.Command) == 0:
 		return "", errors.New("this worker has no secrets_command")
 	case strings.HasPrefix(key, "-") || strings.ContainsFunc(key, isControl) || len(key) > maxSecretKey:
-		return "", fmt.Errorf("its key must not begin with a dash, hold control characters, or be longer than %d bytes", maxSecretKey)
+		return "", fmt.Errorf("the secret's key must not begin with a dash, hold control characters, or be longer than %d bytes", maxSecretKey)
 	}
 	select {
 	case r.running <- struct{}{}:
@@ -232,9 +232,9 @@ func (r *secretReader) ask(ctx context.Context, worker, key string) (string, err
 	case out.left == 0:
 		return "", fmt.Errorf("secrets_command printed more than %d bytes for the key %s: no secret is that long", maxSecretBytes, key)
 	case bytes.IndexByte(out.taken, 0) >= 0:
-		return "", fmt.Errorf("secrets_command printed a NUL byte for the key %s: no variable can hold one", key)
+		return "", fmt.Errorf("secrets_command printed a NUL byte for the key %s: no variable can hold a NUL byte", key)
 	case err != nil:
-		return "", fmt.Errorf("secrets_command failed for the key %s: %w; run it by hand on the worker to see why", key, plainExit(err))
+		return "", fmt.Errorf("secrets_command failed for the key %s: %w; run secrets_command by hand on the worker to see the reason", key, plainExit(err))
 	}
 	return strings.TrimSuffix(string(out.taken), "\n"), nil
 }

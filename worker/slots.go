@@ -382,7 +382,7 @@ func (t *SlotRequest) why(worker string) string {
 	case g.unfit != "":
 		return fmt.Sprintf("waits until worker %s can start tasks: %s", worker, g.unfit)
 	case g.keepsAll() && t != g.wide.request:
-		return fmt.Sprintf("waits for a slot: what comes free on worker %s is kept for a task that waits for %d slots at once", worker, g.wide.request.slots)
+		return fmt.Sprintf("waits for a slot: worker %s keeps its next free slots for a task that waits for %d slots at once", worker, g.wide.request.slots)
 	case t.slots > 1:
 		return fmt.Sprintf("waits for %d slots at once: %d of %d on worker %s are taken", t.slots, g.slots-g.free, g.slots, worker)
 	default:

@@ -299,7 +299,7 @@ func TestSlotQueue_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
 		mustGrant(t, &r, "late")
 		server.Release()
 		waits := g.Ask(1, Order{RunID: 4}, r.to("waits"))
-		if got, want := waits.why("w1"), "waits for a slot: what comes free on worker w1 is kept for a task that waits for 4 slots at once"; got != want {
+		if got, want := waits.why("w1"), "waits for a slot: worker w1 keeps its next free slots for a task that waits for 4 slots at once"; got != want {
 			t.Errorf("it says %q, want %q", got, want)
 		}
 		late.Release()

@@ -137,9 +137,9 @@ func (c *checker) twice(seen map[string]pos, name string, n *node, what string) 
 		return false
 	}
 	if first, again := seen[name]; again {
-		hint := "give it another name"
+		hint := "give this " + what + " another name"
 		if what == "dependency" {
-			hint = "remove one"
+			hint = "remove one of the two"
 		}
 		c.add(n.pos(), hint, "%s %q is there twice, first on line %d", what, name, first.line)
 		return true
@@ -163,7 +163,7 @@ func (c *checker) param(p *Param, n *node) {
 		return
 	}
 	if p.Minimum != nil && p.Maximum != nil && *p.Minimum > *p.Maximum || p.MinLength != nil && p.MaxLength != nil && *p.MinLength > *p.MaxLength {
-		c.add(n.pos(), "swap them", "the least of param %q is more than its most", p.Name)
+		c.add(n.pos(), "swap the two values", "the minimum of param %q is more than its maximum", p.Name)
 		return
 	}
 	c.applies(p, n)
@@ -180,9 +180,9 @@ func (c *checker) applies(p *Param, n *node) {
 		numeric := strings.HasSuffix(key, "imum")
 		fits := numeric && (p.Type == "integer" || p.Type == "number") || !numeric && p.Type == "string"
 		if v := n.get(key); v != nil && !fits {
-			hint := "it applies to strings"
+			hint := "this key works only for strings"
 			if numeric {
-				hint = "it applies to integers and numbers"
+				hint = "this key works only for integers and numbers"
 			}
 			c.add(v.pos(), hint, "%s does nothing for a param of type %s", key, p.Type)
 		}
@@ -408,7 +408,7 @@ func (c *checker) text(n *node, known *names) {
 		if p == nil && s.ref.root() == "secrets" {
 			c.asked[s.ref.path[1]] = true
 			if s.orElse != nil {
-				p = s.ref.wrong("remove the default: without the secret the task fails", "a secret has no default")
+				p = s.ref.wrong("remove the default: a task fails without the secret", "a secret has no default")
 			}
 		}
 		if p != nil {
@@ -480,7 +480,7 @@ func (c *checker) noReferences(n *node) {
 		if isSecret(part) {
 			hint = secretPlaces
 		}
-		c.problem(n, problem{part, part + " is not filled in here", hint})
+		c.problem(n, problem{part, part + " is not replaced by a value here", hint})
 	}
 }
 
@@ -496,7 +496,7 @@ func (c *checker) script(n *node, key string, known *names) {
 		found = append(found, own.FindAllString(n.text(), -1)...)
 	}
 	for _, part := range found {
-		c.problem(n, problem{part, fmt.Sprintf("%s is not filled in inside %s: it would become code", part, key), scriptHint(part, key)})
+		c.problem(n, problem{part, fmt.Sprintf("%s is not replaced by a value inside %s, because the value would become code", part, key), scriptHint(part, key)})
 	}
 }
 
@@ -506,10 +506,10 @@ func isSecret(part string) bool { return strings.HasPrefix(strings.TrimLeft(part
 // is written, and key the field with the script.
 func scriptHint(part, key string) string {
 	if key == "sql" && isSecret(part) {
-		return "SQL takes no secret; the password of a database belongs into the worker's connections"
+		return "SQL takes no secret; put the password of a database into the worker's connections"
 	}
 	if key == "sql" {
-		return "write $1 and add it to params:"
+		return "write $1, and add the value to params:"
 	}
 	name := strings.Trim(part, "${} ")
 	if field, ok := strings.CutPrefix(name, "env."); ok {
@@ -518,7 +518,7 @@ func scriptHint(part, key string) string {
 	variable := strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
 	variable = strings.NewReplacer("-", "_").Replace(variable)
 	if strings.HasPrefix(name, "params.") {
-		return fmt.Sprintf("it is there as \"$PARAM_%s\"", variable)
+		return fmt.Sprintf("the script has the param as \"$PARAM_%s\"", variable)
 	}
-	return fmt.Sprintf("put it into env: {%s: \"${%s}\"} and write \"$%s\"", variable, name, variable)
+	return fmt.Sprintf("write env: {%s: \"${%s}\"}, and use \"$%s\" in the script", variable, name, variable)
 }

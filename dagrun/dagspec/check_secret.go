@@ -35,7 +35,7 @@ func (c *checker) secret(s Secret, n *node) {
 	case s.From == "file" && !strings.HasPrefix(s.Key, "/"):
 		c.add(key.pos(), "write the whole path, from /", "the file of secret %q is a relative path", s.Name)
 	case s.From == "command" && strings.HasPrefix(s.Key, "-"):
-		c.add(key.pos(), "the worker's command gets it as an argument, and would take it for an option", "the key of secret %q begins with a dash", s.Name)
+		c.add(key.pos(), "the worker's secrets_command gets the key as an argument, and would read the key as an option", "the key of secret %q begins with a dash", s.Name)
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *checker) stepSecret(secret Secret, n *node, seen map[string]pos, known 
 	} else {
 		c.secret(secret, n)
 		if slices.ContainsFunc(c.spec.Secrets, func(s Secret) bool { return s.Name == secret.Name }) && name != nil {
-			c.add(name.pos(), "write only its name, or give this secret another name", "the DAG has a secret %q", secret.Name)
+			c.add(name.pos(), "write only the name of the DAG's secret, or give this secret another name", "the DAG has a secret %q", secret.Name)
 		}
 	}
 	c.given(secret.Name, name, known)
@@ -92,7 +92,7 @@ func (c *checker) given(name string, at *node, known *names) {
 	c.asked[name] = true
 	_, ofStep := known.env[name]
 	if _, ofDAG := c.spec.Env[name]; at != nil && (ofStep || ofDAG) {
-		c.add(at.pos(), "remove one of the two, or give it another name", "secret %q and a variable of env have the same name", name)
+		c.add(at.pos(), "remove one of the two, or give one of the two another name", "secret %q and a variable of env have the same name", name)
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *checker) unasked() {
 	nodes := slices.Collect(c.root.get("secrets").list())
 	for i, s := range c.spec.Secrets {
 		if !c.asked[s.Name] {
-			c.add(nodes[i].get("name").pos(), "name it in the steps that need it: secrets: ["+s.Name+"], or env: {NAME: '${secrets."+s.Name+"}'}; secrets: all gives a step every one",
+			c.add(nodes[i].get("name").pos(), "write the secret into the steps that need the secret: secrets: ["+s.Name+"], or env: {NAME: '${secrets."+s.Name+"}'}; secrets: all gives a step all secrets",
 				"no step gets the secret %q", s.Name)
 		}
 	}
@@ -140,9 +140,9 @@ func (n *names) checkSecret(f ref) (valueType, *problem) {
 	case ok || n.vague.secrets:
 		return typeString, nil
 	case len(n.secrets) == 0:
-		return 0, f.wrong("declare it: secrets: [{name: "+f.path[1]+", from: env, key: …}]", "unknown secret %q", f.path[1])
+		return 0, f.wrong("declare the secret: secrets: [{name: "+f.path[1]+", from: env, key: …}]", "unknown secret %q", f.path[1])
 	}
-	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add it to secrets:"), "unknown secret %q", f.path[1])
+	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add this secret to secrets:"), "unknown secret %q", f.path[1])
 }
 
 // secretHere returns the type of a reference to a secret, or the mistake in it, by checkSecret. In a text that must not hold
@@ -152,9 +152,9 @@ func (n *names) secretHere(f ref) (valueType, *problem) {
 	case n.secret:
 		return n.checkSecret(f)
 	case n.field == "args":
-		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and have the program read its variable", "every user of the host could read a secret in args")
+		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and let the program read this variable", "every user of the host could read a secret in args")
 	}
-	return 0, f.wrong(secretPlaces, "a secret may not go here")
+	return 0, f.wrong(secretPlaces, "a secret must not be here")
 }
 
 // checkVariable returns the type of a reference to a variable, or the mistake in it: a variable that holds a secret must not go
@@ -164,7 +164,7 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 		return 0, f.wrong("write env.NAME", "env needs the name of a variable")
 	}
 	if !n.secret && n.holdsSecret(f.path[1]) {
-		return 0, f.wrong(secretPlaces, "env.%s holds a secret, which may not go here", f.path[1])
+		return 0, f.wrong(secretPlaces, "env.%s holds a secret, which must not be here", f.path[1])
 	}
 	return typeAny, nil
 }
@@ -175,7 +175,7 @@ func (n *names) isSource(variable string) bool {
 	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
 }
 
-const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads its variable"
+const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads the variable"
 
 // holdsSecret reports whether a variable of the step, or else of the DAG, refers to a secret, directly or by a variable of the DAG.
 // In env of the DAG itself it returns false, because that sees only inherited variables, which hold no secrets.

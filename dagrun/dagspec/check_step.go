@@ -18,14 +18,14 @@ func (c *checker) step(s *Step, n *node) {
 	known := c.names.of(s)
 	if _, depends := n.find("depends"); s.TriggerRule != "" && len(depends.itemsOrNone()) == 0 {
 		if rule, err := dagrun.ParseRule(s.TriggerRule); err == nil && rule != dagrun.AllSuccess && rule != dagrun.AllDone {
-			c.add(n.get("trigger_rule").pos(), "add depends:, or remove it", "trigger_rule %s without anything to depend on", s.TriggerRule)
+			c.add(n.get("trigger_rule").pos(), "add depends:, or remove trigger_rule", "trigger_rule %s works only with depends:, which is missing", s.TriggerRule)
 		}
 	}
 	if f := n.get("foreach"); f != nil && s.Foreach != nil {
 		c.foreach(s, n, f, known)
 	}
 	if s.Precomputable && s.Foreach != nil {
-		c.add(n.get("precomputable").pos(), "remove it", "a step with foreach cannot be precomputed")
+		c.add(n.get("precomputable").pos(), "remove precomputable", "a step with foreach cannot be precomputed")
 	}
 	c.body(s, n, "", known)
 }
@@ -41,7 +41,7 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 	case items == nil:
 	case items.kind == kindString:
 		if t, problems := parseTemplate(items.text()); t.single() == nil && len(problems) == 0 {
-			c.add(items.pos(), "write [a, b], or one reference such as ${params.items}", "items must be a list, or one ${reference} to one")
+			c.add(items.pos(), "write [a, b], or one reference such as ${params.items}", "items must be a list, or one ${reference} to a list")
 			break
 		}
 		c.text(items, &outside)
@@ -94,7 +94,7 @@ func (c *checker) oneBody(s *Step, n *node, inherited string) string {
 	switch {
 	case len(given) > 1:
 		key, _ := n.find(given[1])
-		c.add(key.pos(), "keep one of them", "two bodies: %s", strings.Join(given, " and "))
+		c.add(key.pos(), "keep one of the two", "the step has two bodies: %s", strings.Join(given, " and "))
 		return ""
 	case len(given) == 0 && inherited == "" && !n.unreadable():
 		c.add(n.pos(), "add one of run, command, action and result", "%s has no body", c.called(s))
@@ -132,7 +132,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	}
 	for _, g := range goesWith {
 		if key, _ := n.find(g.field); key != nil && !slices.Contains(g.kinds, kind) {
-			c.add(key.pos(), "it needs a body of kind "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
+			c.add(key.pos(), "this key needs a body of kind "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
 		}
 	}
 	if key, _ := n.find("slots"); key != nil && (kind == "result" || s.Action != "" && s.body() != dagrun.BodyTask) {
@@ -142,7 +142,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 		c.add(n.get("command").pos(), commandHint(s.Command), "command is a program, not a command line")
 	}
 	if s.ContinueOn.MarkSuccess && !s.ContinueOn.Failure && len(s.ContinueOn.ExitCode) == 0 {
-		c.add(n.in("continue_on", "mark_success").pos(), "add failure: true or exit_code: [..]", "mark_success without a failure to tolerate")
+		c.add(n.in("continue_on", "mark_success").pos(), "add failure: true or exit_code: [..]", "mark_success works only with failure: true or exit_code:")
 	}
 }
 
@@ -248,7 +248,7 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 			c.add(r.pos(), "add with: and a step body", "do: replace has no with:")
 		}
 		if rule.When == "" && !r.has("when") && i < len(s.OnError)-1 {
-			c.add(r.pos(), "put it last", "no rule after this one is ever tried: this rule has no when")
+			c.add(r.pos(), "put this rule last", "no rule after this one is ever tried: this rule has no when")
 		}
 		nodes := slices.Collect(r.get("with").list())
 		if with := r.get("with"); with != nil && with.kind == kindMap {
@@ -264,10 +264,10 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 func (c *checker) publish(s *Step, n, p *node, kind string, known *names) {
 	if kind == "result" || kind == "action" && s.body() != dagrun.BodyTask {
 		key, _ := n.find("publish")
-		c.add(key.pos(), "put it into a step of its own", "publish needs a body that does something")
+		c.add(key.pos(), "put publish into another step", "publish does not work in a step that only waits, asks or has a result")
 	}
 	if b := builtins[s.Publish.Action]; b != nil && b.body != dagrun.BodyTask || p.has("result") {
-		c.add(p.pos(), "use run, command, or an action that does something", "this cannot be a publish")
+		c.add(p.pos(), "use run, command, or an action such as http.request", "the body of publish cannot be a result, an approval, a wait or a child run")
 	}
 	c.body(s.Publish, p, "", known.at(inPublish))
 }
@@ -322,7 +322,7 @@ func actionHint(first string) string {
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {
-			c.add(key.pos(), "remove it: a person has to approve", "%s does nothing for an approval", field)
+			c.add(key.pos(), "remove this key: a person has to approve", "%s does nothing for an approval", field)
 		}
 	}
 	if timeout := with.get("timeout"); timeout != nil {
@@ -333,7 +333,7 @@ func (c *checker) approval(s *Step, n, with *node) {
 	inputs := stringList(s.With["inputs"])
 	for item := range with.get("required").list() {
 		if !slices.Contains(inputs, item.text()) {
-			c.add(item.pos(), knownHint(item.text(), inputs, "add it to inputs:"), "required input %q is not among the inputs", item.text())
+			c.add(item.pos(), knownHint(item.text(), inputs, "add this input to inputs:"), "required input %q is not among the inputs", item.text())
 		}
 	}
 }
@@ -343,7 +343,7 @@ func (c *checker) timeText(n *node) {
 		return
 	}
 	if _, err := time.Parse(time.RFC3339, n.text()); err != nil {
-		c.add(n.pos(), "write 2026-11-20T03:00:00Z, or with an offset such as +01:00", "this is no time: %q", n.text())
+		c.add(n.pos(), "write a time such as 2026-11-20T03:00:00Z, or with an offset such as +01:00", "%q is no time", n.text())
 	}
 }
 
@@ -352,7 +352,7 @@ func (c *checker) url(n *node) {
 		return
 	}
 	if !strings.HasPrefix(n.text(), "http://") && !strings.HasPrefix(n.text(), "https://") {
-		c.add(n.pos(), "begin with https:// or http://", "this is no URL: %q", n.text())
+		c.add(n.pos(), "begin with https:// or http://", "%q is no URL", n.text())
 	}
 }
 

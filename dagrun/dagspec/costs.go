@@ -238,7 +238,7 @@ const (
 )
 
 // errCost means that an evaluation exceeds its limit.
-var errCost = errors.New("costs more than 100 ms of one core: compute it in a step")
+var errCost = errors.New("the expression needs more than 100 ms of one core: compute the value in a step")
 
 // meter counts the cost of one evaluation. It belongs to one goroutine.
 type meter struct{ limit, spent int }

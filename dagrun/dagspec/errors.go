@@ -247,7 +247,7 @@ var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_
 // fits, it lists the known keys, or says which command does.
 func unknownKeyHint(name string, known []string) string {
 	if name == "secret" && slices.Contains(known, "default") {
-		return "a run stores its params: use secrets: for values that it must not store"
+		return "a run stores its params: use secrets: for values that a run must not store"
 	}
 	snake := snakeCase(name)
 	if slices.Contains(known, snake) {
@@ -259,20 +259,20 @@ func unknownKeyHint(name string, known []string) string {
 	here, _, _ := strings.Cut(elsewhere[snake], ".")
 	here, _, _ = strings.Cut(here, ":")
 	if slices.Contains(known, here) {
-		return "here this is called " + elsewhere[snake]
+		return "use " + elsewhere[snake] + " instead of this key"
 	}
 	if hint, ok := nearest(name, known); ok {
 		return hint
 	}
 	switch {
 	case slices.Contains([]string{"on", "off", "yes", "no", "y", "n"}, name):
-		return "some YAML readers take this word for a boolean; no key is called so here"
+		return "some YAML readers take this word for a boolean; no key has this name"
 	case slices.Contains(known, "depends") && slices.Contains(atTop, snake):
 		return snake + " belongs to the DAG, not to a step"
 	case slices.Contains([]string{"id", "depends", "trigger_rule", "foreach", "precomputable"}, snake) && slices.Contains(known, "run"):
 		return "only steps have " + snake
 	case slices.Contains(known, "steps") && slices.Contains([]string{"timeout", "retry_policy", "pool", "kill"}, snake):
-		return "put it into defaults: or into a step"
+		return "put this key into defaults: or into a step"
 	}
 	if len(known) > 13 {
 		return "oarlock dag schema lists the keys"
@@ -329,7 +329,7 @@ func mismatchHint(n *node, key, title string, want []string) string {
 	case key == "start" && n.kind == kindList:
 		return startIsNoCron
 	case strings.Contains(title, "duration") && n.kind == kindInt:
-		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
+		return fmt.Sprintf("write a unit after the number: %vs, %vm, …", n.value, n.value)
 	case strings.Contains(title, "duration") && spelled:
 		return "write " + span
 	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":
@@ -351,7 +351,7 @@ func mismatchHint(n *node, key, title string, want []string) string {
 func missingHint(name, title string) string {
 	switch {
 	case name == "steps":
-		return "add steps:, a list with at least one step"
+		return "add steps:, a list of at least one step"
 	case strings.Contains(title, ": {"):
 		_, form, _ := strings.Cut(title, ": ")
 		return "write " + form

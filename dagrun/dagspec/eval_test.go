@@ -484,7 +484,7 @@ func TestExpressions_RefuseAtRunTime(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
 		`steps.bad.outputs.text == "x"`: "steps.bad.outputs.text has no value: write default(steps.bad.outputs.text, …)",
-		`steps.ok.outputs.data.k`:       "gives a text, not true or false",
+		`steps.ok.outputs.data.k`:       "the value is a text, not true or false",
 		`params.maybe > 3`:              "params.maybe has no value",
 		`env.NOPE == "x"`:               "env.NOPE has no value",
 		`steps.ok.outputs.data.k > 3`:   "invalid operation",

@@ -74,7 +74,7 @@ func budget() *conf.Config {
 // for a subtraction. It returns nil if there is none.
 func (n *names) misread(text string) *problem {
 	if i := strings.Index(text, "${"); i >= 0 {
-		return &problem{text[i:], "${ does not belong into an expression", "write the name alone: params.x, steps.a.outputs.n"}
+		return &problem{text[i:], "${ does not belong in an expression", "write only the name, such as params.x or steps.a.outputs.n"}
 	}
 	for _, m := range hyphenated.FindAllStringSubmatch(text, -1) {
 		if n.steps[m[1]] != nil || n.vague.ids[m[1]] {
@@ -92,7 +92,7 @@ func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 	refs := make([]ref, 0, len(s.chains))
 	problems := s.problems
 	if depth(root) > maxExprDepth {
-		problems = append(problems, problem{"", fmt.Sprintf("more than %d predicates within each other", maxExprDepth), "compute it in a step"})
+		problems = append(problems, problem{"", fmt.Sprintf("more than %d predicates inside each other", maxExprDepth), "compute the value in a step"})
 	}
 	for _, node := range s.chains {
 		path, dynamic := chain(node)
@@ -108,7 +108,7 @@ func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 			continue
 		}
 		if dynamic {
-			problems = append(problems, problem{f.part, fmt.Sprintf("%s needs a name written out", f), `write steps.a or steps["a-b"], not a computed name`})
+			problems = append(problems, problem{f.part, fmt.Sprintf("%s needs a name, not a computed value", f), `write steps.a or steps["a-b"], not a computed name`})
 			continue
 		}
 		if _, p := n.check(f); p != nil {
@@ -158,7 +158,7 @@ func (s *refScan) Visit(node *ast.Node) {
 	case *ast.IdentifierNode:
 		s.chains = append(s.chains, n)
 		if n.Value == "$env" {
-			s.problems = append(s.problems, problem{"$env", "$env is not known", "write the name itself: params.x, steps.a.outputs.n, env.NAME"})
+			s.problems = append(s.problems, problem{"$env", "$env is not known", "write only the name, such as params.x, steps.a.outputs.n or env.NAME"})
 		}
 	case *ast.MemberNode:
 		s.chains = append(s.chains, n)
@@ -196,7 +196,7 @@ func (s *refScan) comparison(n *ast.BinaryNode) {
 	if !ok || known == nil || n.Operator != "==" && n.Operator != "!=" || slices.Contains(known, word.Value) {
 		return
 	}
-	s.problems = append(s.problems, problem{word.Value, fmt.Sprintf("%s is never %q", strings.Join(path, "."), word.Value), knownHint(word.Value, known, "it is one of "+oneOf(known))})
+	s.problems = append(s.problems, problem{word.Value, fmt.Sprintf("%s is never %q", strings.Join(path, "."), word.Value), knownHint(word.Value, known, "the value is one of "+oneOf(known))})
 }
 
 var (
@@ -223,7 +223,7 @@ func (s *refScan) call(f *ast.IdentifierNode) {
 	s.inner[f] = true
 	if f.Value == "now" {
 		s.problems = append(s.problems, problem{
-			"now", "now() is not available: a resumed run must come to the same decision",
+			"now", "now() is not available: a resumed run must make the same decision",
 			"use run.logical_at, the logical time of the run",
 		})
 	}
@@ -325,10 +325,10 @@ func exprProblem(text string, err error, want wanted) problem {
 	}
 	msg, _, _ = strings.Cut(msg, "\n")
 	if got, ok := strings.CutPrefix(msg, "expected bool, but got "); ok && want == wantBool {
-		return problem{"", "this must be true or false, but it is " + goNoun(got), "compare it with something: … == …"}
+		return problem{"", "the expression must be true or false, but is " + goNoun(got), "compare the value with another value: … == …"}
 	}
 	if got, ok := strings.CutPrefix(msg, "expected float64, but got "); ok && want == wantNumber {
-		return problem{"", "this must be a number, but it is " + goNoun(got), ""}
+		return problem{"", "the expression must be a number, but is " + goNoun(got), ""}
 	}
 	hint := ""
 	switch {
@@ -388,7 +388,7 @@ func (e *expression) run(env map[string]any, m *meter) (any, error) {
 	}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
 		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
-			return nil, fmt.Errorf("gives %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
+			return nil, fmt.Errorf("the value is %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
 		}
 		return nil, errors.New(shortened(fe.Message, messageRunesMax))
 	}
@@ -426,7 +426,7 @@ func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
 	}
 	b, ok := out.(bool)
 	if !ok {
-		return false, fmt.Errorf("%s: gives %s, not true or false", e.text, goNoun(fmt.Sprintf("%T", out)))
+		return false, fmt.Errorf("%s: the value is %s, not true or false", e.text, goNoun(fmt.Sprintf("%T", out)))
 	}
 	return b, nil
 }
@@ -440,7 +440,7 @@ func (e *expression) Number(scope dagrun.Scope) (int, error) {
 	}
 	f, ok := out.(float64)
 	if !ok || f != float64(int(f)) || f < -100 || f > 100 {
-		return 0, fmt.Errorf("%s: gives %v, not a whole number from -100 to 100", e.text, out)
+		return 0, fmt.Errorf("%s: the value is %v, not a whole number from -100 to 100", e.text, out)
 	}
 	return int(f), nil
 }
@@ -455,7 +455,7 @@ func (e *expression) asKey(out any, err error) (string, error) {
 		return "", fmt.Errorf("%s: %w", e.text, err)
 	}
 	if out == nil || out == "" {
-		return "", fmt.Errorf("%s: gives nothing to use as a key", e.text)
+		return "", fmt.Errorf("%s: the value is empty, and cannot be a key", e.text)
 	}
 	return asText(out)
 }

@@ -71,7 +71,7 @@ var functions = []expr.Option{
 func uniq(list any) ([]any, error) {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
-		return nil, errors.New("this is not a list")
+		return nil, errors.New("the value is not a list")
 	}
 	kept := []any{}
 	alike := map[any][]any{} // values by sortOf: equal values have the same key, but values with the same key may differ
@@ -108,7 +108,7 @@ func sortOf(v any) any {
 // guarded is the function of a guard: it returns p[0], or an error if that is nil. p[1] is the reference as text, for the message.
 func guarded(p ...any) (any, error) {
 	if p[0] == nil {
-		return nil, fmt.Errorf("%s has no value: write default(%s, …) to go on without", p[1], p[1])
+		return nil, fmt.Errorf("%s has no value: write default(%s, …) to give a default", p[1], p[1])
 	}
 	return p[0], nil
 }
@@ -126,7 +126,7 @@ func overSorted(pick func(string, any) any) func(p ...any) (any, error) {
 	return func(p ...any) (any, error) {
 		m, ok := p[0].(map[string]any)
 		if !ok {
-			return nil, errors.New("this is not a map")
+			return nil, errors.New("the value is not a map")
 		}
 		list := make([]any, 0, len(m))
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -63,7 +63,7 @@ func TestExpand_Refuses(t *testing.T) {
 		`{items: "${params.list}", max_items: 4}`:        "5 items are more than max_items, 4",
 		`{items: "${params.base}"}`:                      "is not a list",
 		`{items: "${params.list}", key: item.nope.deep}`: "foreach.key of item 0",
-		`{items: "${params.list}", key: "''"}`:           "nothing to use as a key",
+		`{items: "${params.list}", key: "''"}`:           "the value is empty, and cannot be a key",
 	} {
 		if got, err := expand(t, foreach, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", foreach, got, err)

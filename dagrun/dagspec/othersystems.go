@@ -10,35 +10,35 @@ import (
 
 const (
 	asSchedule = `write schedule: "0 2 * * *", or schedule: {cron: "0 2 * * *", timezone: Europe/Paris}`
-	asProcess  = "a step is a process on the worker: to have a container, run: docker run …"
-	noDeadline = "no schedule expects its runs by a time yet: timeout: of the DAG ends a run that takes too long"
+	asProcess  = "a step is a process on the worker: to start a container, write run: docker run …"
+	noDeadline = "a schedule has no limit for when its runs must end: timeout: of the DAG ends a run that takes too long"
 	perItem    = "a step runs once for each item of its foreach:"
-	fewAtOnce  = "max_active_runs: bounds the runs of this DAG, max_active_steps: the tasks of one run"
+	fewAtOnce  = "max_active_runs: limits the runs of this DAG, max_active_steps: limits the tasks of one run"
 )
 
 // foreign lists keys of other systems that match no single key here, with the hint for a DAG and for a step.
 var foreign = map[string]struct{ dag, step string }{
-	"api_version":     {"a file has no version of its format: remove it", ""},
-	"kind":            {"a file is a DAG: remove it", ""},
-	"metadata":        {"write name:, description: and labels: themselves", ""},
-	"spec":            {"write its keys without it: steps:, params:, …", ""},
-	"on":              {asSchedule + "; for anything else ask for a run, by oarlock.enqueue in SQL or `oarlock enqueue`", ""},
+	"api_version":     {"remove this key: a DAG file has no version of its format", ""},
+	"kind":            {"remove this key: each file is a DAG", ""},
+	"metadata":        {"write name:, description: and labels: without this key", ""},
+	"spec":            {"write the keys of the DAG without this key: steps:, params:, …", ""},
+	"on":              {asSchedule + "; for any other event ask for a run, with oarlock.enqueue in SQL or with `oarlock enqueue`", ""},
 	"cron":            {asSchedule, ""},
 	"container":       {asProcess, asProcess},
 	"image":           {asProcess, asProcess},
 	"services":        {asProcess, asProcess},
 	"strategy":        {perItem, perItem},
-	"matrix":          {perItem, "here this is called foreach"},
+	"matrix":          {perItem, "use foreach instead of this key"},
 	"expected_within": {noDeadline, ""},
-	"concurrency":     {fewAtOnce, "foreach: {max_concurrent: …} bounds items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
+	"concurrency":     {fewAtOnce, "foreach: {max_concurrent: …} limits items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
 	"runs_on":         {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 	"node_selector":   {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 }
 
 // foreignInSchedule lists such keys of a schedule.
 var foreignInSchedule = map[string]string{
-	"stop":            "a run ends by itself: timeout: of the DAG bounds it",
-	"restart":         "write {cron: …, overlap_policy: cancel}: it ends the run before, and starts another",
+	"stop":            "a run ends by itself: timeout: of the DAG limits the time of a run",
+	"restart":         "write {cron: …, overlap_policy: cancel}: this policy ends the run before, and starts another run",
 	"suspend":         "write enabled: false",
 	"expected_within": noDeadline,
 }
@@ -57,7 +57,7 @@ func foreignHint(snake string, known []string) string {
 	case slices.Contains(known, "steps") && (here == "every" || here == "at"):
 		return fmt.Sprintf("write schedule: {%s: …}", here)
 	case slices.Contains(known, "steps") && at.dag == "" && slices.Contains(ofSchedule, here):
-		return fmt.Sprintf("it belongs to a schedule: {cron: …, %s: …}", here)
+		return fmt.Sprintf("this key belongs to a schedule: {cron: …, %s: …}", here)
 	case slices.Contains(known, "steps"):
 		return at.dag
 	case slices.Contains(known, "cron"):
@@ -78,7 +78,7 @@ func (c *checker) noBrackets(n *node, shell []string) {
 		return
 	}
 	for _, part := range brackets.FindAllString(unquoted(n.text()), -1) {
-		c.problem(n, problem{part, part + " is the syntax of another system", `in run: a param is "$PARAM_NAME"; else name a reference in env:, such as env: {ROWS: "${steps.a.outputs.rows}"}, and use "$ROWS"`})
+		c.problem(n, problem{part, part + " is the syntax of another system", `in run: a param is "$PARAM_NAME"; elsewhere write a reference in env:, such as env: {ROWS: "${steps.a.outputs.rows}"}, and use "$ROWS"`})
 	}
 }
 
@@ -113,7 +113,7 @@ func commandHint(line string) string {
 	if !ok {
 		return asShell
 	}
-	return fmt.Sprintf("%s; else command: %s with args: %s", asShell, flowWord(words[0]), flowList(words[1:]))
+	return fmt.Sprintf("%s; without a shell write command: %s with args: %s", asShell, flowWord(words[0]), flowList(words[1:]))
 }
 
 // shellWords splits a command line into words, as a shell does, and removes quotes. It returns false if the line has no words or an

@@ -128,7 +128,7 @@ func readYAML(r *report, src []byte) *node {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
 		case body != nil:
-			r.add(tokenPos(doc.Body.GetToken()), "a file holds one DAG: move this one to another file", "a second document")
+			r.add(tokenPos(doc.Body.GetToken()), "a file holds one DAG: move this document to another file", "a second document")
 			return b.root(body)
 		default:
 			body = doc.Body
@@ -155,7 +155,7 @@ func (b *builder) root(body ast.Node) *node {
 func parseYAML(r *report, text string) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.add(pos{1, 1}, "simplify it: quote texts with unusual characters", "this cannot be read as YAML")
+			r.add(pos{1, 1}, "quote texts with unusual characters", "this cannot be read as YAML")
 			file = nil
 		}
 	}()
@@ -273,12 +273,12 @@ func (b *builder) alias(v *ast.AliasNode) *node {
 	name := v.Value.GetToken().Value
 	target, ok := b.anchors[name]
 	if !ok {
-		return b.refuse(v, "define it before it is used: &"+name, "no anchor &%s", name)
+		return b.refuse(v, "define the anchor before the alias: &"+name, "no anchor &%s", name)
 	}
 	b.aliases++
 	b.copied += target.size
 	if b.aliases > MaxAliases || b.copied > MaxAliased {
-		return b.stop(v, "write it out, or generate the file and send it as JSON",
+		return b.stop(v, "write the values out, or generate the file as JSON",
 			"too many aliases: at most %d, adding at most %d values", MaxAliases, MaxAliased)
 	}
 	return target
@@ -351,7 +351,7 @@ func (b *builder) merge(m, source *node, seen map[string]pos) {
 		return
 	}
 	if source.kind != kindMap && !source.bad {
-		b.add(source.at, "give it a map: <<: *base", "<< merges maps only")
+		b.add(source.at, "write a map after <<, such as <<: *base", "<< merges only maps")
 	}
 	for k, v := range source.fields() {
 		if _, there := seen[k.text()]; !there {
@@ -404,9 +404,9 @@ func (b *builder) scalar(n ast.Node) *node {
 		}
 		out.setFloat(v.Value)
 	case *ast.InfinityNode, *ast.NanNode:
-		return b.refuse(n, "quote it if it is a text", "%s is no number JSON can hold", n.GetToken().Value)
+		return b.refuse(n, "quote the value if the value is a text", "%s is no number JSON can hold", n.GetToken().Value)
 	default:
-		return b.refuse(n, "quote it if it is a text", "this cannot be used as a value")
+		return b.refuse(n, "quote the value if the value is a text", "this cannot be used as a value")
 	}
 	if s, ok := out.value.(string); ok && strings.ContainsRune(s, 0) {
 		return b.refuse(n, "remove it", "a NUL character")
@@ -430,7 +430,7 @@ func (b *builder) integer(n ast.Node, v *ast.IntegerNode, out *node) *node {
 		return b.refuse(n, "quote it", "%s is too large for a number", out.raw)
 	}
 	if ambiguousOctal.MatchString(out.raw) {
-		return b.refuse(n, `quote it if it is a text ("`+out.raw+`"), or write the number without the 0`,
+		return b.refuse(n, `quote the value if the value is a text ("`+out.raw+`"), or write the number without the 0`,
 			"%s is octal to some YAML readers and decimal to others", out.raw)
 	}
 	return out

@@ -178,7 +178,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 		return f.field(runFields, 1)
 	case "error":
 		if !n.failure {
-			return 0, f.wrong("it describes a failure: use it in on_error's when", "error is not known here")
+			return 0, f.wrong("error describes a failure: use error only in when: of on_error", "error has no value here")
 		}
 		return f.field(errorFields, 1)
 	case "secrets":
@@ -199,9 +199,9 @@ func (f ref) wrong(hint, format string, args ...any) *problem {
 func (n *names) unknown(f ref) *problem {
 	if f.root() == "item" || f.root() == "batch" {
 		if n.item != "" {
-			return f.wrong("foreach.as names the item", "here the item is called %s", n.item)
+			return f.wrong("foreach.as names the item", "the name of the item in this step is %s", n.item)
 		}
-		return f.wrong("add foreach: to the step", "%s is only known in a step with foreach", f.root())
+		return f.wrong("add foreach: to the step", "%s has a value only in a step with foreach", f.root())
 	}
 	known := []string{"params", "steps", "env", "run"}
 	hint, ok := nearest(f.root(), known)
@@ -214,7 +214,7 @@ func (n *names) unknown(f ref) *problem {
 	case strings.ToUpper(f.root()) == f.root():
 		hint = "for an environment variable write env." + f.root() + "; for a literal write $${"
 	default:
-		hint = "known are params.x, steps.id.outputs.x, env.X, run.id and, with foreach, item"
+		hint = "the names are params.x, steps.id.outputs.x, env.X, run.id and, with foreach, item"
 	}
 	return f.wrong(hint, "unknown name %q", f.root())
 }
@@ -228,7 +228,7 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 		return typeAny, nil
 	}
 	if p == nil {
-		return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.params), "add it to params:"), "unknown param %q", f.path[1])
+		return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.params), "add this param to params:"), "unknown param %q", f.path[1])
 	}
 	if len(f.rest()) > 0 && p.Type != "json" {
 		return 0, f.wrong("only a param of type json has parts", "param %q is a %s", p.Name, p.Type)
@@ -241,7 +241,7 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 
 func (n *names) checkStep(f ref) (valueType, *problem) {
 	if len(f.path) < 3 {
-		return 0, f.wrong("write steps.id.outputs.name or steps.id.state", "steps needs the id of a step and what to take of it")
+		return 0, f.wrong("write steps.id.outputs.name or steps.id.state", "steps needs the id of a step, and outputs or state of the step")
 	}
 	id := f.path[1]
 	s := n.steps[id]
@@ -251,11 +251,11 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 	case s == nil:
 		return 0, f.wrong(knownHint(id, sortedKeys(n.steps), ""), "unknown step %q", id)
 	case n.place == inDAG:
-		return 0, f.wrong("use it in the env: of a step", "steps are not known in the env of the DAG")
+		return 0, f.wrong("use the reference in env: of a step", "env of the DAG cannot refer to steps")
 	case n.place == inInit:
 		return 0, f.wrong("init runs before the first step", "no step has run yet")
 	case id == n.self && n.place != inPublish:
-		return 0, f.wrong("it can refer to steps it depends on", "step %q refers to itself", id)
+		return 0, f.wrong("a step can refer only to steps that the step depends on", "step %q refers to itself", id)
 	}
 	switch f.path[2] {
 	case "outputs":
@@ -278,7 +278,7 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	case n.vague.ids[s.ID]:
 		return typeAny, nil
 	case !ok:
-		return 0, f.wrong(knownHint(f.path[3], known, "add it to the step's outputs:"), "step %q has no output %q", s.ID, f.path[3])
+		return 0, f.wrong(knownHint(f.path[3], known, "add this output to the step's outputs:"), "step %q has no output %q", s.ID, f.path[3])
 	case n.gathers(s.ID):
 		return typeList, nil
 	case len(f.rest()) > 0 && t != "json":
@@ -407,7 +407,7 @@ func parseTemplate(text string) (template, []problem) {
 		literal += text[:i]
 		end := closing(text[i:])
 		if end < 0 {
-			problems = append(problems, problem{text[i:], "a reference without its closing brace", "close it with }, or write $${ for a literal ${"})
+			problems = append(problems, problem{text[i:], "a reference has no closing brace", "close the reference with }, or write $${ for a literal ${"})
 			return t, problems
 		}
 		s, p := parseSpan(text[i : i+end+1])
@@ -477,9 +477,9 @@ func referenceHint(body string) string {
 	case body == "":
 		return "write $${ for a literal ${"
 	case refPattern.MatchString(strings.ToLower(body)), strings.ContainsAny(body, ":#%"):
-		return "the shell's own variables work in run:; here write ${env.NAME}, or $${ for a literal ${"
+		return "variables of the shell work only in run:; write ${env.NAME} instead, or $${ for a literal ${"
 	}
-	return "references are names such as ${params.day} or ${steps.a.outputs.n}; compute in the step, or write $${ for a literal ${"
+	return "a reference is a name such as ${params.day} or ${steps.a.outputs.n}; compute values in the step, or write $${ for a literal ${"
 }
 
 // refs returns all references of the text, in their order, duplicates included.

@@ -150,7 +150,7 @@ func (v *view) text(field, text string) (string, error) {
 	}
 	plain, ok := pieces.plain()
 	if !ok {
-		return "", fmt.Errorf("%s: a secret may not go here", field)
+		return "", fmt.Errorf("%s: a secret must not be here", field)
 	}
 	return plain, nil
 }
@@ -206,7 +206,7 @@ func (v *view) span(field string, s span) (any, error) {
 	case value == nil && s.orElse != nil:
 		return *s.orElse, nil
 	case value == nil:
-		return nil, fmt.Errorf("%s: %s has no value: write ${%s | default(…)} to go on without", field, s.ref, s.ref)
+		return nil, fmt.Errorf("%s: %s has no value: write ${%s | default(…)} to give a default", field, s.ref, s.ref)
 	}
 	return value, nil
 }

@@ -115,13 +115,13 @@ func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string
 	if len(s.Name) > scheduleNameBytes {
 		hint := "make it shorter"
 		if at == n {
-			hint = "its timing is its name, and too long: give it a name:"
+			hint = "a schedule without name: has its timing as name, which is too long: add name:"
 		}
 		c.add(at.pos(), hint, "the name of the schedule has %d bytes: at most %d", len(s.Name), scheduleNameBytes)
 		return
 	}
 	if hash := strings.LastIndexByte(s.Name, '#'); hash >= 0 && hash < len(s.Name)-1 && strings.Trim(s.Name[hash+1:], "0123456789") == "" {
-		c.add(at.pos(), "give it another name", "the name of the schedule ends in # and a number, as names of backfills do")
+		c.add(at.pos(), "give the schedule another name", "the name of the schedule ends in # and a number, as names of backfills do")
 	}
 	c.twice(seen, s.Name, at, "schedule")
 }
@@ -143,15 +143,15 @@ func (n *node) timings() int {
 // schedule reports fields of a schedule that have no effect together with others, references in its labels, and wrong params.
 func (c *checker) schedule(s *Schedule, n *node) {
 	if n.get("timezone") != nil && s.Timezone != "UTC" && n.timings() > 0 && !n.has("cron") && !n.has("except") {
-		c.add(n.get("timezone").pos(), "remove it: every and at are the same in all time zones", "timezone without cron and except")
+		c.add(n.get("timezone").pos(), "remove timezone: every and at are the same in all time zones", "timezone works only with cron or except")
 	}
 	for _, key := range []string{"catchup_window", "catchup_max"} {
 		if n.has(key) && !s.Catchup && (n.get("catchup") != nil || !n.has("catchup")) {
-			c.add(n.get(key).pos(), "add catchup: true", "%s without catchup", key)
+			c.add(n.get(key).pos(), "add catchup: true", "%s works only with catchup: true", key)
 		}
 	}
 	if v := n.get("at_once"); v != nil && s.AtOnce > 1 && s.OverlapPolicy == "allow" {
-		c.add(v.pos(), "remove one of the two: allow never holds a run back", "at_once with overlap_policy allow")
+		c.add(v.pos(), "remove one of the two: allow never holds a run back", "at_once has no effect with overlap_policy allow")
 	}
 	for _, v := range n.get("labels").fields() {
 		c.noReferences(v)
@@ -168,7 +168,7 @@ func (c *checker) timing(s *Schedule, n *node) bool {
 	readable = c.moment(n, "end", &t.End) && readable
 	given := n.timings()
 	if given != 1 && (given > 0 || !cronLike(n.get("start").text())) {
-		c.add(n.pos(), "write cron:, every: or at:", "a schedule needs exactly one of cron, every and at, this has %d", given)
+		c.add(n.pos(), "write cron:, every: or at:", "a schedule needs exactly one of cron, every and at, this schedule has %d", given)
 	}
 	for _, key := range []string{"cron", "every", "timezone", "except"} {
 		readable = readable && (n.get(key) != nil || !n.has(key))
@@ -198,7 +198,7 @@ func (c *checker) moment(n *node, key string, into *time.Time) bool {
 	}
 	t, ok := parseMoment(v.text())
 	if !ok {
-		hint := "write 2026-11-20T03:00:00Z, or with an offset such as +01:00"
+		hint := "write a time such as 2026-11-20T03:00:00Z, or with an offset such as +01:00"
 		if key != "at" && cronLike(v.text()) {
 			hint = startIsNoCron
 		}
@@ -254,8 +254,8 @@ func (c *checker) jitter(s *Schedule, t schedule.Timing, n *node) {
 		return // not reached: schedule.Check has accepted t
 	}
 	if gap := clock.ShortestGap(); s.Jitter.Std() >= gap {
-		hint := fmt.Sprintf("make it shorter than %s, the shortest time between two runs", Duration(gap.Milliseconds()))
-		c.add(n.pos(), hint, "jitter of %s lets runs overtake each other", s.Jitter)
+		hint := fmt.Sprintf("make jitter shorter than %s, the shortest time between two runs", Duration(gap.Milliseconds()))
+		c.add(n.pos(), hint, "with a jitter of %s a run could start before an earlier run", s.Jitter)
 	}
 }
 

@@ -156,7 +156,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	case *fault.MinLength:
 		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))
 	case *fault.UniqueItems:
-		s.add(n.pos(), "remove one", "%s has an item twice", subject(key))
+		s.add(n.pos(), "remove one of the two", "%s has the same item twice", subject(key))
 	case *fault.MaxItems:
 		s.add(n.pos(), "split it up", "%s has %d items: at most %d", subject(key), k.Got, k.Want)
 	case *fault.MaxProperties:
@@ -177,7 +177,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 // mismatch reports a value of the wrong type. title is the schema's words for a right value, and want its types.
 func (s *structure) mismatch(n *node, key, title string, want []string) {
 	if n.kind == kindNull {
-		s.add(n.pos(), "give it one, or remove the key", "%s has no value", subject(key))
+		s.add(n.pos(), "write a value after the key, or remove the key", "%s has no value", subject(key))
 		return
 	}
 	s.add(n.pos(), mismatchHint(n, key, title, want), "%s must be %s, not %s", subject(key), title, n.show())

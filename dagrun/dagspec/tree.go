@@ -215,9 +215,9 @@ func checkBytes(r *report, src []byte, limit int) bool {
 		r.add(pos{1, 1}, "a DAG file is at most "+bytesText(limit)+": move large data out of it",
 			"the file is too large: %d bytes", len(src))
 	case bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")):
-		r.add(pos{}, "save it as UTF-8", "the file is UTF-16")
+		r.add(pos{}, "save the file as UTF-8", "the file is UTF-16")
 	case i >= 0:
-		r.add(offsetPos(src, i), "remove it; is this a text file?", "a NUL byte")
+		r.add(offsetPos(src, i), "remove the NUL byte, or name a text file", "a NUL byte")
 	case bad >= 0:
 		r.add(offsetPos(src, bad), "save the file as UTF-8", "byte 0x%02x is not valid UTF-8", src[bad])
 	case len(bytes.TrimSpace(bytes.TrimPrefix(src, []byte(bom)))) == 0:

@@ -90,7 +90,7 @@ func (v *view) base(f ref) (any, error) {
 func (v *view) secret(f ref) (any, error) {
 	name := f.path[len(f.path)-1]
 	if _, ok := v.names.secrets[name]; !ok || !v.open {
-		return nil, errors.New("no such secret is known here")
+		return nil, errors.New("the DAG has no such secret")
 	}
 	return sealed{{secret: name}}, nil
 }

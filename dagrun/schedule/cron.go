@@ -11,7 +11,7 @@ const (
 	maxCronBytes = 500
 	maxShown     = 50 // characters of a value in a message
 
-	fieldsHint = "five fields, minute hour day month weekday, such as 30 3 * * 1-5"
+	fieldsHint = "write five fields: minute hour day month weekday, such as 30 3 * * 1-5"
 )
 
 // cron is a compiled expression.
@@ -64,7 +64,7 @@ func readCron(text, field string) (*cron, *Error) {
 		case strings.HasPrefix(typed, "@every"):
 			hint = "use every instead, such as every: 15m"
 		case strings.HasPrefix(typed, "@reboot"):
-			hint = "nothing fires when a machine starts: have its boot script run `oarlock enqueue NAME`"
+			hint = "no schedule fires when a machine starts: write `oarlock enqueue NAME` into the boot script of the machine"
 		}
 		return fail(hint, `"%s" is none of @yearly, @monthly, @weekly, @daily and @hourly`, left(typed))
 	}
@@ -73,7 +73,7 @@ func readCron(text, field string) (*cron, *Error) {
 		hint := fieldsHint
 		switch {
 		case strings.Contains(typed, "tz="):
-			hint = "give the time zone apart, as in timezone: Europe/Paris"
+			hint = "give the time zone in timezone:, as in timezone: Europe/Paris"
 		case len(fields) == 6 || len(fields) == 7:
 			hint = "leave out the seconds (the first field) or the year (the last); below a minute use every"
 		}
@@ -176,15 +176,15 @@ func cronHint(item string, downwards bool) string {
 	case strings.Contains(item, "?"):
 		return "write * instead of ?"
 	case strings.Contains(item, "#"):
-		return "the nth weekday of a month is not known: fire on every such weekday, and let the first step look at the date"
+		return "cron cannot name the nth weekday of a month: fire on each such weekday, and let the first step check the date"
 	case has("0123456789l", "w"):
-		return "the nearest working day is not known: write 1-5 as the weekday"
+		return "cron cannot name the nearest working day: write 1-5 as the weekday"
 	case strings.HasPrefix(item, "l"), has("0123456789", "l"):
-		return "the last day is not known: fire on 28-31, and let the first step look whether tomorrow is the 1st"
+		return "cron cannot name the last day of a month: fire on 28-31, and let the first step check whether tomorrow is the 1st"
 	case item == "h", strings.HasPrefix(item, "h("), strings.HasPrefix(item, "h/"):
 		return "write a number instead of H"
 	case downwards:
-		return "a range goes up, as in 1-5; beyond the end write two, as in 22-23,0-5"
+		return "a range goes up, as in 1-5; write two ranges to go past the end, as in 22-23,0-5"
 	}
 	return fieldsHint
 }

@@ -25,7 +25,7 @@ func (x *excepts) add(entry string) *Error {
 		return nil
 	}
 	if !strings.ContainsAny(entry, blanks) && !strings.HasPrefix(entry, "@") {
-		return &Error{"except", entry, fmt.Sprintf(`except: "%s" is neither a date nor a cron expression`, left(entry)), "write 2026-12-25, or five fields such as * * 25 12 *"}
+		return &Error{"except", entry, fmt.Sprintf(`except: "%s" is neither a date nor a cron expression`, left(entry)), "write a date such as 2026-12-25, or five fields such as * * 25 12 *"}
 	}
 	c, err := readCron(entry, "except")
 	if err != nil {

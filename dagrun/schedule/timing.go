@@ -82,7 +82,7 @@ func read(t Timing) (*Clock, []*Error) {
 		var err *Error
 		c.cron, err = readCron(t.Cron, "cron")
 		if err == nil && !c.cron.exists() {
-			err = &Error{"cron", t.Cron, fmt.Sprintf(`cron: "%s" never fires, no month of it has such a day`, left(t.Cron)), "name a day that exists, such as 0 0 28 2 *"}
+			err = &Error{"cron", t.Cron, fmt.Sprintf(`cron: "%s" never fires, because its months have no such day`, left(t.Cron)), "name a day that exists, such as 0 0 28 2 *"}
 		}
 		add(err)
 	}
@@ -97,16 +97,16 @@ func read(t Timing) (*Clock, []*Error) {
 	add(checkMoment("start", t.Start))
 	add(checkMoment("end", t.End))
 	if !t.Start.IsZero() && !t.End.IsZero() && !c.start.Before(c.end) {
-		add(&Error{"end", t.End.Format(time.RFC3339Nano), "end is not after start", "start is the first moment that may fire, end the first that may not"})
+		add(&Error{"end", t.End.Format(time.RFC3339Nano), "end is not after start", "a schedule fires from start on, and before end"})
 	}
 	if n := len(t.Except); n > maxExcepts {
-		add(&Error{"except", "", fmt.Sprintf("except has %d entries, at most %d", n, maxExcepts), "leave out what is past, or use a cron expression such as * * 25 12 *"})
+		add(&Error{"except", "", fmt.Sprintf("except has %d entries, at most %d", n, maxExcepts), "leave out entries that are past, or use a cron expression such as * * 25 12 *"})
 	} else {
 		for _, entry := range t.Except {
 			add(c.excepts.add(entry))
 		}
 		if n := len(c.excepts.skips); n > maxExceptCrons {
-			add(&Error{"except", "", fmt.Sprintf("except has %d cron expressions, at most %d", n, maxExceptCrons), "join some, as in * * 24-26 12 *, or write the dates"})
+			add(&Error{"except", "", fmt.Sprintf("except has %d cron expressions, at most %d", n, maxExceptCrons), "join some expressions, as in * * 24-26 12 *, or write dates"})
 		}
 	}
 	return c, problems
@@ -130,7 +130,7 @@ func (t Timing) checkShape() *Error {
 	if given == 1 {
 		return nil
 	}
-	return &Error{"", "", fmt.Sprintf("a schedule needs exactly one of cron, every and at, this has %d", given), "write cron:, every: or at:"}
+	return &Error{"", "", fmt.Sprintf("a schedule needs exactly one of cron, every and at, this schedule has %d", given), "write cron:, every: or at:"}
 }
 
 func (t Timing) checkEvery() *Error {
@@ -152,7 +152,7 @@ func checkMoment(field string, moment time.Time) *Error {
 	if moment.IsZero() || !moment.Before(earliest) && moment.Before(latest) {
 		return nil
 	}
-	return &Error{field, moment.Format(time.RFC3339Nano), field + " is no moment of the years 20 to 9899", "write 2026-11-20T03:00:00Z, or with an offset such as +01:00"}
+	return &Error{field, moment.Format(time.RFC3339Nano), field + " is no time of the years 20 to 9899", "write a time such as 2026-11-20T03:00:00Z, or with an offset such as +01:00"}
 }
 
 // readZone loads a time zone by name. It returns an error for an unknown name, and for names that the database may read as

@@ -145,8 +145,8 @@ func retryResetsNothing(s *setup) {
 		ask queue.Ask
 		why string
 	}{
-		{queue.Ask{}, "nothing to reset: no task failed or was canceled"},
-		{queue.Ask{Mode: dagrun.RetryFrom, Step: "@exit"}, "say which step to retry"},
+		{queue.Ask{}, "there is nothing to repeat: no task failed or was canceled"},
+		{queue.Ask{Mode: dagrun.RetryFrom, Step: "@exit"}, "the retry names no step"},
 		{queue.Ask{Mode: dagrun.RetryStep, Step: "a", Item: "z"}, "the step has no such item"},
 		{queue.Ask{Mode: dagrun.RetryStep, Step: "b", Item: "x"}, "the step has no such item"},
 	} {

@@ -51,8 +51,8 @@ func parse(url string, o Options) (*pgxpool.Config, error) {
 		return nil, parseError(err)
 	}
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		return nil, fmt.Errorf("database URL: default_query_exec_mode=simple_protocol is refused, it interpolates " +
-			"arguments into the statement: use cache_describe behind a pooler")
+		return nil, fmt.Errorf("database URL: default_query_exec_mode=simple_protocol is refused, because this mode writes " +
+			"arguments into the text of the statement: use cache_describe behind a pooler")
 	}
 	applyConn(config.ConnConfig, o)
 	applyPool(config, url, o)

@@ -128,7 +128,7 @@ func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error 
 		ordered[i] = values[name]
 	}
 	if _, err := conn.Exec(ctx, refitParams, pgx.QueryExecModeExec, names, ordered); err != nil {
-		return fmt.Errorf("give a connection another job: %w", err)
+		return fmt.Errorf("change the parameters of a connection: %w", err)
 	}
 	return nil
 }

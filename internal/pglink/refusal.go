@@ -25,17 +25,19 @@ const amplePool = 40
 
 // PoolHint returns a hint with the settings of the pooler by which it lends size connections.
 func PoolHint(size int) string {
-	return fmt.Sprintf("set default_pool_size = %d in the pooler's file, and pool_size of the database's line, max_db_connections and "+
-		"max_user_connections to no less where they are set", size)
+	return fmt.Sprintf("set default_pool_size = %d in the pooler's file; if the file also has pool_size in the database's line, "+
+		"max_db_connections or max_user_connections, set each of these settings to %[1]d or more", size)
 }
 
 // WorkerPoolHint is PoolHint for a worker, which may also bypass the pooler.
 func WorkerPoolHint(size int) string {
-	return PoolHint(size) + "; or direct_url to a URL that leads past the pooler; see PgBouncer in docs/operations.md"
+	return PoolHint(size) + "; or set direct_url to the URL of the server behind the pooler; see PgBouncer in docs/operations.md"
 }
 
 // WaitHint returns the hint for a client that gets no connection from the pooler.
-func WaitHint() string { return "try again; if it stays so, " + PoolHint(amplePool) }
+func WaitHint() string {
+	return "try again; if the pooler still has no free connection, " + PoolHint(amplePool)
+}
 
 const (
 	userLine = `the pooler's auth_file needs the line {user} "PASSWORD"`
@@ -43,7 +45,7 @@ const (
 	loginHint  = "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass; " + userLine
 	hbaHint    = "the pooler's auth_hba_file needs a line that lets this user in: host {database} {user} ADDRESS/32 scram-sha-256"
 	serverHint = "the server is away or refuses the pooler: check host and port of the line {database} = host=SERVER port=5432 in [databases] " +
-		"of the pooler's file, and the user's password in its auth_file"
+		"of the pooler's file, and the user's password in the pooler's auth_file"
 )
 
 // refusals lists refusals by the beginning of PgBouncer's message, because all messages have one SQLSTATE. A server's error
@@ -54,12 +56,12 @@ var refusals = []struct {
 	Refusal
 }{
 	{"query_wait_timeout", Refusal{Pool: true, Hint: WaitHint()}},
-	{"no more connections allowed (max_client_conn)", Refusal{Hint: "set max_client_conn = 1000 in the pooler's file, which is 100 where it is not set"}},
-	{"client connections exceeded (max_db_client_connections)", Refusal{Hint: "set max_db_client_connections = 0 in the pooler's file and on the database's line, which is no limit"}},
-	{"client connections exceeded (max_user_client_connections)", Refusal{Hint: "set max_user_client_connections = 0 in the pooler's file and on the user's line, which is no limit"}},
+	{"no more connections allowed (max_client_conn)", Refusal{Hint: "set max_client_conn = 1000 in the pooler's file; the default is 100"}},
+	{"client connections exceeded (max_db_client_connections)", Refusal{Hint: "set max_db_client_connections = 0 in the pooler's file and on the database's line; 0 means no limit"}},
+	{"client connections exceeded (max_user_client_connections)", Refusal{Hint: "set max_user_client_connections = 0 in the pooler's file and on the user's line; 0 means no limit"}},
 	{"no such database: ", Refusal{Lasts: true, Hint: "check the name in the URL, or add the line {database} = host=SERVER port=5432 to [databases] of the pooler's file"}},
-	{`database "…" does not exist`, Refusal{Lasts: true, Hint: "create it on the server with `createdb {database}`, or check the name in the URL"}},
-	{`database "…" is disabled`, Refusal{Hint: "have it enabled in the pooler's console: ENABLE {database}"}},
+	{`database "…" does not exist`, Refusal{Lasts: true, Hint: "create the database on the server with `createdb {database}`, or check the name in the URL"}},
+	{`database "…" is disabled`, Refusal{Hint: "enable the database in the pooler's console: ENABLE {database}"}},
 	{`role "…" does not exist`, Refusal{Login: true, Lasts: true, Hint: "check the user in the URL: the server behind the pooler has no such role"}},
 	{"SSL required", Refusal{Lasts: true, Hint: "write sslmode=require into the URL, or set client_tls_sslmode = prefer in the pooler's file"}},
 	{"no such user", Refusal{Login: true, Lasts: true, Hint: userLine}},
@@ -68,7 +70,7 @@ var refusals = []struct {
 	{"password authentication failed", Refusal{Login: true, Lasts: true, Hint: loginHint}},
 	{"SASL authentication failed", Refusal{Login: true, Lasts: true, Hint: loginHint}},
 	{"empty password returned by client", Refusal{Login: true, Lasts: true, Hint: loginHint}},
-	{"server login failed: ", Refusal{Login: true, Lasts: true, Hint: "the server wants a password that the pooler has not: " + userLine}},
+	{"server login failed: ", Refusal{Login: true, Lasts: true, Hint: "the server wants a password that the pooler does not have: " + userLine}},
 	{"login rejected", Refusal{Login: true, Lasts: true, Hint: hbaHint}},
 	{"server login has been failing", Refusal{Hint: serverHint}},
 	{"client_login_timeout (server down)", Refusal{Hint: serverHint}},
@@ -82,8 +84,8 @@ func RefusalOf(err error) *Refusal {
 		return nil
 	}
 	if name, refused := RefusedParameter(pg); refused {
-		return &Refusal{Param: name, Lasts: true, Hint: fmt.Sprintf("leave %s out of the URL: for a user or a database, ALTER … SET does the same; "+ // sql-shown: what to do
-			"or have the pooler ignore it: ignore_startup_parameters = extra_float_digits,%s", name, name)}
+		return &Refusal{Param: name, Lasts: true, Hint: fmt.Sprintf("remove %s from the URL, and set it for the user or the database with ALTER … SET; "+ // sql-shown: what to do
+			"or let the pooler ignore this parameter: ignore_startup_parameters = extra_float_digits,%s", name, name)}
 	}
 	for _, known := range refusals {
 		before, after, _ := strings.Cut(known.words, "…")
@@ -112,7 +114,7 @@ func CrowdedHint(err error) string {
 	case pg != nil && pg.Routine == "CheckMyDatabase":
 		return "close connections to this database, or raise its limit: ALTER DATABASE … CONNECTION LIMIT …" // sql-shown: what to do
 	}
-	return "close connections, raise max_connections, or put a pooler in front"
+	return "close connections, raise max_connections, or put a pooler in front of the server"
 }
 
 // RefusedParameter returns the name of the parameter that a pooler rejected at the start of a connection. It returns false if err

@@ -24,9 +24,9 @@ var setParams = sql.Named("pglink/set")
 
 var (
 	// ErrPooled means that a pooler is in transaction mode although the connection must keep its session.
-	ErrPooled = errors.New("a pooler in transaction mode stands between the worker and the server, and its connections must keep their session")
+	ErrPooled = errors.New("a pooler in transaction mode stands between the worker and the server, and a worker's connections must keep their session")
 	// ErrWaiting means that a pooler accepted a connection, but has no free server connection for it.
-	ErrWaiting = errors.New("waiting for a connection of the pooler")
+	ErrWaiting = errors.New("the pooler has no free connection")
 )
 
 // WaitingError is ErrWaiting, with the number of connections that the same attempt did get.

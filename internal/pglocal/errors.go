@@ -47,7 +47,7 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	msg := fmt.Sprintf("no PostgreSQL %d or newer found", minMajor)
+	msg := fmt.Sprintf("PostgreSQL %d or newer was not found", minMajor)
 	if e.Why != "" {
 		msg += " (" + e.Why + ")"
 	}
@@ -56,7 +56,7 @@ func (e *MissingError) Error() string {
 
 // Hint returns what to do next.
 func (e *MissingError) Hint() string {
-	return "run: " + e.Command + "  (or name the folder of initdb and postgres in OARLOCK_PG_BIN)"
+	return "run: " + e.Command + "  (or set OARLOCK_PG_BIN to the folder of initdb and postgres)"
 }
 
 // symptoms maps messages of initdb and postgres (LC_ALL=C) to kinds of errors.
@@ -78,11 +78,11 @@ var symptoms = []struct {
 }
 
 var advice = map[error]string{
-	ErrDiskFull:     "free some space and start again; nothing was deleted",
-	ErrBusy:         "stop the other server, or use another folder (XDG_STATE_HOME)",
-	ErrOtherVersion: "install that version of PostgreSQL, or move the folder away to begin with an empty one",
+	ErrDiskFull:     "free some space on the disk, and type the command again; nothing was deleted",
+	ErrBusy:         "stop the other server, or set XDG_STATE_HOME to another folder",
+	ErrOtherVersion: "install the PostgreSQL version that made the data folder, or move the folder away to begin with an empty database",
 	ErrLocale:       "install the locale that the data folder was made with (see lc_* in data/postgresql.conf)",
-	ErrFailed:       "the log says more; nothing was deleted",
+	ErrFailed:       "the log of the server says more; nothing was deleted",
 }
 
 // diagnose returns an *Error for a failed initdb or postgres. The output of the program gives its kind (see symptoms, else
@@ -134,7 +134,7 @@ func explain(op, dir string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return &Error{
 			ErrNotOurs, fmt.Sprintf("%s: no permission for %s", op, dir),
-			"use a folder of your own (XDG_STATE_HOME), or run as the user that owns this one", err,
+			"set XDG_STATE_HOME to a folder of your own, or type the command as the user that owns this folder", err,
 		}
 	}
 	return fmt.Errorf("%s: %w", op, err)

@@ -42,7 +42,7 @@ func find(ctx context.Context, fits func(Binaries) bool) (Binaries, error) {
 		b, err := inspect(ctx, dir)
 		if err != nil {
 			msg := fmt.Sprintf("%s=%s: %v", binEnv, dir, err)
-			return Binaries{}, &Error{ErrBinaries, msg, "name the folder of initdb and postgres in it, or unset it", err}
+			return Binaries{}, &Error{ErrBinaries, msg, "set OARLOCK_PG_BIN to the folder of initdb and postgres, or unset OARLOCK_PG_BIN", err}
 		}
 		return b, nil
 	}
@@ -119,7 +119,7 @@ var versionLine = regexp.MustCompile(`PostgreSQL\) (\d+)`)
 // version is older than minMajor.
 func inspect(ctx context.Context, dir string) (Binaries, error) {
 	if _, err := exec.LookPath(filepath.Join(dir, "initdb")); err != nil {
-		return Binaries{}, fmt.Errorf("no initdb in %s", dir)
+		return Binaries{}, fmt.Errorf("there is no initdb in %s", dir)
 	}
 	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
 	if err != nil {
@@ -127,7 +127,7 @@ func inspect(ctx context.Context, dir string) (Binaries, error) {
 	}
 	m := versionLine.FindSubmatch(out)
 	if m == nil {
-		return Binaries{}, fmt.Errorf("postgres in %s tells no version: %q", dir, out)
+		return Binaries{}, fmt.Errorf("postgres in %s does not print its version, but %q", dir, out)
 	}
 	major, _ := strconv.Atoi(string(m[1]))
 	if major < minMajor {

@@ -35,9 +35,9 @@ func TestFind_NeverIgnoresAWrongNamedFolder(t *testing.T) {
 	t.Setenv("PATH", fakeBinaries(t, t.TempDir(), "16.2")+":/bin:/usr/bin")
 	t.Setenv(binEnv, "/nowhere")
 	_, err := Find(t.Context())
-	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset it")
+	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset OARLOCK_PG_BIN")
 	_, err = Start(t.Context(), Config{Dir: made})
-	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset it")
+	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset OARLOCK_PG_BIN")
 }
 
 func TestFind_FollowsALinkOnPATHToWhereInitdbIs(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFind_SkipsWhatIsTooOldOrIncomplete(t *testing.T) {
 
 func TestFind_MissingNamesTheInstallCommand(t *testing.T) {
 	err := error(&MissingError{Command: "apt-get install -y postgresql", Why: "PostgreSQL 9 in /old is too old"})
-	for _, want := range []string{"no PostgreSQL 14", "too old", "apt-get install"} {
+	for _, want := range []string{"PostgreSQL 14 or newer was not found", "too old", "apt-get install"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -58,7 +58,7 @@ func (l flock) is(path string) bool {
 
 var (
 	errPatience = errors.New("patience ran out")
-	errVanished = errors.New("the throw-away folder was removed meanwhile")
+	errVanished = errors.New("the temporary folder was removed in the meantime")
 )
 
 // poll calls done at once and then every pollEvery, until it returns true or an error, or until ctx ends. It returns the error of

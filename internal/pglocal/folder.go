@@ -134,7 +134,7 @@ func (f *folder) make(dir string) (string, error) {
 // and another user owns the data already, check makes that user f.owner.
 func (f *folder) check() error {
 	refuse := func(why string) error {
-		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}
+		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; nothing in this folder was changed", nil}
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(f.dir, &st); err != nil {
@@ -155,7 +155,7 @@ func (f *folder) check() error {
 	}
 	for _, e := range entries {
 		if e.Name() != "lock" && !strings.HasPrefix(e.Name(), "state.json.") {
-			return refuse("holds other things (" + e.Name() + ") and no state.json of ours")
+			return refuse("holds other things (" + e.Name() + ") and no state.json of Oarlock")
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (f *folder) load() error {
 	if err := json.Unmarshal(b, &f.state); err != nil || f.state.Format != 1 || f.state.Password == "" {
 		return &Error{
 			ErrNotOurs, f.path("state.json") + " cannot be read, or is from another version of oarlock",
-			"put the file back as it was; without it the server's password is lost (the data is untouched)", err,
+			"restore the file as it was; without this file the server's password is lost (the data is untouched)", err,
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 	if _, err := os.Lstat(f.data()); err == nil {
 		return Binaries{}, &Error{
 			ErrNotOurs, f.data() + " is no data folder of PostgreSQL (PG_VERSION is missing)",
-			"move it away to begin with an empty one; it was left as it is", nil,
+			"move this folder away to begin with an empty database; nothing in this folder was changed", nil,
 		}
 	}
 	bin, err := findOrFetch(ctx, c)

@@ -70,8 +70,8 @@ func (o owner) mustEnter(dir string) error {
 	}
 	return &Error{
 		Kind: ErrUnreachable,
-		Msg:  fmt.Sprintf("you are root, so PostgreSQL runs as user %s, and this user may not enter %s", o.name, dir),
-		ToDo: "choose a folder that all users may enter, for example with XDG_STATE_HOME=/var/lib",
+		Msg:  fmt.Sprintf("you are root, so PostgreSQL runs as user %s, and this user cannot enter %s", o.name, dir),
+		ToDo: "choose a folder that all users can enter, for example with XDG_STATE_HOME=/var/lib",
 	}
 }
 

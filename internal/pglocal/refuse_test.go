@@ -53,7 +53,7 @@ func TestStart_RefusesAStateItCannotRead(t *testing.T) {
 		dir := madeDir(t)
 		must(t, os.WriteFile(filepath.Join(dir, "state.json"), []byte(content), 0o600))
 		_, err := Start(t.Context(), Config{Dir: dir})
-		if wantError(t, err, ErrNotOurs, "state.json", "put the file back"); t.Failed() {
+		if wantError(t, err, ErrNotOurs, "state.json", "restore the file"); t.Failed() {
 			t.Log(name)
 		}
 	}
@@ -77,7 +77,7 @@ func TestStart_RefusesADataFolderWithoutVersion(t *testing.T) {
 	dir := madeDir(t)
 	must(t, os.Remove(filepath.Join(dir, "data", "PG_VERSION")))
 	_, err := Start(t.Context(), Config{Dir: dir})
-	wantError(t, err, ErrNotOurs, "PG_VERSION", "move it away")
+	wantError(t, err, ErrNotOurs, "PG_VERSION", "move this folder away")
 }
 
 func TestStart_AsRootNeedsAFolderThatTheServersUserMayEnter(t *testing.T) {

@@ -285,7 +285,7 @@ func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	if err != nil {
 		return &Error{
 			ErrBusy, fmt.Sprintf("PostgreSQL (pid %d) in %s is still shutting down", pm.pid, f.dir),
-			"give it time, it is writing to disk; its log: " + f.path("server.log"), err,
+			"wait until the server has written its data to disk; the log of the server: " + f.path("server.log"), err,
 		}
 	}
 	return nil

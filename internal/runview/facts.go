@@ -95,7 +95,7 @@ func Facts(d RunDetail) (facts []Fact) {
 	add("started", startedText(r)...)
 	add("driven", drivenText(&d)...)
 	if r.Generation > 1 {
-		add("generation", words(fmt.Sprintf("%d: it was retried", r.Generation)))
+		add("generation", words(fmt.Sprintf("%d: the run was retried", r.Generation)))
 	}
 	if r.Parent != 0 {
 		add("parent", words(fmt.Sprintf("run %d", r.Parent)))
@@ -192,7 +192,7 @@ func drivenText(d *RunDetail) Text {
 		add(words("by " + InlineText(d.Driver)))
 	}
 	if d.Run.Epoch > 1 {
-		add(words(fmt.Sprintf("drive %d (taken up again %s)", d.Run.Epoch, times(d.Run.Epoch-1))))
+		add(words(fmt.Sprintf("drive %d (workers took the run up again %s)", d.Run.Epoch, times(d.Run.Epoch-1))))
 	}
 	for _, l := range d.Lost {
 		name := "(unknown)"
@@ -234,9 +234,9 @@ func RunReason(r *queue.Run, spec *dagspec.Spec) string {
 	case r.Reason != "queue_timeout":
 		return r.Reason
 	case spec == nil || spec.QueueTimeout == 0:
-		return "no worker started it within its queue_timeout"
+		return "no worker started the run within its queue_timeout"
 	}
-	return fmt.Sprintf("no worker started it within %s (queue_timeout)", spec.QueueTimeout)
+	return fmt.Sprintf("no worker started the run within %s (queue_timeout)", spec.QueueTimeout)
 }
 
 // DriverOf returns the name of the worker that drives a run. If none does, it returns the worker of the task that ended last, and

@@ -47,7 +47,7 @@ func TestFacts_SayWhatIsKnown(t *testing.T) {
 				{"asked", local(0) + " by app", ""},
 				{"queue", "slow, priority 5", ""},
 				{"started", local(12) + " after 2.0s in the queue, ended " + local(20), ""},
-				{"driven", "by w3, drive 3 (taken up again twice), worker w1 was lost at 12:00:13, worker (unknown) was lost at 12:00:15", ""},
+				{"driven", "by w3, drive 3 (workers took the run up again twice), worker w1 was lost at 12:00:13, worker (unknown) was lost at 12:00:15", ""},
 			},
 		},
 		"Schedule": {
@@ -58,7 +58,7 @@ func TestFacts_SayWhatIsKnown(t *testing.T) {
 			[]line{
 				{"asked", LocalTime(time.Date(2026, 11, 20, 3, 30, 4, 0, time.UTC)) + " by app, schedule", ""},
 				{"schedule", "nightly, for 2026-11-20 03:30 UTC, late by 3.0s", ""},
-				{"generation", "2: it was retried", ""},
+				{"generation", "2: the run was retried", ""},
 				{"parent", "run 7", ""},
 				{"retry of", "run 8", ""},
 			},

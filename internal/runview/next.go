@@ -58,7 +58,7 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 		add("Watch the run end", "oarlock status %d -w", r.ID)
 	}
 	if (r.State == "failed" || r.State == "canceled") && around.Current > r.Version {
-		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
+		add(fmt.Sprintf("Make a new run of version %d; retry without --latest repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
 	return next
 }
@@ -83,8 +83,8 @@ func clearCommands(r *queue.Run, around Around) (next []Command) {
 		worker += " --label " + ShellWord(label)
 	}
 	add((o.Unserved || len(o.Labels) > 0) && !around.IsCopy && !IsHere(r), "Start a worker that takes the run", "%s", worker)
-	add(o.QueueFull > 0, "See what runs in queue "+InlineText(r.Queue), "oarlock list --queue %s --state running", name)
-	add(o.QueueFull > 0 && around.Admin, "Let queue "+InlineText(r.Queue)+" run more at once", "oarlock queues set %s --max-running %d", name, o.QueueFull+1)
+	add(o.QueueFull > 0, "See the running runs of queue "+InlineText(r.Queue), "oarlock list --queue %s --state running", name)
+	add(o.QueueFull > 0 && around.Admin, "Let queue "+InlineText(r.Queue)+" run more runs at once", "oarlock queues set %s --max-running %d", name, o.QueueFull+1)
 	add(o.DAGFull, "See the active runs of "+InlineText(r.DAG), "oarlock list --dag %s --state running --state waiting --state paused", dag)
 	return next
 }

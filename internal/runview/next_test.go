@@ -44,7 +44,7 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 		"Canceled": {canceled, nil, Around{}, []Command{{"oarlock retry 41", "Run the canceled steps again"}}},
 		"NewerVersion": {failed, nil, Around{Current: 3}, []Command{
 			{"oarlock retry 41", "Run the failed steps again"},
-			{"oarlock retry 41 --latest", "Make a new run of version 3; retry alone repeats version 2"},
+			{"oarlock retry 41 --latest", "Make a new run of version 3; retry without --latest repeats version 2"},
 		}},
 		"SameVersion": {failed, nil, Around{Current: 2}, []Command{{"oarlock retry 41", "Run the failed steps again"}}},
 		"Here":        {local, nil, Around{}, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run the failed steps again, here"}}},
@@ -92,12 +92,12 @@ func TestNext_ClearsTheWayOfAQueuedRun(t *testing.T) {
 			queue.Run{ID: 41, State: "queued", StartedAt: noon(1)}, nil, Around{Watched: true, Admin: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, nil,
 		},
 		"Full": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Watched: true, Admin: true, Obstacles: queue.Obstacles{QueueFull: 2, DAGFull: true}}, []Command{
-			{"oarlock list --queue slow --state running", "See what runs in queue slow"},
-			{"oarlock queues set slow --max-running 3", "Let queue slow run more at once"},
+			{"oarlock list --queue slow --state running", "See the running runs of queue slow"},
+			{"oarlock queues set slow --max-running 3", "Let queue slow run more runs at once"},
 			{"oarlock list --dag etl --state running --state waiting --state paused", "See the active runs of etl"},
 		}},
 		"FullForReaders": {queue.Run{ID: 41, State: "queued", Queue: "slow"}, nil, Around{Watched: true, Obstacles: queue.Obstacles{QueueFull: 2}}, []Command{
-			{"oarlock list --queue slow --state running", "See what runs in queue slow"},
+			{"oarlock list --queue slow --state running", "See the running runs of queue slow"},
 		}},
 		"Unserved": {queue.Run{ID: 41, State: "queued", Queue: "slow"}, nil, Around{Watched: true, Obstacles: unserved}, []Command{
 			{"oarlock worker --queue slow --label gpu=yes --label 'zone=a b'", "Start a worker that takes the run"},

@@ -33,7 +33,7 @@ func QueueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	case q.Queued == 0:
 		return ""
 	case !slices.ContainsFunc(workers, serves):
-		return "no worker serves it"
+		return "no worker serves the queue"
 	case q.MaxRunning > 0 && q.Running >= int64(q.MaxRunning):
 		return fmt.Sprintf("%d of %d run", q.Running, q.MaxRunning)
 	}

@@ -13,7 +13,7 @@ func TestQueueNote_SaysWhatHoldsRuns(t *testing.T) {
 	}
 	all, quiet, draining, gone := serving(), serving(), serving(), serving()
 	quiet.Quiet, draining.State, gone.EndedAt = &queue.Quiet{}, queue.WorkerDraining, noon(0)
-	const unserved = "no worker serves it"
+	const unserved = "no worker serves the queue"
 	for name, c := range map[string]struct {
 		queued, running int64
 		limit           int

@@ -118,7 +118,7 @@ func OverlapText(s *queue.Schedule) string {
 // CatchupText returns in words which missed fire times of a schedule still fire. A time is missed if no worker attended to it.
 func CatchupText(s *queue.Schedule) string {
 	if !s.Catchup {
-		return "no: a time up to a minute late fires, and the newest up to 10 minutes; other missed times are dropped"
+		return "no: a missed time fires up to a minute late, and the newest missed time up to 10 minutes late; other missed times are dropped"
 	}
 	text := fmt.Sprintf("the newest %d", s.CatchupMax)
 	if s.CatchupWindow > 0 {

@@ -57,13 +57,13 @@ func QuietNote(w *queue.WorkerInfo) string {
 	note := fmt.Sprintf("no sign of life for %s, lease %s: ", Span(w.BeatAge), Span(w.TTL))
 	switch {
 	case w.Runs == 0 && !w.Quiet.HasWatcher:
-		return note + "it drives no run, and no other worker is there: start a worker"
+		return note + "the worker drives no run, and no other worker is there: start a worker"
 	case w.Runs == 0:
-		return note + "it drives no run"
+		return note + "the worker drives no run"
 	case !w.Quiet.HasWatcher:
-		return note + fmt.Sprintf("no other worker is there: start it again on its host, and it takes its runs over at once; or start another worker, which takes them over after %s", Span(w.TTL))
+		return note + fmt.Sprintf("no other worker is there: start the worker again on its host, and it takes over its runs at once; or start another worker, which takes over the runs after %s", Span(w.TTL))
 	case w.Quiet.TakeoverIn <= 0:
-		return note + "other workers take over its runs soon: time in which they had no database does not count"
+		return note + "other workers take over the worker's runs soon: time in which the other workers had no database does not count"
 	}
-	return note + fmt.Sprintf("other workers take over its runs in about %s", Span(w.Quiet.TakeoverIn))
+	return note + fmt.Sprintf("other workers take over the worker's runs in about %s", Span(w.Quiet.TakeoverIn))
 }

@@ -17,23 +17,23 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 		"it is unfit":            {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, Unfit: "no room"}, "live, unfit", ""},
 		"another watches it": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Runs: 2, Unfit: "no room", Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
-			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: other workers take over its runs in about 4m23s",
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: other workers take over the worker's runs in about 4m23s",
 		},
 		"none watches it": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerDraining, BeatAge: 40 * time.Second, Runs: 1, Quiet: &queue.Quiet{}},
-			"asked to drain, quiet 40s", "no sign of life for 40s, lease 5m00s: no other worker is there: start it again on its host, and it takes its runs over at once; or start another worker, which takes them over after 5m00s",
+			"asked to drain, quiet 40s", "no sign of life for 40s, lease 5m00s: no other worker is there: start the worker again on its host, and it takes over its runs at once; or start another worker, which takes over the runs after 5m00s",
 		},
 		"nothing is to be taken over": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
-			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: it drives no run",
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: the worker drives no run",
 		},
 		"nothing is to be taken over, and nobody is there": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{}},
-			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: it drives no run, and no other worker is there: start a worker",
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: the worker drives no run, and no other worker is there: start a worker",
 		},
 		"its lease is over": {
 			queue.WorkerInfo{State: queue.WorkerDraining, BeatAge: 6 * time.Minute, Runs: 1, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: -57 * time.Second}},
-			"draining, silent", "no sign of life for 6m00s, lease 5m00s: other workers take over its runs soon: time in which they had no database does not count",
+			"draining, silent", "no sign of life for 6m00s, lease 5m00s: other workers take over the worker's runs soon: time in which the other workers had no database does not count",
 		},
 	} {
 		c.info.TTL = 5 * time.Minute

@@ -489,8 +489,8 @@ COMMENT ON FUNCTION oarlock.has_unfinished(bigint, jsonb) IS 'Internal: whether 
 CREATE FUNCTION oarlock.why_no_retry(run bigint, spec jsonb, mode text, step text, item text) RETURNS text
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT CASE WHEN mode = 'failed' AND NOT oarlock.has_unfinished(run, spec) THEN 'nothing to reset: no task failed or was canceled'
-                WHEN step LIKE '@%' THEN 'say which step to retry'
+    SELECT CASE WHEN mode = 'failed' AND NOT oarlock.has_unfinished(run, spec) THEN 'there is nothing to repeat: no task failed or was canceled'
+                WHEN step LIKE '@%' THEN 'the retry names no step'
                 WHEN step IS NOT NULL AND item <> '' AND NOT EXISTS (
                      SELECT FROM oarlock.steps_of(spec) s JOIN oarlock.tasks t ON t.run_id = run AND t.step = s.step AND t.item = '' AND t.alt = 0
                       WHERE s.name = why_no_retry.step AND t.grown -> 'items' @> jsonb_build_array(jsonb_build_object('key', why_no_retry.item)))

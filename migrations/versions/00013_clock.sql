@@ -31,12 +31,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT CASE
         WHEN item LIKE '%?%' THEN 'write * instead of ?'
-        WHEN item LIKE '%#%' THEN 'the nth weekday of a month is not known: fire on every such weekday, and let the first step look at the date'
-        WHEN item ~ '[0-9l]w$' THEN 'the nearest working day is not known: write 1-5 as the weekday'
-        WHEN item ~ '^l' OR item ~ '[0-9]l$' THEN 'the last day is not known: fire on 28-31, and let the first step look whether tomorrow is the 1st'
+        WHEN item LIKE '%#%' THEN 'cron cannot name the nth weekday of a month: fire on each such weekday, and let the first step check the date'
+        WHEN item ~ '[0-9l]w$' THEN 'cron cannot name the nearest working day: write 1-5 as the weekday'
+        WHEN item ~ '^l' OR item ~ '[0-9]l$' THEN 'cron cannot name the last day of a month: fire on 28-31, and let the first step check whether tomorrow is the 1st'
         WHEN item ~ '^h($|[(/])' THEN 'write a number instead of H'
-        WHEN downwards THEN 'a range goes up, as in 1-5; beyond the end write two, as in 22-23,0-5'
-        ELSE 'five fields, minute hour day month weekday, such as 30 3 * * 1-5' END;
+        WHEN downwards THEN 'a range goes up, as in 1-5; write two ranges to go past the end, as in 22-23,0-5'
+        ELSE 'write five fields: minute hour day month weekday, such as 30 3 * * 1-5' END;
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.cron_hint IS 'Internal: what to type instead of an item of a cron expression.';
@@ -79,7 +79,7 @@ COMMENT ON FUNCTION oarlock.read_cron_field IS 'Internal: the values of a field 
 CREATE FUNCTION oarlock.read_cron(text text, field text DEFAULT 'cron') RETURNS oarlock.cron
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    fields CONSTANT text := 'five fields, minute hour day month weekday, such as 30 3 * * 1-5';
+    fields CONSTANT text := 'write five fields: minute hour day month weekday, such as 30 3 * * 1-5';
     typed  text := lower(btrim(text, E' \t\n\r') COLLATE "C");
     parts  text[];
     c      oarlock.cron;
@@ -96,12 +96,12 @@ BEGIN
     IF typed LIKE '@%' THEN
         RAISE EXCEPTION '%: "%" is none of @yearly, @monthly, @weekly, @daily and @hourly', field, left(typed, 50) USING ERRCODE = 'OA013',
             HINT = CASE WHEN typed LIKE '@every%' THEN 'use every instead, such as every: 15m'
-                        WHEN typed LIKE '@reboot%' THEN 'nothing fires when a machine starts: have its boot script run `oarlock enqueue NAME`' ELSE fields END;
+                        WHEN typed LIKE '@reboot%' THEN 'no schedule fires when a machine starts: write `oarlock enqueue NAME` into the boot script of the machine' ELSE fields END;
     END IF;
     parts := CASE WHEN typed = '' THEN '{}' ELSE regexp_split_to_array(typed, E'[ \t\n\r]+') END;
     IF cardinality(parts) IS DISTINCT FROM 5 THEN
         RAISE EXCEPTION '%: wants five fields, not %', field, coalesce(cardinality(parts), 0) USING ERRCODE = 'OA013',
-            HINT = CASE WHEN typed LIKE '%tz=%' THEN 'give the time zone apart, as in timezone: Europe/Paris'
+            HINT = CASE WHEN typed LIKE '%tz=%' THEN 'give the time zone in timezone:, as in timezone: Europe/Paris'
                         WHEN cardinality(parts) IN (6, 7) THEN 'leave out the seconds (the first field) or the year (the last); below a minute use every' ELSE fields END;
     END IF;
     c.minutes := oarlock.read_cron_field(parts[1], 1, field);
@@ -142,7 +142,7 @@ BEGIN
             skips := skips || c;
         ELSE
             RAISE EXCEPTION 'except: "%" is neither a date nor a cron expression', coalesce(left(entry, 50), 'null') USING ERRCODE = 'OA013',
-                HINT = 'write 2026-12-25, or five fields such as * * 25 12 *';
+                HINT = 'write a date such as 2026-12-25, or five fields such as * * 25 12 *';
         END IF;
     END LOOP;
 END $$;
@@ -205,12 +205,12 @@ DECLARE
     m record;
 BEGIN
     IF num_nonnulls(cron, every, at) <> 1 THEN
-        RAISE EXCEPTION 'a schedule needs exactly one of cron, every and at, this has %', num_nonnulls(cron, every, at) USING ERRCODE = 'OA013', HINT = 'write cron:, every: or at:';
+        RAISE EXCEPTION 'a schedule needs exactly one of cron, every and at, this schedule has %', num_nonnulls(cron, every, at) USING ERRCODE = 'OA013', HINT = 'write cron:, every: or at:';
     END IF;
     IF cron IS NOT NULL THEN
         t.compiled := oarlock.read_cron(cron);
         IF NOT (t.compiled).either AND ((t.compiled).days)[1] > (SELECT max((ARRAY[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[n]) FROM unnest((t.compiled).months) n) THEN
-            RAISE EXCEPTION 'cron: "%" never fires, no month of it has such a day', left(cron, 50) USING ERRCODE = 'OA013', HINT = 'name a day that exists, such as 0 0 28 2 *';
+            RAISE EXCEPTION 'cron: "%" never fires, because its months have no such day', left(cron, 50) USING ERRCODE = 'OA013', HINT = 'name a day that exists, such as 0 0 28 2 *';
         END IF;
     END IF;
     IF every IS NOT NULL THEN
@@ -231,18 +231,18 @@ BEGIN
     END IF;
     FOR m IN SELECT x.name, x.moment FROM (VALUES ('at', at), ('start', start_at), ('end', end_at)) x (name, moment) LOOP
         IF NOT oarlock.is_in_known_years(m.moment) THEN
-            RAISE EXCEPTION '% is no moment of the years 20 to 9899', m.name USING ERRCODE = 'OA013', HINT = 'write 2026-11-20T03:00:00Z, or with an offset such as +01:00';
+            RAISE EXCEPTION '% is no time of the years 20 to 9899', m.name USING ERRCODE = 'OA013', HINT = 'write a time such as 2026-11-20T03:00:00Z, or with an offset such as +01:00';
         END IF;
     END LOOP;
     IF start_at >= end_at THEN
-        RAISE EXCEPTION 'end is not after start' USING ERRCODE = 'OA013', HINT = 'start is the first moment that may fire, end the first that may not';
+        RAISE EXCEPTION 'end is not after start' USING ERRCODE = 'OA013', HINT = 'a schedule fires from start on, and before end';
     END IF;
     IF cardinality(except_at) > 100 THEN
-        RAISE EXCEPTION 'except has % entries, at most 100', cardinality(except_at) USING ERRCODE = 'OA013', HINT = 'leave out what is past, or use a cron expression such as * * 25 12 *';
+        RAISE EXCEPTION 'except has % entries, at most 100', cardinality(except_at) USING ERRCODE = 'OA013', HINT = 'leave out entries that are past, or use a cron expression such as * * 25 12 *';
     END IF;
     SELECT e.dates, e.skips INTO t.except_dates, t.except_crons FROM oarlock.read_excepts(except_at) e;
     IF cardinality(t.except_crons) > 20 THEN
-        RAISE EXCEPTION 'except has % cron expressions, at most 20', cardinality(t.except_crons) USING ERRCODE = 'OA013', HINT = 'join some, as in * * 24-26 12 *, or write the dates';
+        RAISE EXCEPTION 'except has % cron expressions, at most 20', cardinality(t.except_crons) USING ERRCODE = 'OA013', HINT = 'join some expressions, as in * * 24-26 12 *, or write dates';
     END IF;
     t.cron := cron;
     t.at := at;

@@ -590,8 +590,8 @@ BEGIN
         RAISE EXCEPTION 'schedule: %', SQLERRM USING ERRCODE = 'OA013', HINT = 'durations are like 15m, times like 2026-11-20T03:00:00Z';
     END;
     wrong := CASE
-        WHEN wanted.overlap_policy = 'allow' AND wanted.at_once > 1 THEN 'at_once with overlap_policy allow, which never holds a run back'
-        WHEN def ? 'timezone' AND def ->> 'timezone' <> 'UTC' AND NOT def ?| '{cron,except}' THEN 'timezone without cron and except: every and at are the same in all time zones'
+        WHEN wanted.overlap_policy = 'allow' AND wanted.at_once > 1 THEN 'at_once has no effect with overlap_policy allow, which never holds a run back'
+        WHEN def ? 'timezone' AND def ->> 'timezone' <> 'UTC' AND NOT def ?| '{cron,except}' THEN 'timezone works only with cron or except: every and at are the same in all time zones'
         WHEN def ? 'catchup_max' AND NOT wanted.catchup THEN 'catchup_max without catchup' END;
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'schedule: %', wrong USING ERRCODE = 'OA013', HINT = 'remove one of the two';

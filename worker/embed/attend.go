@@ -31,7 +31,7 @@ func (r *Rig) attend(w *worker.Worker) (leave func() error, err error) {
 	beside.Go(func() { r.watchGuard(ctx, r.config.Link.Gone()) })
 	beside.Go(func() {
 		if err := notify.Run(ctx, notify.Config{Environment: notify.FromEnv(), Status: w.Status, Log: r.config.Log}); err != nil {
-			r.config.Log.Warn("systemd does not hear of this worker", "err", err)
+			r.config.Log.Warn("systemd does not get the state of this worker", "err", err)
 		}
 	})
 	return func() error {

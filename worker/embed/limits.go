@@ -26,7 +26,7 @@ func (r *Rig) heedShortages(short []exec.Shortage) error {
 		if s.Fatal() {
 			return errors.New(s.String())
 		}
-		r.config.Log.Warn("a limit of this host is too low for the slots of this worker: tasks may not start here", "limit", s.What,
+		r.config.Log.Warn("a limit of this host is too low for the slots of this worker: perhaps tasks do not start on this host", "limit", s.What,
 			"has", s.Has, "needs", s.Needs, "hint", s.Hint)
 		if s.Slots > 0 && s.Slots < r.config.Slots {
 			r.config.Log.Warn("this worker uses fewer slots than it was given, until it is started again", "slots", s.Slots, "given", r.config.Slots, "limit", s.What)

@@ -43,7 +43,7 @@ func (x *Executor) command(t *worker.Task, f *folder, searched string) (command,
 	}
 	for i, arg := range c.args {
 		if strings.ContainsRune(arg, 0) {
-			return c, configError{fmt.Errorf("argument %d holds a NUL byte, which no argument can: pass it through stdin", i)}
+			return c, configError{fmt.Errorf("argument %d holds a NUL byte, which no argument can hold: pass the value through stdin", i)}
 		}
 	}
 	if c.dir, err = workingDir(t, f); err != nil {
@@ -73,7 +73,7 @@ func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	}
 	for i, arg := range argv {
 		if len(arg) > maxValueBytes {
-			return nil, configError{fmt.Errorf("argument %d has %d bytes, at most %d: pass it through stdin or $OARLOCK_UPSTREAM", i, len(arg), maxValueBytes)}
+			return nil, configError{fmt.Errorf("argument %d has %d bytes, at most %d: pass the value through stdin or $OARLOCK_UPSTREAM", i, len(arg), maxValueBytes)}
 		}
 	}
 	return argv, nil
@@ -109,10 +109,10 @@ func workingDir(t *worker.Task, f *folder) (string, error) {
 	if dir == "" {
 		return f.dir()
 	}
-	hint := "make it on this worker, or select one that has it"
+	hint := "make the folder on this worker, or select a worker that has the folder"
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(f.x.work.path, f.name, dir)
-		hint = "relative folders count from the attempt's own empty one; the DAG file's is $OARLOCK_SOURCE_DIR"
+		hint = "a relative folder is inside the attempt's own empty folder; the folder of the DAG file is $OARLOCK_SOURCE_DIR"
 	}
 	info, err := os.Stat(dir)
 	switch {
@@ -154,7 +154,7 @@ func findProgram(name, dir, searched string) (string, error) {
 	if refused != nil {
 		return "", refused
 	}
-	return "", spawnError{fmt.Errorf("command %s not found on this worker: install it, give its whole path, or select a worker that has it; PATH is %s", name, searched)}
+	return "", spawnError{fmt.Errorf("command %s not found on this worker: install the command, write its whole path, or select a worker that has the command; PATH is %s", name, searched)}
 }
 
 // executable returns an error if a file cannot be started: it is missing, a folder, or not executable for the worker's user. It
@@ -163,14 +163,14 @@ func executable(file string) error {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return spawnError{fmt.Errorf("command %s not found on this worker: %w: install it, or select a worker that has it", file, fs.ErrNotExist)}
+		return spawnError{fmt.Errorf("command %s not found on this worker: %w: install the command, or select a worker that has the command", file, fs.ErrNotExist)}
 	case err != nil:
 		return dagFault(err, fmt.Errorf("command %s: %w", file, errnoOf(err)))
 	case info.IsDir():
 		return spawnError{fmt.Errorf("command %s is a folder: name a program", file)}
 	}
 	if err := unix.Access(file, unix.X_OK); err != nil {
-		return spawnError{fmt.Errorf("command %s is not executable: chmod +x it, or start its interpreter with the file as argument", file)}
+		return spawnError{fmt.Errorf("command %s is not executable: type chmod +x for the file, or start its interpreter with the file as argument", file)}
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func withSecrets(globs, secrets []string) []string {
 // the message, which begins with "must be".
 func CheckNameGlob(glob string) error {
 	if _, err := path.Match(glob, ""); err != nil || glob == "" {
-		return errors.New("must be a name, with * and ? for what may vary")
+		return errors.New("must be a name, with * for any text and ? for any character")
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func CheckVariable(name, value string) error {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
 		return fmt.Errorf("env: %q cannot be the name of a variable", name)
 	case strings.ContainsRune(value, 0):
-		return fmt.Errorf("env: the value of %s holds a NUL byte, which no variable can: pass it through stdin or $OARLOCK_UPSTREAM", name)
+		return fmt.Errorf("env: the value of %s holds a NUL byte, which no variable can hold: pass the value through stdin or $OARLOCK_UPSTREAM", name)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func openSession(dir string, keep bool) (*session, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("cannot make and lock a folder in %s: it must be writable, on a file system with flock", dir)
+	return nil, fmt.Errorf("cannot make and lock a folder in %s: this folder must be writable, and on a file system with flock", dir)
 }
 
 func makeSession(dir string, keep bool) *session {
@@ -124,7 +124,7 @@ func remake(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = remake(parent)
 	case err == nil && !safe(info):
-		err = fmt.Errorf("%s was removed, and in %s others could make it too: start the worker again", path, parent)
+		err = fmt.Errorf("%s was removed, and other users could make this folder in %s again: start the worker again", path, parent)
 	}
 	if err != nil {
 		return err

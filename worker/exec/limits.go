@@ -83,7 +83,7 @@ func nicely(nice int, start func() error) error {
 			return
 		}
 		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, nice); err != nil {
-			started <- fmt.Errorf("make the body nice: %w", err)
+			started <- fmt.Errorf("set the priority (nice) of the body: %w", err)
 			return
 		}
 		started <- start()
@@ -121,7 +121,7 @@ func (x *Executor) unheld() (left Resources, why string) {
 		return wanted, ""
 	}
 	if x.config.Cgroup == "" {
-		return wanted, "no cgroup v2 is writable here"
+		return wanted, "this process cannot write to a cgroup v2"
 	}
 	trial, err := makeCgroup(filepath.Join(x.config.Cgroup, cgroupName(x.prefix, "limits")))
 	if err != nil {

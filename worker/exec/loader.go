@@ -52,7 +52,7 @@ func (e environment) checkLoaders(allow []string) error {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		if loads(name) || len(e[name]) > maxValueBytes && loads(name+fileSuffix) {
 			return fmt.Errorf("env: %s can have an allowed program load or run another, and command_allow is in force on this worker: "+
-				"leave it out, or have it set in env of the worker", name)
+				"remove the variable from the DAG, or set the variable in env of the worker", name)
 		}
 	}
 	return nil

@@ -49,18 +49,18 @@ func readOutputFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
 	}
 	if err != nil {
-		return nil, errors.New("the file $OARLOCK_OUTPUT was removed or replaced by something that is no file")
+		return nil, errors.New("the file $OARLOCK_OUTPUT was removed, or replaced by an object that is not a file")
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.New("$OARLOCK_OUTPUT was replaced by something that is no file")
+		return nil, errors.New("$OARLOCK_OUTPUT was replaced by an object that is not a file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
 	}
 	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("$OARLOCK_OUTPUT has more than %d bytes: put large data elsewhere and output its address", maxFileBytes)
+		return nil, fmt.Errorf("$OARLOCK_OUTPUT has more than %d bytes: put large data elsewhere, and output the address of the data", maxFileBytes)
 	}
 	return text, nil
 }
@@ -134,7 +134,7 @@ func (p *outputParser) entry(declared []dagspec.Output) error {
 	}
 	o, ok := find(declared, name)
 	if !ok {
-		return fmt.Errorf("%s is not declared: add it to outputs", strconv.Quote(name))
+		return fmt.Errorf("%s is not declared: add %[1]s to outputs", strconv.Quote(name))
 	}
 	if _, twice := p.values[name]; twice {
 		return fmt.Errorf("%s was written already: an output has one value", name)
@@ -158,7 +158,7 @@ func splitEntry(line string) (name, value string, block bool, err error) {
 	case heredoc < 0 || equals >= 0 && equals < heredoc:
 		return line[:equals], line[equals+1:], false, nil
 	case line[heredoc+2:] == "":
-		return "", "", false, fmt.Errorf("%s names no end: write name<<END, the lines, and a line END", excerpt(line))
+		return "", "", false, fmt.Errorf("%s has no end marker: write name<<END, the lines, and a line END", excerpt(line))
 	}
 	return line[:heredoc], line[heredoc+2:], true, nil
 }
@@ -184,13 +184,13 @@ func (p *outputParser) check(o dagspec.Output, value string) error {
 	p.total += len(value)
 	switch {
 	case len(value) > limit:
-		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere and output its address", o.Name, len(value), limit)
+		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere, and output the address of the data", o.Name, len(value), limit)
 	case p.total > worker.MaxOutputBytes:
-		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere and output its address", worker.MaxOutputBytes)
+		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere, and output the address of the data", worker.MaxOutputBytes)
 	case strings.IndexByte(value, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL byte, which no text in Postgres can: encode it, with base64 for one", o.Name)
+		return fmt.Errorf("%s holds a NUL byte, which Postgres cannot store: encode the value, for example with base64", o.Name)
 	case !utf8.ValidString(value):
-		return fmt.Errorf("%s is not UTF-8: convert or encode it", o.Name)
+		return fmt.Errorf("%s is not UTF-8: convert or encode the value", o.Name)
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func encodeJSON(text string) ([]byte, error) {
 		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not JSON: something follows the value")
+		return nil, errors.New("not JSON: text follows the value")
 	}
 	if err := dagspec.CheckDepth(dagrun.JSON(text)); err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func storable(value any) error {
 	switch x := value.(type) {
 	case string:
 		if strings.IndexByte(x, 0) >= 0 {
-			return errors.New(`\u0000 cannot be stored in Postgres: encode it`)
+			return errors.New(`Postgres cannot store \u0000: encode the value`)
 		}
 	case json.Number:
 		_, err := inRange(x.String())

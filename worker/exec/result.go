@@ -21,7 +21,7 @@ type (
 func (e spawnError) Unwrap() error  { return e.error }
 func (e configError) Unwrap() error { return e.error }
 
-var errStopped = errors.New("stopped before it started")
+var errStopped = errors.New("the attempt was stopped before it started")
 
 // refused returns the result of a body that never started because of err. A hostError gives an unstarted attempt, so the worker
 // hands the run on. A configError gives kind config, any other error kind spawn.
@@ -39,12 +39,12 @@ func refused(err error) dagrun.Result {
 // other texts around the errno then.
 func startReason(c command, err error) error {
 	hint := map[syscall.Errno]string{
-		unix.ENOENT:  "the file is there, but the interpreter its first line (or its header) names is not: install that",
-		unix.EACCES:  "the worker's user may not run it: look at its permissions, its folders', and the mount's noexec",
-		unix.ENOEXEC: "it is no program of this machine and has no #! line: write run:, or start its interpreter",
+		unix.ENOENT:  "the file exists, but the interpreter that its first line or header names does not exist: install the interpreter",
+		unix.EACCES:  "the worker's user has no right to run the file: check the permissions of the file and its folders, and noexec of the mount",
+		unix.ENOEXEC: "the file is no program for this machine and has no #! line: write run:, or start the interpreter of the file",
 		unix.E2BIG:   "arguments and environment are too large together: pass large values through stdin or $OARLOCK_UPSTREAM",
-		unix.ENOMEM:  "other programs start: this one is too large, or broken",
-		unix.EIO:     "other programs start: the file of this one cannot be read",
+		unix.ENOMEM:  "other programs start, but this program is too large or broken",
+		unix.EIO:     "other programs start, but the file of this program cannot be read",
 		unix.ETXTBSY: "another process is still writing the file",
 	}
 	errno := syscall.Errno(0)

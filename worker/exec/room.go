@@ -63,7 +63,7 @@ func descriptors(slots, own int) []Shortage {
 	needs := own + slots*(mostDescriptors+startDescriptors)
 	return []Shortage{{
 		What: "file descriptors", Has: clamp(limit.Cur), Needs: int64(needs), Least: int64(own + slots*leastDescriptors + startDescriptors),
-		Hint: fmt.Sprintf("lower slots, or raise the limit (ulimit -n %d, LimitNOFILE=%[1]d)", needs+1),
+		Hint: fmt.Sprintf("lower slots of the worker, or raise the limit (ulimit -n %d, LimitNOFILE=%[1]d)", needs+1),
 	}}
 }
 
@@ -74,11 +74,11 @@ func processes(slots int) (all []Shortage) {
 	if !isRoot() && unix.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
 		used := int64(tasksOfUser(os.Getuid()))
 		all = append(all, tooFewProcesses("processes that this user may still start", max(0, clamp(limit.Cur)-used), slots,
-			fmt.Sprintf("lower slots, or raise the limit (ulimit -u %d, LimitNPROC=%[1]d)", used+processesFor(slots))))
+			fmt.Sprintf("lower slots of the worker, or raise the limit (ulimit -u %d, LimitNPROC=%[1]d)", used+processesFor(slots))))
 	}
 	if left, of, ok := pidsLeft(); ok {
 		all = append(all, tooFewProcesses("processes that the cgroup "+of+" still takes", left, slots,
-			"lower slots, or raise its pids.max (TasksMax, --pids-limit, podPidsLimit)"))
+			"lower slots of the worker, or raise pids.max of the cgroup (TasksMax, --pids-limit, podPidsLimit)"))
 	}
 	return all
 }
@@ -144,7 +144,7 @@ func rooms(slots int, folders []string) (all []Shortage) {
 		if folder == "" || unix.Statfs(folder, &fs) != nil {
 			continue
 		}
-		hint := "make room, or name another folder (state_dir)"
+		hint := "free some space on the disk, or name another folder in state_dir"
 		all = append(all, Shortage{What: "bytes free in " + folder, Has: clamp(fs.Bavail * uint64(max(fs.Bsize, 0))), Needs: int64(slots) * bodyRoom, Hint: hint})
 		if fs.Files > 0 { // some file systems make inodes as needed
 			all = append(all, Shortage{What: "inodes free in " + folder, Has: clamp(fs.Ffree), Needs: int64(slots * bodyInodes), Hint: hint})

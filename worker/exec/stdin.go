@@ -37,7 +37,7 @@ func openStdinFile(path, dir string) (*os.File, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // without O_NONBLOCK, opening a FIFO would wait for its writer
 	if err != nil {
-		return nil, dagFault(err, fmt.Errorf("stdin file %s: %w: it must be on the worker that runs the step", path, errnoOf(err)))
+		return nil, dagFault(err, fmt.Errorf("stdin file %s: %w: the file must be on the worker that runs the step", path, errnoOf(err)))
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {
 		f.Close()

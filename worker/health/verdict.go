@@ -27,11 +27,11 @@ func alive(s *worker.Status, now time.Time) error {
 		return errors.New("the worker has stopped")
 	case worker.Ending:
 		if since := now.Sub(s.Since); since > endingBound {
-			return fmt.Errorf("what the worker runs has not ended for %s", since.Round(time.Second))
+			return fmt.Errorf("the worker stopped, but its tasks have not ended for %s", since.Round(time.Second))
 		}
 	case worker.Live, worker.Draining:
 		if since := now.Sub(s.Ticked); since > missedRenewals*s.RenewEvery+keeperSlack {
-			return fmt.Errorf("the lease has not been looked after for %s", since.Round(time.Second))
+			return fmt.Errorf("the worker has not checked its lease for %s", since.Round(time.Second))
 		}
 	case worker.Starting: // it waits for the database
 		return nil

@@ -114,7 +114,7 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 	l.mu.Unlock()
 	l.add(id, masked[:int64(len(masked))-over])
 	if mark {
-		l.Note(fmt.Sprintf("log limit of %d bytes reached: what follows is dropped", l.shipper.config.AttemptBytes))
+		l.Note(fmt.Sprintf("the log limit of %d bytes is reached: the rest of the log is dropped", l.shipper.config.AttemptBytes))
 	}
 	if over > 0 {
 		l.mu.Lock()

@@ -207,7 +207,7 @@ func TestClose_CountsWhatWasNotStoredInTime(t *testing.T) {
 			sink.put(chunks)
 			sink.end(t, 1, len(content), content)
 			last := chunks[len(chunks)-1]
-			if !strings.Contains(string(last.Data), "log incomplete: ") || last.Reason != "failed" {
+			if !strings.Contains(string(last.Data), "log is incomplete: ") || last.Reason != "failed" {
 				t.Errorf("%s: %+v", name, last)
 			}
 			s.Close()
@@ -251,7 +251,7 @@ func TestLog_HasALimitAndSaysSo(t *testing.T) {
 		chunks := l.Close("succeeded")
 		sink.put(chunks)
 		sink.end(t, 1, 250, content)
-		if note := sink.text(1, queue.StreamOarlock); note != "log limit of 100 bytes reached: what follows is dropped\nlog incomplete: 150 bytes were dropped\n" {
+		if note := sink.text(1, queue.StreamOarlock); note != "the log limit of 100 bytes is reached: the rest of the log is dropped\nthe log is incomplete: 150 bytes were dropped\n" {
 			t.Errorf("%q", note)
 		}
 	})
@@ -316,7 +316,7 @@ func refused(t *testing.T, note string) {
 	sink.mu.Unlock()
 	chunks := l.Close("succeeded")
 	last := chunks[len(chunks)-1]
-	if text := string(last.Data); len(chunks) != 1 || last.Dropped != ChunkBytes+50 || text != "log incomplete: 32818 bytes were dropped\n" {
+	if text := string(last.Data); len(chunks) != 1 || last.Dropped != ChunkBytes+50 || text != "the log is incomplete: 32818 bytes were dropped\n" {
 		t.Errorf("%d chunks, %d bytes dropped, %s", len(chunks), last.Dropped, text)
 	}
 	if got, want := s.Stats(), (Stats{Dropped: ChunkBytes + 50}); got != want {

@@ -280,7 +280,7 @@ func (n *logState) marker(reason string, dropped int64) queue.Chunk {
 	c := n.log.at
 	c.Seq, c.Stream, c.At, c.Final, c.Reason, c.Dropped = n.next, queue.StreamOarlock, n.log.shipper.config.Now(), true, reason, dropped
 	if n.dropped > 0 {
-		c.Data = fmt.Appendf(nil, "log incomplete: %d bytes were dropped\n", n.dropped)
+		c.Data = fmt.Appendf(nil, "the log is incomplete: %d bytes were dropped\n", n.dropped)
 	}
 	n.count.Count(&c)
 	return c

@@ -107,7 +107,7 @@ func (n *notifier) tell(lines []string) {
 	}
 	if err := n.send(lines...); err != nil {
 		if !n.failing {
-			n.Log.Warn("systemd does not hear of this worker", "err", err)
+			n.Log.Warn("systemd does not get the state of this worker", "err", err)
 		}
 		n.failing, n.said, n.phase, n.fed = true, "", "", time.Time{}
 		return

@@ -143,7 +143,7 @@ func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, wh
 func (a *Action) send(ctx context.Context, r *request, read func(*http.Response) error) error {
 	if r.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no answer within %v", r.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("there was no answer within %v", r.timeout))
 		defer cancel()
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), r.reader())
@@ -189,7 +189,7 @@ func follow(req *http.Request, via []*http.Request) error {
 	case req.URL.Host == first.URL.Host && (req.URL.Scheme == first.URL.Scheme || req.URL.Scheme == "https"):
 		return nil
 	case req.Body != nil && req.Body != http.NoBody:
-		return errors.New("redirected with its body to another host: name that one in with.url if it is meant")
+		return errors.New("the server redirects the request with its body to another host: write the other host into with.url if you want this")
 	}
 	req.Header = http.Header{} //nolint:gosec // this only removes headers
 	return nil
@@ -213,7 +213,7 @@ func plain(ctx context.Context, err error) error {
 // output: then the result is a failure of kind output.
 func (got *answer) result(task *worker.Task) dagrun.Result {
 	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
-		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}
+		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the body of the answer is not text, and cannot be an output"}
 	}
 	flat := make(map[string]string, len(got.headers))
 	for name, values := range got.headers {

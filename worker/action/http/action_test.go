@@ -251,7 +251,7 @@ func TestExecute_EndsWithItsContextAndItsTimeout(t *testing.T) {
 	if res, _ := callContext(ctx, map[string]any{"url": url}, http.Policy{}); res.Kind != dagrun.KindHTTP {
 		t.Errorf("cancelled: %+v", res)
 	}
-	if res, _ := call(t, map[string]any{"url": url, "timeout": "30ms"}); res.Reason != "no answer within 30ms" {
+	if res, _ := call(t, map[string]any{"url": url, "timeout": "30ms"}); res.Reason != "there was no answer within 30ms" {
 		t.Errorf("timed out: %+v", res)
 	}
 }

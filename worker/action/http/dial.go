@@ -73,7 +73,7 @@ func carried(address netip.Addr) []netip.Addr {
 type deniedError struct{ address netip.Addr }
 
 func (e *deniedError) Error() string {
-	return fmt.Sprintf("address %s is denied: name it in http_allow of the worker if it is meant", e.address)
+	return fmt.Sprintf("address %s is denied: add this address to http_allow of the worker if the step should reach it", e.address)
 }
 
 // dialer returns a dialer that checks each address before it connects: after DNS, and again after each redirect. timeout bounds one

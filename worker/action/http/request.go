@@ -48,7 +48,7 @@ func parse(with map[string]any, shown string) (r *request, err error) {
 	text, _ := with["url"].(string)
 	if r.url, err = url.Parse(text); err != nil || r.url.Host == "" || r.url.Scheme != "http" && r.url.Scheme != "https" {
 		if shown != "" {
-			return nil, fmt.Errorf("with.url must be an http or https URL: look at what the worker has for %s", r.shownPlace())
+			return nil, fmt.Errorf("with.url must be an http or https URL: check the value that the worker has for %s", r.shownPlace())
 		}
 		return nil, errors.New("with.url must be an http or https URL")
 	}
@@ -102,7 +102,7 @@ func (r *request) setBounds(with map[string]any) error {
 	if limit, ok := with["max_bytes"]; ok {
 		n, err := strconv.ParseInt(fmt.Sprint(limit), 10, 64)
 		if err != nil || n < 1 || n > maxBytes {
-			return fmt.Errorf("with.max_bytes: %v is not from 1 to %d, which is what an output may hold", limit, maxBytes)
+			return fmt.Errorf("with.max_bytes: %v is not from 1 to %d, the largest size of an output", limit, maxBytes)
 		}
 		r.maxBytes = n
 	}
@@ -111,9 +111,9 @@ func (r *request) setBounds(with map[string]any) error {
 
 // tooLong returns the reason for the failure of an answer longer than max_bytes, with advice.
 func (r *request) tooLong() string {
-	advice := "ask for less, or have a command put it elsewhere"
+	advice := "ask for less data, or let a command put the data elsewhere"
 	if r.maxBytes < maxBytes {
-		advice = fmt.Sprintf("raise with.max_bytes, to %d at most, or ask for less", maxBytes)
+		advice = fmt.Sprintf("raise with.max_bytes, to %d at most, or ask for less data", maxBytes)
 	}
 	return fmt.Sprintf("the answer has more than %d bytes: %s", r.maxBytes, advice)
 }

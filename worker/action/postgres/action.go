@@ -58,7 +58,7 @@ func (a *Action) Close() { a.budget.close() }
 // if the name is Own and KeepOwn is set.
 func (a *Action) lend(name string) (*database, error) {
 	if a.keepOwn && name == Own {
-		return nil, &failure{kind: dagrun.KindConfig, reason: "this worker keeps its own connection, " + Own + ", from postgres.query (own_sql: false): name another one"}
+		return nil, &failure{kind: dagrun.KindConfig, reason: "this worker keeps its own connection, " + Own + ", from postgres.query (own_sql: false): name another connection"}
 	}
 	return a.find(name)
 }
@@ -75,7 +75,7 @@ func (a *Action) find(name string) (*database, error) {
 		return nil, &failure{kind: dagrun.KindConfig, reason: why + ": " + hint}
 	}
 	if len(names) == 0 {
-		return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has none"}
+		return nil, &failure{kind: dagrun.KindConfig, reason: why + ": the worker has no connections"}
 	}
 	return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has " + strings.Join(names, ", ")}
 }

@@ -93,13 +93,13 @@ func open(name string, c Connection) (*database, error) {
 func (c *Connection) read() (*pgx.ConnConfig, error) {
 	switch {
 	case c.Config != nil && c.URL != "":
-		return nil, errors.New("it has a URL and a Config: give it one of them")
+		return nil, errors.New("the connection has a URL and a Config: give only one of the two")
 	case c.Config != nil:
 		config := c.Config.Copy()
 		pglink.AsWriter(config, config.RuntimeParams["application_name"])
 		return config, nil
 	case c.URL == "":
-		return nil, errors.New("it has no URL")
+		return nil, errors.New("the connection has no URL")
 	}
 	return pglink.Parse(c.URL, pglink.Options{Writer: true, AnyPath: true})
 }

@@ -45,7 +45,7 @@ func decode(oid uint32, value []byte) (json.RawMessage, error) {
 // compacted returns a JSON value without spaces. It returns an error for a value with \u0000, which no output can hold.
 func compacted(value []byte) (json.RawMessage, error) {
 	if hasNUL(value) {
-		return nil, errors.New(`it holds \u0000, which no output can hold`)
+		return nil, errors.New(`the value holds \u0000, which no output can hold`)
 	}
 	var b bytes.Buffer
 	err := json.Compact(&b, value)

@@ -45,7 +45,7 @@ func plain(err error) string {
 		return op.Err.Error()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
+		return "the server did not answer in time"
 	}
 	return "no connection to the server"
 }
@@ -97,7 +97,7 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 		return worker.Unstarted(err, "")
 	}
 	if errors.Is(err, queue.ErrLeaseLost) {
-		return dagrun.Result{Kind: dagrun.KindLost, Reason: "the run is no longer this worker's: rolled back"}
+		return dagrun.Result{Kind: dagrun.KindLost, Reason: "this worker lost the run: the transaction was rolled back"}
 	}
 	if cause := context.Cause(ctx); cause != nil && !strings.Contains(r.Reason, cause.Error()) {
 		r.Reason = cause.Error() + ": " + r.Reason

@@ -111,7 +111,7 @@ func TestOwn_RepeatsNoUnknownCommit(t *testing.T) {
 	id := y.run("{id: a, retry_policy: {limit: 1, interval: 1ms}, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES (gen_random_uuid())}}")
 	got := y.await(id)
 	cut.MustFire(t)
-	if !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "look whether the changes are there") {
+	if !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "check whether the database has the changes") {
 		t.Errorf("the run is %s: %s", got, y.log.String())
 	}
 	if n.Load() != 1 {
@@ -227,7 +227,7 @@ func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 		}
 	})
 	id := y.run(insert)
-	if res := <-results; !strings.Contains(res.Reason, "before COMMIT: rolled back") || res.Kind != dagrun.KindLost {
+	if res := <-results; !strings.Contains(res.Reason, "before COMMIT: the transaction was rolled back") || res.Kind != dagrun.KindLost {
 		t.Errorf("%+v", res)
 	}
 	if n := get[int](y, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", backend)); n > 0 {
@@ -322,7 +322,7 @@ func TestOwn_OneThatMayNotSettleSaysSoOnce(t *testing.T) {
 				t.Errorf("the run is %s: %s", got, y.log.String())
 			}
 			y.wantRows(2)
-			if n := strings.Count(y.log.String(), "its role may not settle"); n != 1 {
+			if n := strings.Count(y.log.String(), "its role has no right to settle"); n != 1 {
 				t.Errorf("said so %d times: %s", n, y.log.String())
 			}
 		})

@@ -56,7 +56,7 @@ func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, e
 	switch {
 	case refused && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883"): // there is no such table, schema or function
 	case refused && pg.Code == "42501", err == nil && there && !may:
-		note(fmt.Sprintf("connection %s: its role may not settle tasks in schema oarlock; if that is the run's own database, tasks happen at least once there, not exactly once", name))
+		note(fmt.Sprintf("connection %s: its role has no right to settle tasks in schema oarlock; if this database is the run's own, tasks happen at least once, not exactly once", name))
 	case err != nil:
 		return false, err
 	case standby:

@@ -23,7 +23,7 @@ func encode(oid uint32, value any) ([]byte, error) {
 		return nil, nil
 	case string:
 		if strings.IndexByte(value, 0) >= 0 {
-			return nil, errors.New("the text has a NUL in it, which Postgres does not take")
+			return nil, errors.New("the text has a NUL character, which Postgres cannot store")
 		}
 		return []byte(value), nil
 	case []any:
@@ -69,7 +69,7 @@ func element(b *bytes.Buffer, value any, ofJSON bool) error {
 		text = string(encoded)
 	}
 	if strings.IndexByte(text, 0) >= 0 {
-		return errors.New("a text in the list has a NUL in it, which Postgres does not take")
+		return errors.New("a text in the list has a NUL character, which Postgres cannot store")
 	}
 	b.WriteByte('"')
 	b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text))

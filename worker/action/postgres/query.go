@@ -63,7 +63,7 @@ func (q *query) setStatements(with map[string]any) error {
 		q.statements = []statement{{given, params}}
 	case []any:
 		if with["params"] != nil {
-			return errors.New("with.params is for a single statement: in a list, give each its own, {sql: …, params: […]}")
+			return errors.New("with.params is for a single statement: in a list, give each statement its own params: {sql: …, params: […]}")
 		}
 		for _, entry := range given {
 			q.statements = append(q.statements, listed(entry))
@@ -112,7 +112,7 @@ func (q *query) setLimits(with map[string]any) (err error) {
 	}
 	if given, ok := with["max_rows"]; ok {
 		if q.maxRows, err = strconv.Atoi(fmt.Sprint(given)); err != nil || q.maxRows < 0 {
-			return fmt.Errorf("with.max_rows: %v is not from 0 on", given)
+			return fmt.Errorf("with.max_rows: %v is not 0 or more", given)
 		}
 	}
 	if given, ok := with["max_bytes"]; ok {

@@ -119,17 +119,17 @@ func TestExecute_RowsPastALimitFailAndCommitNothing(t *testing.T) {
 	a := y.action()
 	const many = "INSERT INTO ledger (key) SELECT n::text FROM generate_series(1, 5) n RETURNING key"
 	for want, w := range map[string]with{
-		"more than 4 rows":           {"sql": many, "max_rows": 4},
-		"more than 0 rows":           {"sql": many, "max_rows": 0, "format": "csv"},
-		"more than 40 bytes":         {"sql": many, "max_bytes": 40},
-		"more than 41 bytes":         {"sql": many, "max_bytes": 41, "format": "jsonl"},
-		"more than 1000 rows":        {"sql": "SELECT generate_series(1, 100000000)"},
-		"more than 1048576 bytes":    {"sql": "SELECT repeat('x', 600000)"}, // the text counts twice, since it is also in first
-		"two columns are called n":   {"sql": "SELECT 1 AS n, 2 AS n"},
-		"it holds \\u0000":           {"sql": `SELECT '"\u0000"'::json AS j`},
-		"returns no column of that":  {"sql": "SELECT 1 AS other"},
-		"last statement returned no": {"sql": "SELECT 1 AS id WHERE false"},
-		"the column is no number":    {"sql": "SELECT 'x' AS id"},
+		"more than 4 rows":            {"sql": many, "max_rows": 4},
+		"more than 0 rows":            {"sql": many, "max_rows": 0, "format": "csv"},
+		"more than 40 bytes":          {"sql": many, "max_bytes": 40},
+		"more than 41 bytes":          {"sql": many, "max_bytes": 41, "format": "jsonl"},
+		"more than 1000 rows":         {"sql": "SELECT generate_series(1, 100000000)"},
+		"more than 1048576 bytes":     {"sql": "SELECT repeat('x', 600000)"}, // the text counts twice, since it is also in first
+		"two columns have the name n": {"sql": "SELECT 1 AS n, 2 AS n"},
+		"the value holds \\u0000":     {"sql": `SELECT '"\u0000"'::json AS j`},
+		"returns no column of that":   {"sql": "SELECT 1 AS other"},
+		"last statement returned no":  {"sql": "SELECT 1 AS id WHERE false"},
+		"the column is no number":     {"sql": "SELECT 'x' AS id"},
 	} {
 		var declared []dagspec.Output
 		if strings.Contains(want, "column of") || strings.Contains(want, "last") || strings.Contains(want, "no number") {
@@ -194,16 +194,16 @@ func TestExecute_WhatIsWrongWithAStepIsConfig(t *testing.T) {
 	y := setup(t)
 	a := y.action(func(c *postgres.Config) { c.Connections["warehouse"] = postgres.Connection{URL: y.tasks} })
 	for want, w := range map[string]with{
-		`no connection "warehose": did you mean warehouse?`:   {"sql": "SELECT 1", "connection": "warehose"},
-		`no connection "x": it has oarlock, warehouse`:        {"sql": "SELECT 1", "connection": "x"},
-		"the statement has 1 parameters, but params has 0":    {"sql": "SELECT $1::int"},
-		"the statement has 0 parameters, but params has 1":    {"sql": "SELECT 1", "params": []any{1}},
-		"params is for a single statement":                    {"sql": []any{"SELECT 1"}, "params": []any{1}},
-		"with.max_rows":                                       {"sql": "SELECT 1", "max_rows": "many"},
-		"with.max_bytes: 2000000 is not from 1 to 1048576":    {"sql": "SELECT 1", "max_bytes": 2000000},
-		"with.lock_timeout":                                   {"sql": "SELECT 1", "lock_timeout": "soon"},
-		"$1: the text has a NUL in it, which Postgres does n": {"sql": "SELECT $1::text", "params": []any{"a\x00b"}},
-		"with.sql must be a statement":                        {},
+		`no connection "warehose": did you mean warehouse?`:             {"sql": "SELECT 1", "connection": "warehose"},
+		`no connection "x": it has oarlock, warehouse`:                  {"sql": "SELECT 1", "connection": "x"},
+		"the statement has 1 parameters, but params has 0":              {"sql": "SELECT $1::int"},
+		"the statement has 0 parameters, but params has 1":              {"sql": "SELECT 1", "params": []any{1}},
+		"params is for a single statement":                              {"sql": []any{"SELECT 1"}, "params": []any{1}},
+		"with.max_rows":                                                 {"sql": "SELECT 1", "max_rows": "many"},
+		"with.max_bytes: 2000000 is not from 1 to 1048576":              {"sql": "SELECT 1", "max_bytes": 2000000},
+		"with.lock_timeout":                                             {"sql": "SELECT 1", "lock_timeout": "soon"},
+		"$1: the text has a NUL character, which Postgres cannot store": {"sql": "SELECT $1::text", "params": []any{"a\x00b"}},
+		"with.sql must be a statement":                                  {},
 	} {
 		if res, _ := y.do(a, w); res.Kind != dagrun.KindConfig || !strings.Contains(res.Reason, want) {
 			t.Errorf("want %s: %+v", want, res)

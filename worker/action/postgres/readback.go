@@ -35,7 +35,7 @@ const (
 // It tries until it knows, and for a while even after the task was asked to end: if it reported a failure of a COMMIT that was
 // done, a retry would have the effect a second time.
 func (t *transaction) readBack(ctx context.Context, lost error) error {
-	fmt.Fprintf(t.task.Stderr, "the reply of COMMIT was lost (%s): reading back\n", plain(lost))
+	fmt.Fprintf(t.task.Stderr, "the reply of COMMIT was lost (%s): the worker checks whether the transaction committed\n", plain(lost))
 	ctx, cancel := linger(ctx, t.task.Now)
 	defer cancel()
 	pauses := backoff.NewExponentialBackOff()
@@ -45,9 +45,9 @@ func (t *transaction) readBack(ctx context.Context, lost error) error {
 	case errors.Is(err, queue.ErrLeaseLost):
 		return err
 	case err != nil:
-		return &failure{kind: dagrun.KindSQL, reason: "the connection broke during COMMIT: look whether the changes are there before you retry the step", permanent: true}
+		return &failure{kind: dagrun.KindSQL, reason: "the connection broke during COMMIT: check whether the database has the changes before you retry the step", permanent: true}
 	case !done:
-		return &lostError{&failure{kind: dagrun.KindSQL, reason: "the connection was lost before COMMIT: rolled back"}}
+		return &lostError{&failure{kind: dagrun.KindSQL, reason: "the connection was lost before COMMIT: the transaction was rolled back"}}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (r *rows) begin(columns []pgconn.FieldDescription) error {
 		seen[c.Name] = true
 	}
 	if r.repeated != "" && r.query.format != "csv" {
-		return tooMuch("two columns are called %s: tell them apart with AS", r.repeated)
+		return tooMuch("two columns have the name %s: give one column another name with AS", r.repeated)
 	}
 	if len(columns) > 0 && r.query.format == "csv" {
 		header := make([][]byte, len(columns))
@@ -53,11 +53,11 @@ func (r *rows) begin(columns []pgconn.FieldDescription) error {
 // too long, or is not UTF-8.
 func (r *rows) add(values [][]byte) error {
 	if r.count++; r.count > r.query.maxRows {
-		return tooMuch("more than %d rows: ask for less, or raise with.max_rows", r.query.maxRows)
+		return tooMuch("there are more than %d rows: select fewer rows, or raise with.max_rows", r.query.maxRows)
 	}
 	for i, v := range values {
 		if !utf8.Valid(v) {
-			return tooMuch("column %s is no text in UTF-8: encode it in the statement", r.columns[i].Name)
+			return tooMuch("column %s is no text in UTF-8: encode the column in the statement", r.columns[i].Name)
 		}
 	}
 	if r.count == 1 {
@@ -67,14 +67,14 @@ func (r *rows) add(values [][]byte) error {
 		return err
 	}
 	if r.text.Len() > r.query.maxBytes {
-		return tooMuch("the rows have more than %d bytes: ask for less%s", r.query.maxBytes, r.advice())
+		return tooMuch("the rows have more than %d bytes: select less%s", r.query.maxBytes, r.advice())
 	}
 	return nil
 }
 
 func (r *rows) advice() string {
 	if r.query.format == "" {
-		return ", or have them in the log with with.format"
+		return ", or write the rows into the log with with.format"
 	}
 	return ", or raise with.max_bytes"
 }
@@ -185,7 +185,7 @@ func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	}
 	text, err := plainjson.Compact(out)
 	if err == nil && len(text) > maxOutputBytes {
-		err = tooMuch("the outputs have more than %d bytes: ask for less%s", maxOutputBytes, r.advice())
+		err = tooMuch("the outputs have more than %d bytes: select less%s", maxOutputBytes, r.advice())
 	}
 	return dagrun.JSON(text), err
 }

@@ -30,9 +30,9 @@ func (s statement) check() error {
 	first := strings.ToLower(strings.Join(words.FindAllString(text[:min(len(text), 200)], 4), " "))
 	switch {
 	case begins(first, "begin", "start transaction", "commit", "end", "abort", "prepare transaction"), begins(first, "rollback") && !strings.Contains(first, " to"):
-		return errors.New("all statements of a step are one transaction, which begins and commits by itself: remove this one")
+		return errors.New("all statements of a step are one transaction, which begins and commits by itself: remove this statement")
 	case begins(first, "copy") && stdio.MatchString(text):
-		return errors.New("COPY has no STDIN or STDOUT here: use INSERT or SELECT, or psql in a run: step")
+		return errors.New("COPY has no STDIN or STDOUT in this action: use INSERT or SELECT, or psql in a run: step")
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (t *transaction) execute(ctx context.Context, s statement, to *rows) error 
 	defer stop()
 	tag, err := to.read(conn.ExecPrepared(ctx, "", values, nil, nil), stop)
 	if conn.TxStatus() == idle || endsTransaction(tag) {
-		return &failure{kind: dagrun.KindSQL, reason: "the statement ended the transaction: what came before it was not rolled back", permanent: true}
+		return &failure{kind: dagrun.KindSQL, reason: "the statement ended the transaction: the statements before it were not rolled back", permanent: true}
 	}
 	return err
 }

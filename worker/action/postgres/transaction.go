@@ -156,7 +156,7 @@ func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	case t.options.tx.AccessMode == pgx.ReadOnly:
 		return err // nothing was to be committed
 	case t.life == nil:
-		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost during COMMIT, which may have been done or not: " + plain(err)}
+		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost during COMMIT, and it is unknown whether the database committed: " + plain(err)}
 	}
 	return t.readBack(ctx, err)
 }
@@ -176,9 +176,9 @@ func (t *transaction) whole() error {
 	case t.session.conn.IsClosed():
 		return errors.New("the connection was closed")
 	case t.session.conn.PgConn().IsBusy():
-		return errors.New("rows of a query were not read to their end: close them")
+		return errors.New("the rows of a query were not read to the end: close the rows")
 	case t.session.status() == idle:
-		return &failure{kind: dagrun.KindSQL, reason: "the transaction was ended before its time", permanent: true}
+		return &failure{kind: dagrun.KindSQL, reason: "the transaction was ended too early", permanent: true}
 	case t.session.status() == isAborted:
 		return errors.New("a statement failed, and its error was not returned: the transaction can only be rolled back")
 	}

@@ -35,7 +35,7 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 		return result(ctx, task, err)
 	}
 	if task.Publish {
-		return dagrun.Result{Kind: dagrun.KindConfig, Reason: "a publish cannot commit together with its outcome: use a worker.Func"}
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: "a publish cannot commit together with the outcome of its step: use a worker.Func"}
 	}
 	var ours error // error outside of the function
 	var outputs dagrun.JSON
@@ -61,7 +61,7 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (outputs dagrun.JSON, theirs, ours error) {
 	ours = x.action.transact(ctx, task, d, options{}, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
 		if t.life == nil {
-			return "", &failure{kind: dagrun.KindConfig, reason: "connection " + Own + " does not lead to the run's own database, or its role may not settle tasks there"}
+			return "", &failure{kind: dagrun.KindConfig, reason: "connection " + Own + " does not lead to the run's own database, or its role has no right to settle tasks there"}
 		}
 		var out worker.Outputs
 		if out, theirs = x.call(ctx, held{t.tx}, task); theirs != nil {
@@ -92,9 +92,9 @@ func marshal(out worker.Outputs) (dagrun.JSON, error) {
 type held struct{ pgx.Tx }
 
 func (held) Commit(context.Context) error {
-	return errors.New("the transaction commits together with the task's outcome: return instead")
+	return errors.New("the transaction commits together with the task's outcome: return instead of calling Commit")
 }
 
 func (held) Rollback(context.Context) error {
-	return errors.New("the transaction is rolled back when the function returns an error: return one instead")
+	return errors.New("the transaction is rolled back when the function returns an error: return an error instead")
 }

@@ -98,7 +98,7 @@ func TestFunc_WhatDoesNotSucceedIsRolledBack(t *testing.T) {
 		"rows left open": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) {
 			_, err := tx.Query(ctx, "SELECT generate_series(1, 1000)") //nolint:sqlclosecheck // left open on purpose
 			return nil, err
-		}, "failed step a failed: rows of a query were not read", 2},
+		}, "failed step a failed: the rows of a query were not read", 2},
 		"its own commit": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) { return nil, tx.Commit(ctx) }, "failed step a failed: the transaction commits together", 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 	}
 	switch named := len(a.target.runs) > 0; {
 	case named && a.choose.asked:
-		return nil, &usageError{msg: "runs are either named or selected", hint: "leave out --state, --dag, --queue, --label and --since, or leave out the runs"}
+		return nil, &usageError{msg: "a command cannot both name runs and select runs by flags", hint: "leave out --state, --dag, --queue, --label and --since, or leave out the numbers of the runs"}
 	case !named && !a.choose.asked && states != nil:
 		return nil, &usageError{msg: verb.String() + " needs a run", hint: "name the run by its number or by " + latestWord + ", or select runs by --state, --dag, --queue, --label, --since"}
 	case !named && !a.choose.asked:
@@ -93,7 +93,7 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*cont
 
 // waitFlags are the flags that belong to --wait: the timeout and the form of the progress.
 func waitFlags() []cli.Flag {
-	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION` in all; the runs go on"}
+	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: stop waiting after this `DURATION` in total; the runs go on"}
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
 }
 
@@ -419,7 +419,7 @@ func (a *controlCmd) rehearse(ctx context.Context) error {
 	if a.target.step != "" {
 		whom = "step " + runview.TaskName(a.target.step, a.target.item) + " of " + whom
 	}
-	a.env.remark("would %s %s; nothing was sent", a.verb, whom)
+	a.env.remark("without --dry-run the command would %s %s; nothing was sent", a.verb, whom)
 	return nil
 }
 

@@ -108,9 +108,9 @@ func newApprovalsCommand(e *env) *cli.Command {
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` approvals", Value: approvalsDefault},
 		},
 		Description: manual{
-			about: `Shows the approvals that you may decide, oldest first. Each comes with its question, its inputs, its approvers, the
-time since when it waits, and the command that approves it. If an approval names approvers, only they decide it, also
-in runs of other users. If it names none, each user that may control the run decides. --all adds approvals of your own
+			about: `Shows the approvals that you may decide, oldest first. Each approval has its question, inputs and approvers, the
+time since when it waits, and the command that approves it. If an approval names approvers, only these decide, also
+in runs of other users. Otherwise each user that may control the run decides. --all adds approvals of your own
 runs that others decide; readers and administrators see all approvals. -o id prints RUN STEP, as "oarlock approve"
 takes them.`,
 			examples: []string{
@@ -151,7 +151,7 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 		case more:
 			e.remark("%s", e.stderrPaint().Dim(fmt.Sprintf("there are more approvals: add -n %d", min(5*most, queue.MaxApprovals))))
 		case len(approvals) == 0 && all:
-			e.remark("no approval waits that you may see")
+			e.remark("there is no waiting approval that you may see")
 		case len(approvals) == 0:
 			return e.othersDecide(ctx, store)
 		}

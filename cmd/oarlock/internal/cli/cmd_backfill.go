@@ -26,7 +26,7 @@ func newBackfillCommand(e *env) *cli.Command {
 		Usage:     "make runs for past times of a schedule",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "fire only times of the schedule from this `TIME` on; a duration like 30d is so long ago"},
+			&cli.StringFlag{Name: "from", Usage: "fire only times of the schedule from this `TIME` on; a duration like 30d means 30 days ago"},
 			&cli.StringFlag{Name: "until", Usage: "fire only times of the schedule before this `TIME`"},
 			&cli.IntFlag{Name: "at-once", Usage: "keep at most `N` runs of the backfill unfinished", Value: 1},
 			&cli.StringFlag{Name: "reprocess", Usage: "fire the times that this `WORD` selects: missing, failed or all", Value: runview.ReprocessWords[0]},
@@ -38,9 +38,9 @@ func newBackfillCommand(e *env) *cli.Command {
 		}, waitFlags()...),
 		Description: manual{
 			about: `Looks at the times from --from on and before --until, at most 100,000 of them. "missing" fires a time if none of its
-runs is unfinished or has succeeded. "failed" fires it if its newest run failed or was canceled. "all" fires each
+runs is unfinished or has succeeded. "failed" fires a time if its newest run failed or was canceled. "all" fires each
 time. A time in the future fires once the schedule has decided it. Live runs start before runs of backfills:
-the priority of a backfill is the DAG's less 10. A pause of the schedule makes no difference.
+the priority of a backfill is the priority of the DAG minus 10. A pause of the schedule makes no difference.
 
 A backfill is a schedule called NAME#N until its last run is over, and all commands of "oarlock schedules" take it.
 Submitters backfill their own schedules, administrators (role oarlock_admin) all schedules. If a DAG is called like one
@@ -301,7 +301,7 @@ const backfillAbout = `Submitters steer backfills of their own schedules, admini
 leave out NAME#N if the DAG has one backfill.`
 
 var backfillSteerExits = []exitNote{
-	{exitOK, "the change is in force, made by this command or before"},
+	{exitOK, "the change is in force: this command or an earlier command made the change"},
 	deniedNote, usageNote,
 	{exitNotFound, "the DAG or the backfill does not exist, the backfill is over, or it is not yours"},
 	unreachableNote, settingsNote,
@@ -334,7 +334,7 @@ backfill that is over is not listed: "oarlock schedules fires DAG NAME#N" shows 
 					return err
 				}
 				if len(listed) == 0 {
-					e.remark("%s", cmp.Or(noDAG(c.Context, store, arg.dag), "no backfill is under way, or none that you may see"))
+					e.remark("%s", cmp.Or(noDAG(c.Context, store, arg.dag), "there is no backfill under way that you may see"))
 				}
 				return e.say(e.backfillsAnswer(listed))
 			})

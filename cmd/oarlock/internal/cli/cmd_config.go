@@ -27,7 +27,7 @@ func newConfigCommand(e *env) *cli.Command {
 }
 
 var configExits = []exitNote{
-	{exitOK, "the settings are fine"},
+	{exitOK, "the settings are valid"},
 	usageNote,
 	{exitNotFound, "the settings file that was named cannot be read"},
 	settingsNote,

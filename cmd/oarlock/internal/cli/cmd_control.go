@@ -63,7 +63,7 @@ steps that depend on the STEP and have not started.
 				return err
 			}
 			if a.wait && a.target.step != "" {
-				return &usageError{msg: "--wait is for whole runs", hint: "leave out --wait, or the step"}
+				return &usageError{msg: "--wait works only for whole runs", hint: "leave out --wait, or the step"}
 			}
 			a.send = sending(queue.Ask{Verb: a.verb, Step: a.target.step, Item: a.target.item, Now: c.Bool("now")})
 			return a.run(c.Context)
@@ -122,7 +122,7 @@ var markable = []string{"succeeded", "skipped", "failed"}
 func newMarkCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "mark",
-		Usage:     "settle a step by hand, as succeeded, skipped or failed",
+		Usage:     "set the result of a step by hand: succeeded, skipped or failed",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "give the step this `STATE`: succeeded, skipped or failed"},

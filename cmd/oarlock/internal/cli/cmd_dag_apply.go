@@ -288,7 +288,7 @@ func (e *env) dagsIn(folder string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, &failure{
 			kind: notFound, err: fmt.Errorf("there is no DAG file in %s", folder),
-			hint: "name a folder with files that end in .yaml, .yml or .json; folders within it are not searched",
+			hint: "name a folder with files that end in .yaml, .yml or .json; subfolders are not searched",
 		}
 	}
 	return names, nil
@@ -533,7 +533,7 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 			}
 			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "change its at: or end: if that is past, or its except: if that leaves out all times",
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "change at: or end: of the schedule if this time is past, or except: if the exceptions leave out all times",
 				})
 			}
 		}
@@ -622,7 +622,7 @@ func unoffered(spec *dagspec.Spec, offers []string, widest int) (texts []string)
 			texts = append(texts, text)
 		}
 		if need == "secrets:command" && widest > 0 {
-			texts = append(texts, fmt.Sprintf("no worker has secrets_command, and %s has a secret with from: command: runs wait until a worker has it", spec.Name))
+			texts = append(texts, fmt.Sprintf("no worker has secrets_command, and %s has a secret with from: command: runs wait until a worker has secrets_command", spec.Name))
 		}
 	}
 	if slots := spec.WidestStep(); widest > 0 && slots > widest {

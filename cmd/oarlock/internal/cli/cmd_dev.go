@@ -27,7 +27,7 @@ const (
 func newDevCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "dev",
-		Usage:     "start all that is needed, and keep the DAG files of a folder applied",
+		Usage:     "start PostgreSQL and workers, and apply the DAG files of a folder whenever they change",
 		ArgsUsage: "[FOLDER]",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},
@@ -41,7 +41,7 @@ does not migrate it.
 dev applies the .yaml, .yml and .json files of FOLDER at once, and again whenever they change. Without FOLDER it takes
 the current folder. If a file has problems, dev prints them and keeps the version before. Schedules fire as on a
 server: dev prints when each fires next, and how each run ended. Open the printed address in a browser to see the
-runs. If another program has that port, dev takes another port.
+runs. If another program has the port of the pages, dev takes another port.
 
 The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill a worker to see what
 happens: its runs go on, and dev starts the worker again after ` + devRestart.String() + ` under its name. If lease_ttl is shorter, as
@@ -54,7 +54,7 @@ private PostgreSQL. All folders of DAGs share this server, so @latest is the new
 PostgreSQL of root is in /var/lib/oarlock, whatever HOME says. "oarlock config show --origin" says where your server is.`,
 			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2", "oarlock dev dags/ --workers 3"},
 			exits: []exitNote{
-				{exitOK, "Ctrl-C or TERM ended it"},
+				{exitOK, "Ctrl-C or TERM ended the command"},
 				{exitError, "a worker cannot work, this user lacks a right that the command needs, or another error happened"},
 				usageNote,
 				{exitNotFound, "the folder cannot be read"},
@@ -133,7 +133,7 @@ func (d *dev) run(ctx context.Context, o devOptions) error {
 		return e.settle(context.WithoutCancel(ctx), err)
 	}
 	if e.server != nil {
-		e.remark("the data stays in %s: `%s dev` goes on with it", e.server.Dir(), program)
+		e.remark("the data stays in %s: `%s dev` goes on with this data", e.server.Dir(), program)
 	}
 	return statusError(exitOK)
 }
@@ -165,7 +165,7 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 	e.remark("folder    %s", e.absolute(d.folder))
 	d.look(ctx)
 	if len(d.seen) == 0 {
-		e.remark("          no DAG file yet: put a DAG file there, and dev applies it at once")
+		e.remark("          there is no DAG file yet: put a DAG file into the folder, and dev applies the file at once")
 	}
 	return pages, nil
 }
@@ -426,11 +426,11 @@ func (d *dev) explainEnd(w *devWorker) error {
 	switch {
 	case w.failed == nil:
 		w.drained = true
-		d.env.remark("%s (pid %d) was drained: other workers take its runs, and it does not start again", w.name, w.pid())
+		d.env.remark("%s (pid %d) was drained: other workers take its runs, and dev does not start the worker again", w.name, w.pid())
 	case code == int(exitUsage) || slices.Contains(finalExits, code):
 		return fmt.Errorf("worker %s ended: %w", w.name, w.failed)
 	default:
-		d.env.remark("%s (pid %d) ended: %v; its runs go on, and it starts again in %s", w.name, w.pid(), w.failed, devRestart)
+		d.env.remark("%s (pid %d) ended: %v; its runs go on, and dev starts the worker again in %s", w.name, w.pid(), w.failed, devRestart)
 	}
 	return nil
 }

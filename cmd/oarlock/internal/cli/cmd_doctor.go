@@ -36,7 +36,7 @@ CHECKS
 				"oarlock doctor --private    # needs only PostgreSQL's programs, no database",
 			},
 			exits: []exitNote{
-				{exitOK, "no check failed; warnings may be among them"},
+				{exitOK, "no check failed; some checks may have warnings"},
 				{exitError, "a check failed"},
 				usageNote,
 				{exitUnreachable, "the database cannot be reached"},

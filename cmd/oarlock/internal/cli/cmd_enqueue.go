@@ -54,7 +54,7 @@ other param takes the text as it is. The DAG's "allow:" says which settings a re
 				"oarlock enqueue etl --wait --timeout 1h && echo fine",
 			},
 			exits: []exitNote{
-				{exitOK, "the run is there; with --wait: it succeeded"},
+				{exitOK, "the run exists; with --wait: the run succeeded"},
 				deniedNote,
 				usageNote,
 				{exitNotFound, "the DAG or the version does not exist"},
@@ -182,7 +182,7 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	}
 	run, err := store.Get(ctx, id)
 	if err != nil {
-		return fmt.Errorf("read run %d, which was made: %w", id, err)
+		return fmt.Errorf("run %d was made, but cannot be read: %w", id, err)
 	}
 	why := run.Reason
 	if run.State == "queued" && e.settings.Text("output") == "table" {

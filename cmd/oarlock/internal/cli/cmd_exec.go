@@ -44,7 +44,7 @@ oarlock_admin).`,
 				"oarlock exec -- sh -c 'sort big.txt | uniq -c' > counts",
 			},
 			exits: []exitNote{
-				{exitOK, "the command succeeded; any other status is the command's own, or 128 + N if signal N ended it"},
+				{exitOK, "the command succeeded; any other status is the command's own, or 128 + N if signal N ended the command"},
 				deniedNote, usageNote, unreachableNote, settingsNote,
 				{exitRunCanceled, "the run was canceled before the command began"},
 				{exitTimeout, "the command took longer than --timeout"},

@@ -27,7 +27,7 @@ func newListCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "list only runs with this label, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "since", Usage: "list only runs made since `TIME`: a time, or a duration like 2h"},
 			&cli.StringFlag{Name: "parent", Usage: "list only the child runs of this `RUN`"},
-			&cli.StringFlag{Name: "before", Usage: "list only runs older than this `RUN`; this gives the next page of a list"},
+			&cli.StringFlag{Name: "before", Usage: "list only runs older than this `RUN`, for the next page of a list"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "list at most `N` runs", Value: listDefault},
 		},
 		Description: manual{
@@ -44,7 +44,7 @@ tasks.`,
 			exits: []exitNote{
 				{exitOK, "the list was read; it may be empty"},
 				usageNote,
-				{exitNotFound, "there is no run at all, and @latest was named"},
+				{exitNotFound, "@latest was named, but there is no run"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),

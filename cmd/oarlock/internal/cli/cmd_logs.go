@@ -94,7 +94,7 @@ func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
 	case o.raw && (lines || isJSON(format)):
 		return nil, &usageError{msg: "--raw prints bytes and nothing else", hint: "leave out --grep, --timestamps and -o, or leave out --raw"}
 	case c.IsSet("grep") && isJSON(format):
-		return nil, &usageError{msg: "--grep looks at lines, and JSON has pieces", hint: "leave out --grep, and filter with jq"}
+		return nil, &usageError{msg: "--grep searches lines, but JSON output has pieces of logs", hint: "leave out --grep, and filter with jq"}
 	case c.IsSet("attempt") && c.Int("attempt") < 1:
 		return nil, &usageError{msg: "attempts are counted from 1"}
 	case c.IsSet("tail") && (c.Int("tail") < 0 || c.Int("tail") > maxTail):

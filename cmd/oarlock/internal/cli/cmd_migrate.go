@@ -88,7 +88,7 @@ func newMigrateUpCommand(e *env) *cli.Command {
 		Name:  "up",
 		Usage: "bring the database to the schema of this binary",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "wait", Usage: "wait at most this long, such as 1m, for a server that is not there yet"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait at most this long, such as 1m, for a server that does not answer yet"},
 			&cli.BoolFlag{Name: "force", Usage: "migrate even if live workers do not work with the new schema"},
 		},
 		Description: manual{
@@ -261,7 +261,7 @@ func (e *env) unusedSchema(ctx context.Context, url string) error {
 	return &failure{
 		kind: conflict,
 		err:  fmt.Errorf("this schema is in use by %s", inUse(use)),
-		hint: "stop the workers, and wait for the runs or cancel them; --force deletes the schema and its data all the same",
+		hint: "stop the workers, and wait for the runs or cancel the runs; with --force the command deletes the schema and its data at once",
 	}
 }
 
@@ -431,7 +431,7 @@ func (e *env) meanwhile(ctx context.Context, url string, version int64) (string,
 	stopped, err := migrations.Excludes(ctx, url, e.migrationLog())
 	switch {
 	case err != nil && diagnose(ctx, err).kind == denied: // a user that may read the history may still lack the right to see workers
-		return "Stop the workers before: their programs do not work with the new schema.", nil
+		return "Stop the workers before the migration: their programs do not work with the new schema.", nil
 	case len(stopped) > 0:
 		return fmt.Sprintf("The new schema does not work with older programs. Stop %s first: %s.",
 			runview.Count(len(stopped), "worker"), runview.Printable(strings.Join(stopped, ", "))), nil
@@ -455,8 +455,8 @@ func newMigrateRolesCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web.
-These roles cannot log in: grant them to users that can. The command stands alone, because a managed server may
-forbid new roles. If your login may not create roles, the command prints the SQL on standard output, for an
+These roles cannot log in: grant them to users that can. This is a separate command, because a managed server may
+forbid new roles. If your login cannot create roles, the command prints the SQL on standard output, for an
 administrator to run.`,
 			examples: []string{
 				"oarlock migrate roles",

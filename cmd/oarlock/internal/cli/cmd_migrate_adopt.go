@@ -17,7 +17,7 @@ type adoptOptions struct{ moved, copied, unmarked, yes bool }
 func newMigrateAdoptCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "adopt",
-		Usage: "say whether a restored database has moved or is a copy, so that workers claim in it",
+		Usage: "say whether a restored database has moved or is a copy, so that workers claim its runs",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "moved", Usage: "the original database is gone: its open runs go on here, and keep their idempotency keys"},
 			&cli.BoolFlag{Name: "copy", Usage: "the original database goes on: this copy becomes a separate installation, and its open runs are canceled"},
@@ -94,7 +94,7 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: this is installation %s, a copy of %s\n", i.ID, i.CopiedFrom)))
 	}
 	return &usageError{
-		msg:  fmt.Sprintf("this database looks like the one in which installation %s is at work", i.ID),
+		msg:  fmt.Sprintf("this database looks like the database in which installation %s is at work", i.ID),
 		hint: "add --unmarked if this database is a copy of the server's files: a snapshot of a volume, or pg_basebackup without recovery",
 	}
 }

@@ -17,7 +17,7 @@ import (
 func newQueuesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "queues",
-		Usage: "list queues, pause and resume them, set their limits",
+		Usage: "list, pause and resume queues, and set their limits",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list idle queues one by one"},
 		},
@@ -53,7 +53,7 @@ func newQueuesPauseCommand(e *env, name, usage string, paused bool) *cli.Command
 For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues " + name + " heavy"},
 			exits: []exitNote{
-				{exitOK, "the change is in force, made by this command or before"},
+				{exitOK, "the change is in force: this command or an earlier command made the change"},
 				deniedNote, usageNote,
 				{exitNotFound, "a queue does not exist; no queue was changed"},
 				unreachableNote, settingsNote,
@@ -73,9 +73,9 @@ func newQueuesSetCommand(e *env) *cli.Command {
 			&cli.IntFlag{Name: "max-queued", Usage: "refuse new runs while `N` runs of this queue wait; 0: no limit", DefaultText: "unchanged"},
 		},
 		Description: manual{
-			about:    `Makes the queue if there is none of this name. For administrators (role oarlock_admin).`,
+			about:    `Makes the queue if no queue has this name. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues set heavy --max-running 4 --max-queued 10000", "oarlock queues set reports"},
-			exits:    []exitNote{{exitOK, "the queue is there, with these limits"}, deniedNote, usageNote, unreachableNote, {exitInvalid, "the name or a limit is invalid; or a setting is wrong"}},
+			exits:    []exitNote{{exitOK, "the queue exists with these limits"}, deniedNote, usageNote, unreachableNote, {exitInvalid, "the name or a limit is invalid; or a setting is wrong"}},
 		}.String(),
 		Action: func(c *cli.Context) error {
 			change := queue.QueueChange{}
@@ -171,7 +171,7 @@ func idleLine(idle []queue.Queue) string {
 // any queue, because the database would make a new queue for a misspelled name.
 func runQueuesPause(ctx context.Context, e *env, command string, paused bool, names []string) error {
 	if len(names) == 0 {
-		return &usageError{msg: "queues " + command + " needs a queue", hint: "`oarlock queues` lists them"}
+		return &usageError{msg: "queues " + command + " needs a queue", hint: "`oarlock queues` lists the queues"}
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
 		queues, err := store.Queues(ctx)
@@ -184,7 +184,7 @@ func runQueuesPause(ctx context.Context, e *env, command string, paused bool, na
 		}
 		for _, name := range names {
 			if !slices.Contains(known, name) {
-				hint := cmp.Or(didYouMean(name, known), "`oarlock queues` lists them")
+				hint := cmp.Or(didYouMean(name, known), "`oarlock queues` lists the queues")
 				return &failure{kind: notFound, err: fmt.Errorf("there is no queue %q", name), hint: hint}
 			}
 		}

@@ -15,7 +15,7 @@ import (
 func newRetryCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "retry",
-		Usage:     "repeat the failed steps of a run, or more of it",
+		Usage:     "repeat the failed steps of a run, or more steps of the run",
 		ArgsUsage: "RUN…",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "repeat `STEP`, and all steps that depend on it"},
@@ -27,8 +27,8 @@ func newRetryCommand(e *env) *cli.Command {
 		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
 			about: `Without flags the command repeats the steps that failed or were canceled, and the steps that depend on them. The run
-keeps its number, version and params, and begins its next generation. A run that has not ended refuses the retry. A run
-in which the retry would repeat nothing also refuses, and stays as it is. With --latest or -p Oarlock makes a new run
+keeps its number, version and params, and begins its next generation. A run that has not ended refuses the retry. The
+run also refuses a retry that would repeat nothing, and stays as it is. With --latest or -p Oarlock makes a new run
 instead, with the number of the old run in retry_of.
 ` + plainAbout + askAbout,
 			examples: []string{
@@ -51,7 +51,7 @@ func runRetry(c *cli.Context, e *env) error {
 	if step := a.target.step; step != "" {
 		return &usageError{
 			msg:  fmt.Sprintf("retry does not take the step %s as an argument", step),
-			hint: fmt.Sprintf("give --from %s to repeat it and all steps that depend on it, or --step %s to repeat it alone", step, step),
+			hint: fmt.Sprintf("give --from %s to repeat this step and all steps that depend on it, or --step %s to repeat only this step", step, step),
 		}
 	}
 	ask, err := retryAsk(c)
@@ -68,7 +68,7 @@ func runRetry(c *cli.Context, e *env) error {
 	a.send = sending(ask)
 	if latest := c.Bool("latest"); latest || params != nil {
 		if ask.Mode != dagrun.RetryFailed {
-			return &usageError{msg: "--latest and -p make a new run, which runs all steps", hint: "leave out --from, --step and --all, or --latest and -p"}
+			return &usageError{msg: "--latest and -p make a new run, which runs all steps", hint: "leave out --from, --step and --all, or leave out --latest and -p"}
 		}
 		a.send = rerunning(params, latest)
 	}
@@ -114,7 +114,7 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 		}
 		made, err := store.Get(ctx, id)
 		if err != nil {
-			return controlResult{}, fmt.Errorf("read run %d, which was made from run %d: %w", id, run, err)
+			return controlResult{}, fmt.Errorf("run %d was made from run %d, but cannot be read: %w", id, run, err)
 		}
 		return controlResult{retryOf: run, Control: runview.MadeControl(made)}, nil
 	}

@@ -25,7 +25,7 @@ func newRunCommand(e *env) *cli.Command {
 		ArgsUsage: "FILE",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
-			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print what the tasks write, as they write it"},
+			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print the output of the tasks while the tasks run"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or the slots of the widest step"},
 		}, progressFlags("live, plain or none")...),
@@ -87,7 +87,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if errors.Is(err, syscall.EISDIR) {
 		return &failure{
 			kind: notFound, err: fmt.Errorf("%s is a folder", runview.Printable(args[0])),
-			hint: "name one file of the folder; `oarlock dev FOLDER` keeps all files of the folder applied",
+			hint: "name one file of the folder; `oarlock dev FOLDER` applies all files of the folder",
 		}
 	}
 	if err != nil {
@@ -339,7 +339,7 @@ func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error
 		if errors.Is(err, queue.ErrNotFound) {
 			return &failure{
 				kind: invalid, err: fmt.Errorf("%s starts the DAG %s, which is not registered and has no file in this folder", h.file.name, name),
-				hint: "put the file of that DAG into the same folder, or register the DAG: `oarlock dag apply FILE`",
+				hint: "put the file of this DAG into the same folder, or register the DAG: `oarlock dag apply FILE`",
 			}
 		}
 		if err != nil {

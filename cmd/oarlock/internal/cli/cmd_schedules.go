@@ -28,7 +28,7 @@ const (
 func newSchedulesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "schedules",
-		Usage: "list schedules, pause and trigger them, make your own",
+		Usage: "list, pause and trigger schedules, and make your own schedules",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dag", Usage: "list only schedules of this `DAG`"},
 			&cli.StringFlag{Name: "owner", Usage: "list only schedules of this `USER`; '' for schedules of DAG files"},
@@ -116,9 +116,9 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 		return text
 	}
 	if c.IsSet("dag") || c.IsSet("owner") || c.Bool("paused") {
-		return "no schedule fits these flags, or none that you may see"
+		return "there is no schedule for these flags that you may see"
 	}
-	return "no schedule is there, or none that you may see: write `schedule:` in a DAG file, or type `oarlock schedules put DAG NAME --cron …`"
+	return "there is no schedule that you may see: write `schedule:` in a DAG file, or type `oarlock schedules put DAG NAME --cron …`"
 }
 
 // noDAG returns a sentence that the named DAG does not exist, with a hint. It returns "" if the DAG exists, if it cannot be read,

@@ -31,14 +31,14 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "start", Usage: "fire at no time before this `TIME`, or before a duration from now like +10m"},
 			&cli.StringFlag{Name: "end", Usage: "fire only times of the schedule before this `TIME`"},
 			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or the times of a cron expression; may be repeated"},
-			&cli.StringFlag{Name: "jitter", Usage: "fire at random up to this `DURATION` later", DefaultText: "0"},
+			&cli.StringFlag{Name: "jitter", Usage: "fire each time up to this `DURATION` later, at random", DefaultText: "0"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the schedule's runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the schedule's runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "overlap-policy", Usage: "`POLICY` for overlaps: skip, all, latest, cancel or allow", DefaultText: "skip, with --catchup all"},
 			&cli.IntFlag{Name: "at-once", Usage: "follow the overlap policy from `N` unfinished runs on", DefaultText: "1"},
-			&cli.BoolFlag{Name: "catchup", Usage: "make up for missed times"},
-			&cli.StringFlag{Name: "catchup-window", Usage: "with --catchup: make up for no missed time older than this `DURATION`"},
-			&cli.IntFlag{Name: "catchup-max", Usage: "with --catchup: make up for the newest `N` missed times only", DefaultText: "100"},
+			&cli.BoolFlag{Name: "catchup", Usage: "fire missed times, too"},
+			&cli.StringFlag{Name: "catchup-window", Usage: "with --catchup: fire no missed time that is older than this `DURATION`"},
+			&cli.IntFlag{Name: "catchup-max", Usage: "with --catchup: fire only the newest `N` missed times", DefaultText: "100"},
 			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause the schedule after `N` failed runs in a row; 0: never pause the schedule"},
 		},
 		Description: manual{
@@ -107,7 +107,7 @@ func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, 
 	}
 	i := slices.IndexFunc(all, func(s queue.Schedule) bool { return s.ID == id })
 	if i < 0 {
-		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", runview.InlineText(name), dag), hint: "another user or program removed it: `oarlock schedules` lists the schedules"}
+		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was made, but does not exist any more", runview.InlineText(name), dag), hint: "another user or program removed it: `oarlock schedules` lists the schedules"}
 	}
 	return e.sayScheduled(ctx, store, &all[i], "put", nil)
 }
@@ -167,7 +167,7 @@ func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
 }
 
 var scheduleSteerExits = []exitNote{
-	{exitOK, "the change is in force, made by this command or before"},
+	{exitOK, "the change is in force: this command or an earlier command made the change"},
 	deniedNote, usageNote,
 	{exitNotFound, "the DAG or the schedule does not exist, or the schedule is not yours"},
 	unreachableNote, settingsNote,
@@ -234,7 +234,7 @@ func newSchedulesRemoveCommand(e *env) *cli.Command {
 		ArgsUsage: scheduleUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about:    "The schedule's runs and the record of its times stay. To remove a schedule of a DAG's file, delete it there\nand apply the file.\n" + steerAbout,
+			about:    "The schedule's runs and the record of its times stay. To remove a schedule of a DAG's file, delete the\nschedule in the file, and apply the file.\n" + steerAbout,
 			examples: []string{"oarlock schedules rm report 'acme nightly'"},
 			exits: []exitNote{
 				{exitOK, "the schedule is removed"},
@@ -279,7 +279,7 @@ of the run.
 				"oarlock schedules trigger etl nightly --at 2026-11-20T02:30:00Z --wait",
 			},
 			exits: []exitNote{
-				{exitOK, "the run is there; with --wait: it succeeded"},
+				{exitOK, "the run exists; with --wait: the run succeeded"},
 				deniedNote, usageNote,
 				{exitNotFound, "the DAG or the schedule does not exist, the schedule is not yours, or the DAG was removed"},
 				{exitConflict, "the queue is full"},

@@ -23,7 +23,7 @@ func newStatsCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`Counts the runs that have not ended, and the runs that ended since the time of --since: succeeded, failed and
 canceled. For ended runs it prints the median, the 95th percentile and the longest duration, from start to end. If a
-DAG has more than %d runs in that time, only the newest are counted, and a + shows that. For readers (role
+DAG has more than %d runs in that time, only the newest are counted, and a + marks the count. For readers (role
 oarlock_read).`, queue.MaxCounted),
 			examples: []string{"oarlock stats", "oarlock stats --since 1h --dag etl", "oarlock stats -o json | jq '.dags[] | select(.failed > 0)'"},
 			exits:    []exitNote{{exitOK, "the runs were counted"}, deniedNote, usageNote, unreachableNote, settingsNote},

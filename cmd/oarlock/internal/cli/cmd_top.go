@@ -32,13 +32,13 @@ func newTopCommand(e *env) *cli.Command {
 		Name:  "top",
 		Usage: "watch queues, workers and the runs under way",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "interval", Usage: "look again after this `DURATION`", Value: topInterval},
+			&cli.StringFlag{Name: "interval", Usage: "read the database again after this `DURATION`", Value: topInterval},
 		},
 		Description: manual{
 			about: fmt.Sprintf(`On a terminal the command draws one screen, anew until Ctrl-C. Elsewhere, and with -o json or jsonl, the command prints
 once. Rates are of the last minute. The list has the newest %d of the runs under way. A DAG is shown as failing if one
-of the newest %d failed runs is of it and ended within the last hour. Counts of queued runs are bounded, so a look
-costs the same however many runs wait.
+of the newest %d failed runs is a run of the DAG and ended within the last hour. Counts of queued runs are
+bounded, so a look costs the same however many runs wait.
 The head counts the slots of workers that give signs of life, the tasks that wait for a slot, the runs that workers
 hold, and the due runs that no worker has taken. STATE of a queue says why its waiting runs do not start: the queue is
 paused, no worker serves it, or it has reached its limit of runs under way. WAITING counts the tasks of a worker that
@@ -210,7 +210,7 @@ const (
 
 	failingShown = 3 // DAGs that the head names
 
-	topLegend = "Ctrl-C ends   WAITING: tasks for slots   TASKS: ended/all   BEAT: last heard of"
+	topLegend = "Ctrl-C ends   WAITING: tasks for slots   TASKS: ended/all   BEAT: sign of life"
 )
 
 // topFrame returns a whole screen as one text that draws it over the frame before. It clears no line before it is written again, so
@@ -262,7 +262,7 @@ func (v *topView) lines(rows int) []string {
 		lines = append(lines, wanted)
 	}
 	if v.isCopy { // short, because the screen cuts it
-		lines = append(lines, v.Warn("this database may be a copy: no worker claims; see `oarlock workers`"))
+		lines = append(lines, v.Warn("this database may be a copy: no worker claims runs; see `oarlock workers`"))
 	}
 	if v.lost != nil {
 		lines = append(lines, v.Bad("the database is away")+v.Dim(", the screen is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))

@@ -47,14 +47,14 @@ Unless people sign in, the server listens on loopback addresses only, and each v
 open the pages on another machine, type there ` + "`ssh -L 7070:" + webListen + " HOST`" + `.
 With --auth postgres people sign in with their login of the database, and have its rights. With htpasswd, proxy and
 oidc, the settings web_readers, web_submitters and web_operators give people a role. web_reader_url, web_submitter_url
-and web_operator_url name the login of the database that acts for each role.
+and web_operator_url are the database URLs of the logins that the pages use for each role.
 Supervisors ask /livez and /readyz; programs ask /api/v1. See docs/web.md.`,
 			examples: []string{
 				"oarlock web", "oarlock web --listen 127.0.0.1:8080 --read-only", "oarlock web --url http://localhost:7070/oarlock",
 				"oarlock web --auth postgres --listen :7070 --url https://runs.example.org",
 			},
 			exits: []exitNote{
-				{exitOK, "Ctrl-C or TERM ended it"},
+				{exitOK, "Ctrl-C or TERM ended the command"},
 				{exitError, "another program listens at the address, this user lacks a right that the command needs, or another error happened"},
 				usageNote, unreachableNote, settingsNote,
 			},
@@ -406,7 +406,7 @@ func (p *reloadedPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if p.pair == nil {
 		return nil, fmt.Errorf("read the certificate: %w", err)
 	}
-	p.log.Warn("the certificate cannot be read again: the old one stays in force", "error", err)
+	p.log.Warn("the certificate cannot be read again: the old certificate stays in use", "error", err)
 	return p.pair, nil
 }
 
@@ -429,9 +429,9 @@ func webKeys() []config.Key {
 		{Name: "web_readers", Shape: config.List, Usage: "people that may see everything, a list of names, group:NAME, or * for all people that sign in"},
 		{Name: "web_submitters", Shape: config.List, Usage: "people that may ask for runs, a list like web_readers"},
 		{Name: "web_operators", Shape: config.List, Usage: "people that may see and steer everything, a list like web_readers"},
-		{Name: "web_reader_url", Show: pglink.Redact, Usage: "database URL of the login that acts for readers"},
-		{Name: "web_submitter_url", Show: pglink.Redact, Usage: "database URL of the login that acts for submitters"},
-		{Name: "web_operator_url", Show: pglink.Redact, Usage: "database URL of the login that acts for operators"},
+		{Name: "web_reader_url", Show: pglink.Redact, Usage: "database URL of the login that the pages use for readers"},
+		{Name: "web_submitter_url", Show: pglink.Redact, Usage: "database URL of the login that the pages use for submitters"},
+		{Name: "web_operator_url", Show: pglink.Redact, Usage: "database URL of the login that the pages use for operators"},
 		{Name: "web_htpasswd", Usage: "file of names and passwords, as `htpasswd -B` writes it"},
 		{Name: "web_proxies", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) of the proxies to trust: their headers name users"},
 		{Name: "web_user_header", Default: "X-Forwarded-User", Usage: "header in which a proxy names the user"},
@@ -440,7 +440,7 @@ func webKeys() []config.Key {
 		{Name: "web_oidc_client", Usage: "id of these pages at the provider"},
 		{Name: "web_oidc_secret_file", Usage: "file with the secret of these pages at the provider"},
 		{Name: "web_oidc_scopes", Shape: config.List, Implied: []string{"email", "profile"}, Usage: "scopes to ask the provider for besides openid"},
-		{Name: "web_oidc_name", Default: "email", Allowed: []string{"email", "sub", "preferred_username", "upn"}, Usage: "claim that is a person's name; email has to be verified"},
+		{Name: "web_oidc_name", Default: "email", Allowed: []string{"email", "sub", "preferred_username", "upn"}, Usage: "claim that has a person's name; the claim email must be verified"},
 		{Name: "web_oidc_groups", Default: "groups", Usage: "claim that lists a person's groups"},
 		{Name: "web_tls_cert", Usage: "file with the certificate, to serve https"},
 		{Name: "web_tls_key", Usage: "file with the key of the certificate"},
@@ -534,11 +534,11 @@ func (e *env) webTLS() (*tls.Config, error) {
 		return nil, nil
 	}
 	if cert == "" || key == "" {
-		return nil, &usageError{msg: "only one of web_tls_cert and web_tls_key is given: give both or none"}
+		return nil, &usageError{msg: "only one of web_tls_cert and web_tls_key is set: set both settings, or none of the two"}
 	}
 	pair := &reloadedPair{cert: e.absolute(cert), key: e.absolute(key), log: e.log}
 	if _, err := pair.get(nil); err != nil {
-		return nil, &failure{kind: invalid, err: err, hint: "name files in PEM that this user may read, in web_tls_cert and web_tls_key"}
+		return nil, &failure{kind: invalid, err: err, hint: "set web_tls_cert and web_tls_key to files in PEM that this user may read"}
 	}
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
 }
@@ -556,7 +556,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 	case authPassword:
 		file := e.settings.Text("web_htpasswd")
 		if file == "" {
-			return lacksSetting("web_htpasswd", "name the file of names and passwords")
+			return lacksSetting("web_htpasswd", "the sign-in needs a file of names and passwords")
 		}
 		passwords, err := signin.ReadPasswords(e.absolute(file))
 		if err != nil {
@@ -565,7 +565,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 		o.Passwords = passwords
 	case authProxy:
 		if len(o.Proxies) == 0 {
-			return lacksSetting("web_proxies", "name the addresses of the proxies to trust")
+			return lacksSetting("web_proxies", "the sign-in needs the addresses of the proxies to trust")
 		}
 		o.Proxy = &signin.Proxy{Trusted: o.Proxies, UserHeader: e.settings.Text("web_user_header"), GroupsHeader: e.settings.Text("web_groups_header")}
 	case authOpenID:
@@ -577,13 +577,13 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 }
 
 func lacksSetting(name, what string) error {
-	return &usageError{msg: fmt.Sprintf("%s is not set: %s", name, what), hint: "set it in the settings file, or as OARLOCK_" + strings.ToUpper(name)}
+	return &usageError{msg: fmt.Sprintf("%s is not set: %s", name, what), hint: "set " + name + " in the settings file, or set the variable OARLOCK_" + strings.ToUpper(name)}
 }
 
 func (e *env) openID(p *webPlan, o *web.SiteOptions) error {
 	for _, name := range []string{"web_oidc_issuer", "web_oidc_client", "web_oidc_secret_file"} {
 		if e.settings.Text(name) == "" {
-			return lacksSetting(name, "sign-in by OpenID needs the provider, the client and its secret")
+			return lacksSetting(name, "sign-in by OpenID needs the provider, the client and the client's secret")
 		}
 	}
 	secret, err := os.ReadFile(e.absolute(e.settings.Text("web_oidc_secret_file")))
@@ -614,7 +614,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 		name := "web_" + string(role) + "_url"
 		address := e.settings.Text(name)
 		if address == "" {
-			return lacksSetting(name, "it needs the database URL of the login that the server uses for the people in web_"+string(role)+"s")
+			return lacksSetting(name, "the server needs the database URL of a login for the people in web_"+string(role)+"s")
 		}
 		login, err := e.openLogin(ctx, queue.Config{URL: address})
 		if err != nil {

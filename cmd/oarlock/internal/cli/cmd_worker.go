@@ -30,7 +30,7 @@ import (
 func newWorkerCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
-		Usage: "claim runs and execute their tasks until told to stop",
+		Usage: "claim runs and execute their tasks until the worker is told to stop",
 		Flags: append(
 			keyFlags(workerKeys()),
 			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` (or @latest) and the child runs that it waits for; stop when that run ends"},
@@ -213,7 +213,7 @@ func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
 			return err
 		}
 	case source != "":
-		return &usageError{msg: "--source names the file of the run of --only, and --only is missing", hint: "add --only RUN, or leave out --source"}
+		return &usageError{msg: "--source names the file of the run of --only, but --only is missing", hint: "add --only RUN, or leave out --source"}
 	}
 	if source != "" {
 		config.Source = e.absolute(source)
@@ -304,7 +304,10 @@ func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) 
 func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	if w == nil || !w.untilEOF {
 		return []func(){
-			func() { e.log.Info("stopping: running tasks may finish; once more to stop at once"); r.Stop() },
+			func() {
+				e.log.Info("stopping: running tasks may finish; send the signal once more to stop at once")
+				r.Stop()
+			},
 			r.StopNow,
 		}
 	}
@@ -355,16 +358,16 @@ type guarded struct{ name, state string }
 
 // guardSentences describe the events of a guard, by the name of its worker.
 var guardSentences = map[supervise.Kind]string{
-	supervise.Freed:       "the other worker named %s has ended: this one goes on",
+	supervise.Freed:       "the other worker named %s has ended: this worker goes on",
 	supervise.Evicted:     "killed the driver process of worker %s, because its guard is gone",
-	supervise.Ignored:     "the list of former processes of worker %s cannot be used: this one replaces none of them",
-	supervise.Uncontained: "worker %s has no cgroup of its own: a process that cleared its environment may outlive it, but only if guard and driver process are killed at the same moment",
+	supervise.Ignored:     "the list of former processes of worker %s cannot be used: this worker replaces none of these processes",
+	supervise.Uncontained: "worker %s has no cgroup of its own: a process that cleared its environment may outlive the worker, but only if guard and driver process are killed at the same moment",
 	supervise.Swept:       "no process is left of the former process of worker %s",
 	supervise.Started:     "started the driver process of worker %s",
 	supervise.Overdue:     "the driver process of worker %s is overdue: the guard kills it and all processes that it started",
 	supervise.Blocked:     "processes of worker %s survive SIGKILL: the guard starts no driver process before they are gone",
 	supervise.Ended:       "the driver process of worker %s ended: the guard starts another one",
-	supervise.Delayed:     "the next driver process of worker %s starts after a pause, because the last ones ended early",
+	supervise.Delayed:     "the next driver process of worker %s starts after a pause, because the last driver processes ended early",
 	supervise.Unwritten:   "the lock file of worker %s could not be written",
 }
 
@@ -376,7 +379,7 @@ func (g guarded) sentence(event supervise.Event) string {
 		if event.PID != 0 {
 			who = fmt.Sprintf(" (pid %d)", event.PID)
 		}
-		return fmt.Sprintf("another worker named %s runs on this host%s with state_dir %s: this worker waits until the other ends; give this worker another --name", g.name, who, g.state)
+		return fmt.Sprintf("another worker named %s runs on this host%s with state_dir %s: this worker waits until the other worker ends; give this worker another --name", g.name, who, g.state)
 	case event.Kind == supervise.Ended && event.Last:
 		return fmt.Sprintf("the driver process of worker %s ended", g.name)
 	}
@@ -466,6 +469,6 @@ func (s *standby) end() {
 
 func (s *standby) tell(line string) {
 	if err := notify.Tell(s.systemd, line); err != nil {
-		s.log.Warn("systemd does not hear of this worker", "err", err)
+		s.log.Warn("systemd does not get the state of this worker", "err", err)
 	}
 }

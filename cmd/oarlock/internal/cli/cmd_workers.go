@@ -18,11 +18,11 @@ import (
 func newWorkersCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "workers",
-		Usage: "list workers, or ask one to drain",
+		Usage: "list workers, or ask a worker to drain",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "list also workers that stopped or were lost lately"}},
 		Description: manual{
 			about: `Lists workers at work. --all adds workers that stopped, and lost workers, which were silent until other workers took
-over their runs. A quiet worker gave no sign of life for longer than two renewals, a silent one for longer than its
+over their runs. A quiet worker gave no sign of life for longer than two renewals, a silent worker for longer than its
 lease. A line below the table names a quiet or
 silent worker, and says what happens to its runs. SLOTS are the slots in use and all slots. WAITING counts tasks that
 wait for a slot, RUNS the runs that the worker holds. BEAT is the age of the last sign of life, by the database's
@@ -45,11 +45,11 @@ func newWorkersDrainCommand(e *env) *cli.Command {
 		Usage:     "ask workers to claim nothing more, finish their tasks, and stop",
 		ArgsUsage: "WORKER…",
 		Description: manual{
-			about: `WORKER is a name or an id. If several workers have that name, all of them are asked. The command does not wait:
+			about: `WORKER is a name or an id. If several workers have this name, all these workers are asked. The command does not wait:
 "oarlock workers" shows which workers are draining. For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock workers drain w1"},
 			exits: []exitNote{
-				{exitOK, "the workers were asked"},
+				{exitOK, "the workers were asked to drain"},
 				deniedNote, usageNote,
 				{exitNotFound, "no worker at work has the name or id; the workers named before it were asked"},
 				unreachableNote, settingsNote,
@@ -106,7 +106,7 @@ func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []qu
 		case w.Quiet != nil && !isCopy:
 			e.remark("worker %s has given %s", runview.Printable(w.Name), runview.QuietNote(w))
 		case w.Quiet == nil && w.Unfit != "":
-			e.remark("worker %s claims nothing since %s: %s", runview.Printable(w.Name), runview.LocalTime(w.UnfitSince), runview.Printable(w.Unfit))
+			e.remark("worker %s has claimed nothing since %s: %s", runview.Printable(w.Name), runview.LocalTime(w.UnfitSince), runview.Printable(w.Unfit))
 		}
 	}
 	return nil

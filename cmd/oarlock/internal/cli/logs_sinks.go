@@ -40,7 +40,7 @@ func (s *rawSink) add(c *queue.Chunk) error {
 		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", runview.Count(int(c.Dropped), "byte"))
 	}
 	if c.Final && c.Reason == "lost" {
-		fmt.Fprintf(s.env.Stderr, "[attempt %d was lost with its worker: what it wrote last may be missing]\n", c.Attempt)
+		fmt.Fprintf(s.env.Stderr, "[attempt %d was lost with its worker: the last output of the attempt may be missing]\n", c.Attempt)
 	}
 	if c.Stream == queue.StreamOarlock || s.stream != 0 && c.Stream != s.stream {
 		return nil
@@ -264,7 +264,7 @@ func (s *lineSink) add(c *queue.Chunk) error {
 	if c.Final {
 		s.foldAll(c)
 		if c.Reason == "lost" {
-			s.note(c, fmt.Sprintf("attempt %d was lost with its worker: what it wrote last may be missing", c.Attempt))
+			s.note(c, fmt.Sprintf("attempt %d was lost with its worker: the last output of the attempt may be missing", c.Attempt))
 		}
 	}
 	return s.write()

@@ -134,7 +134,7 @@ func TestLogs_SaysWhatIsMissing(t *testing.T) {
 	showChunks(t, false, all(), []queue.Chunk{piece("a", "before, un"), gap, capped, piece("a", "cut"), lost, again}, nil).want(t,
 		"a | before, un\na | after\na | cut\na | again\n",
 		"[a: 7 bytes are missing here]\n[a: past 64 MiB nothing is kept]\n"+
-			"[a: attempt 1 was lost with its worker: what it wrote last may be missing]\n[a: attempt 2]\n")
+			"[a: attempt 1 was lost with its worker: the last output of the attempt may be missing]\n[a: attempt 2]\n")
 }
 
 func TestLogs_BeginsWithTheLastLines(t *testing.T) {

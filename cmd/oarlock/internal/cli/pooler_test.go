@@ -82,7 +82,7 @@ func TestPooler_SaysHowToGetALargerPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := invoke(t, testEnv(), "list", "--database-url", through)
-	if got.exit != exitUnreachable || !strings.Contains(got.stderr, "set default_pool_size = 40 in the pooler's file, and pool_size of the database's line") {
+	if got.exit != exitUnreachable || !strings.Contains(got.stderr, "set default_pool_size = 40 in the pooler's file; if the file also has pool_size") {
 		t.Errorf("exit %d\n%s", got.exit, got.stderr)
 	}
 }

@@ -150,7 +150,7 @@ func (p *problem) fromMigrations(err error) bool {
 	}
 	if e, ok := errors.AsType[*migrations.ExcludedError](err); ok {
 		p.kind, p.message = conflict, fmt.Sprintf("the new schema stops %s of an older program", inUse(migrations.Use{Workers: e.Workers}))
-		p.hint = "stop these workers; their runs wait. Then migrate, and start workers of this program. --force migrates all the same"
+		p.hint = "stop these workers; their runs wait. Then type the command again, and start workers of this program. With --force the command migrates although these workers run"
 		return true
 	}
 	if e, ok := errors.AsType[*migrations.EncodingError](err); ok {
@@ -174,7 +174,7 @@ func (p *problem) fromMigrations(err error) bool {
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
 	case errors.Is(err, migrations.ErrHeld):
-		p.kind, p.hint = conflict, "wait until these transactions end, or end them; then type the command again. Applied migrations stay applied"
+		p.kind, p.hint = conflict, "wait until these transactions end, or end the transactions; then type the command again. Applied migrations stay applied"
 	case errors.Is(err, migrations.ErrServerTooOld):
 		p.kind = serverVersion
 	default:
@@ -185,7 +185,7 @@ func (p *problem) fromMigrations(err error) bool {
 
 func versionHint(e *migrations.VersionError) string {
 	if e.Command == "" {
-		return "upgrade this binary, or connect to the database that belongs to it"
+		return "upgrade this binary, or connect to a database with a schema that this binary works with"
 	}
 	return "run `" + e.Command + "`"
 }
@@ -280,7 +280,7 @@ type advice struct {
 
 const ownerHint = "connect as the owner of the schema, or see `oarlock migrate roles --help`"
 
-const primaryHint = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+const primaryHint = "connect to the primary: write all hosts and target_session_attrs=read-write into the URL"
 
 const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` lists the migrations"
 
@@ -421,13 +421,13 @@ func (p *problem) fromQueue(err error) bool {
 			p.hint = refusal.Hint
 		}
 	case errors.Is(err, queue.ErrWaiting):
-		p.kind, p.message, p.hint = unreachable, "the pooler has no connection free", pglink.WaitHint()
+		p.kind, p.message, p.hint = unreachable, "the pooler has no free connection", pglink.WaitHint()
 	case errors.Is(err, queue.ErrNotFound):
 		p.kind, p.message, p.hint = notFound, said(err, queue.ErrNotFound), cmp.Or(p.hint, runHint)
 	case errors.Is(err, queue.ErrConflict):
 		p.kind, p.message = conflict, said(err, queue.ErrConflict)
 	case errors.Is(err, queue.ErrUnknown):
-		p.kind, p.message = outcomeUnknown, "the connection broke: the database may have made the change or not"
+		p.kind, p.message = outcomeUnknown, "the connection broke: it is unknown whether the database made the change"
 		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
 			p.hint = lost.Hint
 		}
@@ -448,7 +448,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	case p.kind == authFailed || p.kind == unreachable || p.kind == readOnly:
 		return false
 	case p.kind == schemaVersion:
-		p.message = "the database has no Oarlock schema, or one of another version"
+		p.message = "the database has no Oarlock schema, or a schema of another version"
 	case refusal.Object == "runs": // the server's hint is about SQL
 		p.hint = runHint
 	case refusal.Object == "queues":

@@ -45,7 +45,7 @@ error (plain). With -o json or jsonl it shows nothing, unless you give --progres
 one line for each tenth of its items.
 `
 	plainAbout = `While --wait waits, standard error says what happens; with -o json or jsonl only if you give --progress plain.
---timeout bounds the waiting only: the runs go on.
+--timeout limits only the waiting: the runs go on.
 `
 )
 
@@ -89,7 +89,7 @@ type waiting struct {
 // the command wait. If live is set, the command can draw a page.
 func (e *env) readWaiting(c *cli.Context, flag string, live bool) (w waiting, err error) {
 	if c.IsSet(timeoutFlag) && !c.Bool(flag) {
-		return w, &usageError{msg: fmt.Sprintf("--timeout bounds a --%s, and there is none", flag), hint: fmt.Sprintf("add --%s, or leave it out", flag)}
+		return w, &usageError{msg: fmt.Sprintf("--timeout limits the waiting of --%s, which is missing", flag), hint: fmt.Sprintf("add --%s, or leave out --timeout", flag)}
 	}
 	if w.timeout, err = duration("--"+timeoutFlag, c.String(timeoutFlag)); err != nil {
 		return w, err
@@ -122,7 +122,7 @@ func (w *waiting) lateAway(ctx, bounded context.Context, id queue.RunID, err err
 	if bounded.Err() == nil || diagnose(ctx, err).kind != unreachable {
 		return err
 	}
-	text := fmt.Sprintf("run %d had not ended when the database was last there, and %s are over: %s",
+	text := fmt.Sprintf("run %d had not ended when the database last answered, and %s are over: %s",
 		id, dagspec.Duration(w.timeout.Milliseconds()), doctor.Explain(err))
 	return &failure{kind: timedOut, err: errors.New(text), hint: goesOn(id)}
 }

@@ -33,13 +33,13 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		"unsupported": {asSaid("OA009", "cannot run that", "leave it out"), invalid, "cannot run that", "leave it out"},
 		"too large":   {asSaid("OA012", "too large", ""), invalid, "too large", ""},
 		"no right":    {asSaid("42501", "permission denied", "grant oarlock_read"), denied, "permission denied", "grant oarlock_read"},
-		"no schema":   {asSaid("3F000", "no schema", "x"), schemaVersion, "the database has no Oarlock schema, or one of another version", migrateHint},
+		"no schema":   {asSaid("3F000", "no schema", "x"), schemaVersion, "the database has no Oarlock schema, or a schema of another version", migrateHint},
 		"pooled":      {fmt.Errorf("register worker w: %w", queue.ErrPooled), invalid, queue.ErrPooled.Error(), poolerHint},
 		"short":       {fmt.Errorf("register: %w", &queue.ShortError{Lent: 4, Needs: 9, Size: 12}), invalid, "the pooler lends 4 connections to this worker, which needs 9", pglink.WorkerPoolHint(12)},
 		"refused": {
 			fmt.Errorf("register: %w", &queue.ShortError{Lent: 4, Needs: 9, Refused: &pgconn.PgError{Code: "08P01", Message: "no more connections allowed (max_client_conn)"}}),
 			invalid, "the pooler lends 4 connections to this worker, which needs 9: no more connections allowed (max_client_conn)",
-			"set max_client_conn = 1000 in the pooler's file, which is 100 where it is not set",
+			"set max_client_conn = 1000 in the pooler's file; the default is 100",
 		},
 		"crowded": {
 			fmt.Errorf("register: %w", &queue.ShortError{Lent: 7, Needs: 10, Direct: true, Refused: &pgconn.PgError{
@@ -48,9 +48,9 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 			unreachable, `the database gives 7 of the 10 connections that this worker needs: too many connections for role "w"`,
 			pglink.CrowdedHint(&pgconn.PgError{Routine: "InitializeSessionUserId"}),
 		},
-		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no connection free", pglink.WaitHint()},
+		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no free connection", pglink.WaitHint()},
 		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
-		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: the database may have made the change or not", "give it a key"},
+		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: it is unknown whether the database made the change", "give it a key"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -198,7 +198,7 @@ func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 		seat.Close()
 	}
 	return "", nil, &failure{
-		kind: conflict, err: fmt.Errorf("%d workers named %s-N are at work here already", maxSeats, kind),
+		kind: conflict, err: fmt.Errorf("%d workers named %s-N are at work on this host already", maxSeats, kind),
 		hint: "wait until one of these workers ends, or let another worker take the run: `oarlock enqueue DAG`",
 	}
 }

@@ -20,7 +20,7 @@ func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 		want       string // in the output
 	}{
 		{toAdmin, "dag apply " + file + " " + closed, exitOK, "applied"},
-		{toSubmit, "schedules", exitOK, "none that you may see"},
+		{toSubmit, "schedules", exitOK, "there is no schedule that you may see"},
 		{toSubmit, "schedules put x mine --cron @hourly", exitOK, "put mine of x: it fires next"},
 		{toSubmit, "schedules put closed mine --cron @hourly", exitInvalid, "hint: have it say allow: {schedules: true}"},
 		{toSubmit, "schedules put y mine --cron @hourly", exitNotFound, "`oarlock dag list` is for logins with oarlock_read"},

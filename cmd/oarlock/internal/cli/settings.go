@@ -168,7 +168,7 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}
 	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
-		e.log.Warn(fmt.Sprintf("password file %s is ignored, because other users may read it: type chmod 600 %s", open, open))
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, because other users can read this file: type chmod 600 %s", open, open))
 	}
 	return url, link, nil
 }

@@ -23,12 +23,12 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Delayed, Wait: 123456789})
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Uncontained, Err: errors.New("read-only file system")})
 	for _, want := range []string{
-		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this worker waits until the other ends; give this worker another --name","pid":7}`,
-		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this worker waits until the other ends; give this worker another --name"}`,
-		`"msg":"guard: the other worker named w3 has ended: this one goes on","took":"1.033s"}`,
+		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this worker waits until the other worker ends; give this worker another --name","pid":7}`,
+		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this worker waits until the other worker ends; give this worker another --name"}`,
+		`"msg":"guard: the other worker named w3 has ended: this worker goes on","took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended: the guard starts another one","pid":7,"code":9,"took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
-		`"msg":"guard: the next driver process of worker w3 starts after a pause, because the last ones ended early","wait":"123ms"}`,
+		`"msg":"guard: the next driver process of worker w3 starts after a pause, because the last driver processes ended early","wait":"123ms"}`,
 		`"level":"INFO","msg":"guard: worker w3 has no cgroup of its own: `,
 		`only if guard and driver process are killed at the same moment","why":"read-only file system"}`,
 	} {

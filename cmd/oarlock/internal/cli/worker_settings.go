@@ -38,17 +38,17 @@ func workerKeys() []config.Key {
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
 		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be repeated; the worker serves all queues if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be repeated"},
-		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "when told to stop, let running tasks finish for at most `TIME`"},
+		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "when the worker stops, let running tasks finish for at most `TIME`"},
 		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "do not LISTEN on the database: find new runs by polling only"},
-		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for connections that need a session of their own"},
+		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL of the server behind a pooler, for connections that need a session of their own"},
 		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before other workers take over its runs"},
 		{Name: "heartbeat", Gone: "workers give a sign of life six times in each lease_ttl, and at least every five seconds"},
-		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
+		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; the worker does not answer if none is given"},
 		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count metrics by DAG, for up to 200 DAGs"},
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
-		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query reaches the worker's own database, with its own role"},
+		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query may use the worker's own database, with the worker's role"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
-		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "keep the work folders of attempts after their end, for you to look at"},
+		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "keep the work folders of attempts after the end of the attempts, so that you can look at the folders"},
 		{Name: "local_files", Default: "false", Allowed: []string{"true", "false"}, Usage: "whether DAGs are applied from files of this host: OARLOCK_SOURCE_DIR then names a DAG's folder"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
@@ -59,7 +59,7 @@ func workerKeys() []config.Key {
 		{Name: "shell", Shape: config.List, Implied: exec.StandardShell, Usage: "program and arguments that read `run:`; /bin/sh -eu if none is given"},
 		{Name: "command_allow", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that tasks may start; all programs if none is given"},
 		{Name: "command_deny", Shape: config.List, Check: exec.CheckProgramGlob, Usage: "globs of programs that tasks must not start"},
-		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
+		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "limits of each command: memory, pids, nice"},
 		{Name: "log_limit", Default: "64MiB", Check: aSize, Usage: "bytes of log that are kept of an attempt"},
 		{Name: "spool_limit", Default: "1GiB", Check: aSize, Usage: "bytes of log that wait on disk while the database is away"},
 		{Name: "http_allow", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may reach even if http_deny has them"},
@@ -314,7 +314,7 @@ func (e *env) checkWorker(c *embed.Config) error {
 func (e *env) checkLimits(c *embed.Config) error {
 	for _, s := range c.Shortages() {
 		if s.Fatal() {
-			why := fmt.Sprintf("slots: this machine cannot use all %d. %s: there are %d, and %d are needed", c.Slots, s.What, s.Has, s.Needs)
+			why := fmt.Sprintf("slots: this machine cannot use all %d slots. %s: there are %d, and %d are needed", c.Slots, s.What, s.Has, s.Needs)
 			return &failure{kind: usage, err: errors.New(why), hint: s.Hint}
 		}
 	}
@@ -497,7 +497,7 @@ func aResource(item string) error {
 			err = errors.New("must be a whole number from 0 to 19")
 		}
 	default:
-		return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
+		return fmt.Errorf("has no %q: you can limit memory, pids and nice", name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %w", name, err)

@@ -24,7 +24,7 @@ func TestStandby_SaysWhyAWorkerWaits(t *testing.T) {
 	}
 	defer systemd.Close()
 	why := guarded{"w1", "/var/lib/oarlock"}.sentence(supervise.Event{Kind: supervise.Waiting, PID: 8735})
-	const want = "another worker named w1 runs on this host (pid 8735) with state_dir /var/lib/oarlock: this worker waits until the other ends; give this worker another --name"
+	const want = "another worker named w1 runs on this host (pid 8735) with state_dir /var/lib/oarlock: this worker waits until the other worker ends; give this worker another --name"
 	if why != want {
 		t.Errorf("it says %q", why)
 	}
@@ -84,7 +84,7 @@ func TestStandby_DoesWithoutAnAddressAndSystemd(t *testing.T) {
 	s := &standby{listen: other.Addr().String(), systemd: "/nowhere/notify", log: slog.New(slog.NewTextHandler(&said, nil))}
 	s.begin("why")
 	s.end()
-	for _, words := range []string{"this worker answers no health check while it waits", "systemd does not hear of this worker"} {
+	for _, words := range []string{"this worker answers no health check while it waits", "systemd does not get the state of this worker"} {
 		if !strings.Contains(said.String(), words) {
 			t.Errorf("it does not say %q: %s", words, said.String())
 		}

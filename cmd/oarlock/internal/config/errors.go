@@ -39,5 +39,5 @@ func (e FileErrors) Error() string {
 	if len(e) == 1 {
 		return e[0].Error()
 	}
-	return fmt.Sprintf("%v (and %d more)", e[0], len(e)-1)
+	return fmt.Sprintf("%v (and %d more problems)", e[0], len(e)-1)
 }

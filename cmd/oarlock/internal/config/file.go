@@ -140,7 +140,7 @@ func (r *reader) documents(docs []*ast.DocumentNode) {
 		case nil, *ast.CommentGroupNode, *ast.NullNode:
 		case *ast.MappingNode:
 			if i > 0 {
-				r.fail(body.GetToken(), "keep one document, and delete the `---`", "a settings file is one document")
+				r.fail(body.GetToken(), "keep one document, and delete the `---`", "a settings file holds one document")
 				return
 			}
 			for _, pair := range body.Values {
@@ -227,7 +227,7 @@ func (r *reader) mapping(key Key, node ast.Node) ([]string, bool) {
 	for _, pair := range n.Values {
 		name := pair.Key.GetToken().Value
 		if strings.ContainsAny(name, "=\x00") {
-			r.fail(pair.Key.GetToken(), "", "%s: a name holds no = and no NUL", key.Name) // name=value is cut at the first
+			r.fail(pair.Key.GetToken(), "", "%s: a name must not contain = or NUL", key.Name) // name=value is cut at the first
 			return nil, false
 		}
 		text, ok := r.scalar(key.Name+"."+name, pair.Value)

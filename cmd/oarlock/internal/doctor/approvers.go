@@ -24,9 +24,9 @@ type MissingApprovers struct {
 // String returns a sentence for the user: which roles are missing, which step of which DAG names them as approvers, and which users
 // can still decide that step.
 func (m MissingApprovers) String() string {
-	follows := "only the other approvers of the step can decide it"
+	follows := "only the other approvers of the step can decide the approval"
 	if m.Alone {
-		follows = "only operators can decide it, with `oarlock mark`"
+		follows = "only operators can decide the approval, with `oarlock mark`"
 	}
 	return fmt.Sprintf("this database has no role %s, which step %s of %s names as an approver: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
 }

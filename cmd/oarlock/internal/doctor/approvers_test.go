@@ -35,7 +35,7 @@ func TestApprovers_SaysWhichAreNoRoles(t *testing.T) {
 	}
 	look("name: own\nsteps: [{id: a, action: mygo.func, with: {approvers: no_such_role}}, {id: ok, action: approval, with: {approvers: [pg_monitor]}}]\n", OK, "is a role")
 	look("name: pay\nsteps: [{id: ok, action: approval, with: {approvers: [pg_monitor, no_such_role]}}]\n",
-		Warn, "no role no_such_role, which step ok of pay names as an approver: only the other approvers of the step can decide it", "create the role")
+		Warn, "no role no_such_role, which step ok of pay names as an approver: only the other approvers of the step can decide the approval", "create the role")
 	look("name: two\nsteps: [{id: go, run: x, on_error: [{when: error.exit_code == 3, do: replace, with: [{action: approval, with: {approvers: [no_such_role, nor_this]}}]}]}]\n",
 		Warn, "no role no_such_role or nor_this, which step go of two names as an approver: only operators", "; steps with a missing approver: 2")
 	look("name: pay\nsteps: [{id: ok, run: x}]\n", Warn, "step go of two")

@@ -63,7 +63,7 @@ var checks = []namedCheck{
 	{"transport", (*examination).transport, "the connection is encrypted, or local"},
 	{"writable", (*examination).writable, "the server is a primary, and the session may write"},
 	{"migrations", (*examination).migrations, "this binary works with the schema of the database"},
-	{"installation", (*examination).installation, "the database is no copy of another one that workers served"},
+	{"installation", (*examination).installation, "the database is no copy of another database that workers served"},
 	{"privileges", (*examination).privileges, "this login has one of Oarlock's roles, such as oarlock_submit"},
 	{"pooler", (*examination).pooler, "a pooler, if there is one, lends the connections that a worker needs"},
 	{"listen", (*examination).listen, "a notification that the check sends arrives"},
@@ -71,13 +71,13 @@ var checks = []namedCheck{
 	{"horizon", (*examination).horizon, "no old snapshot holds up vacuum"},
 	{"connections", (*examination).connections, "the server has connections free"},
 	{"durability", (*examination).durability, "settings of the server keep committed data"},
-	{"room", (*examination).room, "the disk has room: the check writes a megabyte and rolls it back"},
+	{"room", (*examination).room, "the disk has room: the check writes a megabyte and rolls the write back"},
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
 	{"retention", (*examination).retention, "no run is long past its retention"},
-	{"workers", (*examination).workers, "no worker is unfit, and each gives signs of life"},
+	{"workers", (*examination).workers, "each worker can claim runs, and gives signs of life"},
 	{"schedules", (*examination).schedules, "schedules fire, and time zones of this machine and the server agree"},
 	{"approvers", (*examination).approvers, "the approvers that DAGs name are roles of the database"},
-	{"future_runs", (*examination).futureRuns, "no run waits for a moment that a wrong clock set"},
+	{"future_runs", (*examination).futureRuns, "no run waits for a time that a wrong clock set"},
 	{"invariants", (*examination).invariants, "the rows of Oarlock's tables agree with each other"},
 }
 
@@ -86,7 +86,7 @@ type About struct{ Name, About string }
 
 // Checks lists the checks that Run makes, in the order of its report.
 func Checks() []About {
-	all := []About{{connectionCheck, "the server answers and takes the login"}}
+	all := []About{{connectionCheck, "the server answers and accepts the login"}}
 	for _, c := range checks {
 		all = append(all, About{c.name, c.about})
 	}
@@ -144,13 +144,13 @@ func open(ctx context.Context, url string, log *slog.Logger) (*examination, erro
 	x.took = time.Since(start)
 	if x.facts, err = one[facts](ctx, x.conn, factsSQL); err != nil {
 		x.close(ctx)
-		return nil, fmt.Errorf("ask the server about itself: %w", err)
+		return nil, fmt.Errorf("read the settings of the server: %w", err)
 	}
 	return x, nil
 }
 
 func (x *examination) connected() Check {
-	c := ok("as user %s to database %s, in %s", x.link.User, cmp.Or(x.link.Database, x.link.User), round(x.took))
+	c := ok("connected as user %s to database %s, in %s", x.link.User, cmp.Or(x.link.Database, x.link.User), round(x.took))
 	c.Name = connectionCheck
 	return c
 }
@@ -203,10 +203,10 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// broken returns a failed check for an error that kept the check from being made. doing says for the user what the check tried,
-// such as "count connections".
-func broken(doing string, err error) Check {
-	return fail("could not %s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
+// broken returns a failed check for an error that kept the check from being made. failed says for the user what the check tried in
+// vain, such as "could not count connections".
+func broken(failed string, err error) Check {
+	return fail("%s: %s", failed, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }
 
 // unseen returns a skipped check if err says that the schema is missing or does not fit this binary, or that the user lacks a
@@ -216,11 +216,11 @@ func unseen(err error) *Check {
 	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
 	switch {
 	case isVersion && wrong.Have == 0:
-		c = skip("the database has no Oarlock schema: see the check migrations")
+		c = skip("the database has no Oarlock schema: see the result of the check migrations")
 	case isVersion:
-		c = skip("this binary does not work with the schema: see the check migrations")
+		c = skip("this binary does not work with the schema: see the result of the check migrations")
 	case mayNot(err):
-		c = skip("this user may not see runs of other users: use a login with oarlock_read, oarlock_admin or oarlock_worker")
+		c = skip("this user has no right to see runs of other users: use a login with oarlock_read, oarlock_admin or oarlock_worker")
 	default:
 		return nil
 	}

@@ -138,10 +138,10 @@ func TestPrivileges_TellWhatAUserLacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCheck(t, find(t, report, "privileges"), Fail, "may not use the schema oarlock")
-	wantCheck(t, find(t, report, "migrations"), Fail, "this user may not read the schema version")
+	wantCheck(t, find(t, report, "privileges"), Fail, "has no right to use the schema oarlock")
+	wantCheck(t, find(t, report, "migrations"), Fail, "this user has no right to read the schema version")
 	for _, name := range []string{"retention", "invariants"} {
-		wantCheck(t, find(t, report, name), Skip, "this user may not see runs of other users")
+		wantCheck(t, find(t, report, name), Skip, "this user has no right to see runs of other users")
 	}
 	if got := find(t, report, "horizon"); got.Status != Skip {
 		t.Errorf("got %+v, want it skipped: this user sees its own sessions only", got)
@@ -255,7 +255,7 @@ func TestConnections_ShowTheLimitOfWorkers(t *testing.T) {
 	if l := limits[1]; l.Scope != "database "+db.Name || l.Allowed != 50 || l.Workers != 2 || l.Held != 3 || l.Used < 5 {
 		t.Errorf("got %+v", l)
 	}
-	wantCheck(t, x.connections(t.Context()), Fail, "4 of 4 in use (limit of the login "+app+"); ")
+	wantCheck(t, x.connections(t.Context()), Fail, "4 of 4 connections are in use (limit of the login "+app+"); ")
 }
 
 // Workers that are at work and hold no connection reveal the limit that shuts out all or some of them.
@@ -276,12 +276,12 @@ func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
 		if _, err := owner.Exec(t.Context(), scene); err != nil {
 			t.Fatalf("%s: %v", scene, err)
 		}
-		status, words, hint := Fail, "0 of 0 in use "+limit, "the workers at work under this limit (2) need 20 connections: raise the limit of the login app_"
+		status, words, hint := Fail, "0 of 0 connections are in use "+limit, "the workers at work under this limit (2) need 20 connections: raise the limit of the login app_"
 		switch i {
 		case 1: // no connection shows which login the workers use
 			status, hint = Warn, "a worker keeps 10"
 		case 2:
-			words = "1 of 1 in use " + limit
+			words = "1 of 1 connections are in use " + limit
 			conn, err := pglink.Connect(t.Context(), workers, pglink.Options{AppName: "oarlock/a95dcb8a-ebb2-02ef-eedb-10d5538edeb9"})
 			if err != nil {
 				t.Fatal(err)

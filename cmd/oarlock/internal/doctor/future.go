@@ -33,7 +33,7 @@ func (x *examination) futureRuns(ctx context.Context) Check {
 	case err != nil:
 		return skip("%s", Explain(err))
 	case found.Runs == 0:
-		return ok("no run was accepted at a time that is still to come")
+		return ok("no run has a time of acceptance in the future")
 	}
 	return found.judge()
 }
@@ -44,6 +44,6 @@ func (f futureRuns) judge() Check {
 	if last := f.Last.UTC().Format(format); last != when {
 		when += " to " + last
 	}
-	return warn("%s only at %s, later than asked for: the server's clock was ahead when it accepted them", countRuns(f.Runs, mostFuture, "starts", "start"), when).
+	return warn("%s only at %s, later than asked for: the server's clock was ahead at the time of each request", countRuns(f.Runs, mostFuture, "starts", "start"), when).
 		withHint(`start these runs now, as docs/operations.md says under "The database's clock was wrong"; or let these runs start at that time`)
 }

@@ -33,5 +33,5 @@ func TestFutureRuns_StartNowByWhatThePageSays(t *testing.T) {
 	if err != nil || done.RowsAffected() != 1 {
 		t.Fatalf("%s, %v; want 1 run changed", done, err)
 	}
-	wantCheck(t, begin(t, db.URL).futureRuns(t.Context()), OK, "no run was accepted")
+	wantCheck(t, begin(t, db.URL).futureRuns(t.Context()), OK, "no run has a time of acceptance in the future")
 }

@@ -13,14 +13,14 @@ func TestFutureRuns_AreThoseThatAClockPutOff(t *testing.T) {
 	needDatabase(t)
 	db := pgtest.New(t)
 	x := begin(t, db.URL)
-	wantCheck(t, x.futureRuns(t.Context()), OK, "no run was accepted")
+	wantCheck(t, x.futureRuns(t.Context()), OK, "no run has a time of acceptance in the future")
 	execFile(t, db.Conn(t), "future_runs.sql")
 	got := x.futureRuns(t.Context())
 	wantCheck(t, got, Warn, "1 run starts only at ")
 	if !strings.Contains(got.Detail, "later than asked for") {
 		t.Errorf("got %s", got.Detail)
 	}
-	wantCheck(t, begin(t, db.Login(t, "oarlock_submit")).futureRuns(t.Context()), Skip, "may not see runs of other users")
+	wantCheck(t, begin(t, db.Login(t, "oarlock_submit")).futureRuns(t.Context()), Skip, "no right to see runs of other users")
 }
 
 func TestFutureRuns_SayHowManyAndWhen(t *testing.T) {

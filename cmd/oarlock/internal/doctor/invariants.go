@@ -110,12 +110,12 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 
 // waits returns the warning for a breach of the invariant passedOver: runs are due although workers have room.
 func (b breach) waits() Check {
-	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
+	return warn("%s due for a minute, although workers had free slots; the first run: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
 		withHint("expect this warning for a moment after workers were cut off from the database. If the warning lasts for minutes, report it with the output of `oarlock status RUN` and `oarlock workers`")
 }
 
 func judgeFaults(broken []breach, timeline func() (int, error)) Check {
-	const fault = "a run was changed in a way that must not happen: report it with the output of `oarlock events RUN`"
+	const fault = "a run was changed in a way that must not happen: report this run with the output of `oarlock events RUN`"
 	texts := make([]string, len(broken))
 	for i, b := range broken {
 		texts[i] = b.String()
@@ -128,12 +128,12 @@ func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 	switch {
 	case err != nil:
 		return warn("pieces of logs are missing: %s", all).
-			withHint("expect missing pieces after a failover or a recovery that lost commits; report them if this server never had a failover or a recovery. The server did not tell: %s", Explain(err))
+			withHint("missing pieces of logs are normal after a failover or a recovery that lost commits; report missing pieces if this server never had a failover or a recovery. The check could not read the server's timeline: %s", Explain(err))
 	case line <= 1:
 		return fail("pieces of logs are missing, and this server never failed over: %s", all).withHint(fault)
 	}
 	return warn("pieces of logs are missing: %s", all).
-		withHint("expect missing pieces after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once they are past their retention", line)
+		withHint("missing pieces of logs are normal after a failover or a recovery that lost commits (this server is on timeline %d): you need not do anything. `oarlock prune` deletes the logs of these days once the logs are past their retention", line)
 }
 
 // brokenTwice looks for rows that break an invariant, waits for secondLook, and looks again. It returns the rows that both looks

@@ -60,7 +60,7 @@ func TestInvariants_WarnOfRunsPassedOver(t *testing.T) {
 			wantCheck(t, got, OK, "all ")
 			continue
 		}
-		wantCheck(t, got, Warn, "1 run was due for a minute beside workers with room, the first: ")
+		wantCheck(t, got, Warn, "1 run was due for a minute, although workers had free slots; the first run: ")
 		if !strings.Contains(got.Hint, "for minutes") {
 			t.Errorf("the hint is %q", got.Hint)
 		}
@@ -122,7 +122,7 @@ func TestBreaches_AreJudgedByWhatTheServerSaysOfItsPast(t *testing.T) {
 		"first timeline":   {[]breach{gap}, on(1, nil), Fail, "never failed over: g1_log_gap (3, the first: x)"},
 		"later timeline":   {[]breach{gap, end}, on(3, nil), Warn, "pieces of logs are missing: g1_log_gap (3, the first: x); g2_after_the_last (1, the first: y)"},
 		"unknown timeline": {[]breach{end}, on(0, errors.New("may not")), Warn, "pieces of logs are missing"},
-		"passed over":      {[]breach{over}, on(1, nil), Warn, "2 runs were due for a minute beside workers with room, the first: w"},
+		"passed over":      {[]breach{over}, on(1, nil), Warn, "2 runs were due for a minute, although workers had free slots; the first run: w"},
 		"and a gap":        {[]breach{over, gap}, on(1, nil), Fail, "never failed over: g1_log_gap (3, the first: x); 2 runs were due"},
 		"and a fault":      {[]breach{over, other}, on(1, nil), Fail, "broken: s8_two_running (1, the first: z); 2 runs were due"},
 		"a fault beside":   {[]breach{gap, other}, on(3, nil), Fail, "broken: g1_log_gap (3, the first: x); s8_two_running (1, the first: z)"},

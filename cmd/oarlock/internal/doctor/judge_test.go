@@ -41,7 +41,7 @@ func TestSettings_AreJudgedOneByOne(t *testing.T) {
 		"primary":           {nil, (*examination).writable, OK, "primary"},
 		"standby":           {func(f *facts) { f.Standby, f.ReadOnly = true, true }, (*examination).writable, Fail, "standby"},
 		"read-only":         {func(f *facts) { f.ReadOnly = true }, (*examination).writable, Fail, "session"},
-		"durable":           {nil, (*examination).durability, OK, "synchronous_commit on"},
+		"durable":           {nil, (*examination).durability, OK, "synchronous_commit is on"},
 		"remote_apply":      {func(f *facts) { f.SynchronousCommit = "remote_apply" }, (*examination).durability, OK, "remote_apply"},
 		"no fsync":          {func(f *facts) { f.Fsync = false }, (*examination).durability, Fail, "fsync"},
 		"torn pages":        {func(f *facts) { f.FullPageWrites = false }, (*examination).durability, Fail, "full_page_writes"},
@@ -106,7 +106,7 @@ func TestHolder_IsOldByTimeOrByTransactions(t *testing.T) {
 			t.Errorf("%s: old is %v, want %v", h, h.old(), want)
 		}
 	}
-	if got, want := (holder{"transaction", "process 1 of user ana", 90, 12}).String(), "transaction process 1 of user ana: 1m30s and 12 transactions old"; got != want {
+	if got, want := (holder{"transaction", "process 1 of user ana", 90, 12}).String(), "transaction process 1 of user ana is 1m30s and 12 transactions old"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -115,12 +115,12 @@ func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 	t.Parallel()
 	judge := func(needs int64, limits ...connections) Check { return judgeConnections(limits, needs, 7) }
 	server, login := connections{"server", 3, 100, 3, 0, 0, false}, connections{"login app", 3, 10, 0, 0, 0, true}
-	wantCheck(t, judge(9, server), OK, "3 of 100 in use, the last 3 are for superusers (limit of the server)")
-	both := "3 of 10 in use (limit of the login app); 3 of 100 in use, the last 3 are for superusers (limit of the server)"
+	wantCheck(t, judge(9, server), OK, "3 of 100 connections are in use, the last 3 are for superusers (limit of the server)")
+	both := "3 of 10 connections are in use (limit of the login app); 3 of 100 connections are in use, the last 3 are for superusers (limit of the server)"
 	wantCheck(t, judge(9, server, login), Warn, both)
 	wantCheck(t, judge(9, login, server), Warn, both)
 	wantCheck(t, judge(7, login, server), OK, both)
-	wantCheck(t, judge(0, connections{"server", 25, 25, 3, 0, 0, false}), Warn, "25 of 25 in use, the last 3 are for superusers")
+	wantCheck(t, judge(0, connections{"server", 25, 25, 3, 0, 0, false}), Warn, "25 of 25 connections are in use, the last 3 are for superusers")
 	if hint := judge(9, login).Hint; !strings.Contains(hint, "a worker keeps 9") || !strings.HasSuffix(hint, ": raise the limit of the login app") {
 		t.Errorf("the hint does not name what a worker needs: %s", hint)
 	}
@@ -145,7 +145,7 @@ func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 		{connections{"login app", 20, 30, 0, 2, 14, true}, OK},
 	} {
 		got := judgeConnections([]connections{server, c.login}, 10, 7)
-		wantCheck(t, got, c.want, fmt.Sprintf("%d of %d in use (limit of the login app)", c.login.Used, c.login.Allowed))
+		wantCheck(t, got, c.want, fmt.Sprintf("%d of %d connections are in use (limit of the login app)", c.login.Used, c.login.Allowed))
 		if c.want == Fail && !strings.Contains(got.Hint, "(2) need 20 connections: raise the limit of the login app") {
 			t.Errorf("the hint does not name what the workers need: %s", got.Hint)
 		}
@@ -167,8 +167,8 @@ func TestTransport_WantsTheCertificateChecked(t *testing.T) {
 	t.Parallel()
 	state := tls.ConnectionState{Version: tls.VersionTLS13}
 	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, false), Warn, "TLS 1.3, but")
-	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, true), OK, "TLS 1.3, on this host")
-	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}, false), OK, "TLS 1.3, the server's certificate is checked")
+	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, true), OK, "TLS 1.3 on this host")
+	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}, false), OK, "TLS 1.3, and the server's certificate is checked")
 	verifyCA := &tls.Config{ // as pgx implements sslmode=verify-ca
 		InsecureSkipVerify:    true,
 		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil },
@@ -198,8 +198,8 @@ func TestTarget_NamesEveryHostOnce(t *testing.T) {
 func TestReason_IsTheInnermostCause(t *testing.T) {
 	t.Parallel()
 	cases := map[string]error{
-		`no address for host "db"`:                  &net.DNSError{Name: "db"},
-		"no answer in time":                         fmt.Errorf("dial: %w", context.DeadlineExceeded),
+		`cannot find the address of host "db"`:      &net.DNSError{Name: "db"},
+		"the server did not answer in time":         fmt.Errorf("dial: %w", context.DeadlineExceeded),
 		"the server's certificate is not trusted: ": x509.UnknownAuthorityError{},
 		"sorry":    fmt.Errorf("x: %w", &pgconn.PgError{Message: "sorry"}),
 		"whatever": errors.New("whatever"),

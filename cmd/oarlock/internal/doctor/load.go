@@ -32,9 +32,9 @@ func (h holder) old() bool { return h.age() > oldTransaction || h.Xids > oldXids
 
 func (h holder) String() string {
 	if h.Seconds > 0 {
-		return fmt.Sprintf("%s %s: %s and %d transactions old", h.Kind, h.Name, round(h.age()), h.Xids)
+		return fmt.Sprintf("%s %s is %s and %d transactions old", h.Kind, h.Name, round(h.age()), h.Xids)
 	}
-	return fmt.Sprintf("%s %s: %d transactions old", h.Kind, h.Name, h.Xids)
+	return fmt.Sprintf("%s %s is %d transactions old", h.Kind, h.Name, h.Xids)
 }
 
 var horizonSQL = sql.Named("doctor/horizon")
@@ -42,11 +42,11 @@ var horizonSQL = sql.Named("doctor/horizon")
 func (x *examination) horizon(ctx context.Context) Check {
 	holders, err := all[holder](ctx, x.conn, horizonSQL)
 	if err != nil {
-		return broken("look for old snapshots", err)
+		return broken("could not look for old snapshots", err)
 	}
 	for _, h := range holders {
 		if h.old() {
-			return warn("%s", h).withHint("end this session or transaction: while it lives, the server cannot remove dead rows, and tables grow")
+			return warn("%s", h).withHint("end this transaction, or remove this replication slot: until then the server cannot remove dead rows, and tables grow")
 		}
 	}
 	switch {
@@ -55,7 +55,7 @@ func (x *examination) horizon(ctx context.Context) Check {
 	case len(holders) == 0:
 		return ok("no session holds up the removal of dead rows")
 	}
-	return ok("oldest %s", holders[0])
+	return ok("the oldest holder of dead rows: %s", holders[0])
 }
 
 // connections counts the connections that a server, a database or a login has, and its limit.
@@ -78,7 +78,7 @@ func (x *examination) connections(ctx context.Context) Check {
 	}
 	limits, err := all[connections](ctx, x.conn, connectionsSQL, there.Workers)
 	if err != nil {
-		return broken("count connections", err)
+		return broken("could not count connections", err)
 	}
 	return judgeConnections(limits, int64(x.needs), int64(x.own))
 }
@@ -118,5 +118,5 @@ func (c connections) String() string {
 	if c.Reserved > 0 {
 		kept = fmt.Sprintf(", the last %d are for superusers", c.Reserved)
 	}
-	return fmt.Sprintf("%d of %d in use%s (limit of the %s)", c.Used, c.Allowed, kept, c.Scope)
+	return fmt.Sprintf("%d of %d connections are in use%s (limit of the %s)", c.Used, c.Allowed, kept, c.Scope)
 }

@@ -24,12 +24,12 @@ func (x *examination) pooler(ctx context.Context) Check {
 	waiting, isWaiting := errors.AsType[*pglink.WaitingError](err)
 	switch {
 	case errors.Is(err, pglink.ErrPooled):
-		return warn("a pooler in transaction mode: commands and applications work, a worker refuses to start").
-			withHint("for workers set pool_mode = session for this database in the pooler's file, or set direct_url to the server's own URL")
+		return warn("the pooler is in transaction mode: commands and applications work, but a worker refuses to start").
+			withHint("to start workers, set pool_mode = session for this database in the pooler's file, or set direct_url to the URL of the server behind the pooler")
 	case isWaiting:
 		return x.smallPool(1 + waiting.Lent)
 	case err != nil:
-		c := warn("a pooler, in an unknown mode: %s", Explain(err))
+		c := warn("the mode of the pooler is unknown: %s", Explain(err))
 		if refusal := pglink.RefusalOf(err); refusal != nil && refusal.Hint != "" {
 			return c.withHint("%s", refusal.Hint)
 		}
@@ -37,7 +37,7 @@ func (x *examination) pooler(ctx context.Context) Check {
 	}
 	defer end(ctx, conn)
 	if found == pglink.NoPooler {
-		return ok("no pooler: the connection goes to the server itself")
+		return ok("the connection goes to the server itself, without a pooler")
 	}
 	return x.poolSize(ctx, link)
 }
@@ -58,10 +58,10 @@ func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check 
 		}
 		return c
 	}
-	return ok("a pooler in session mode, and it lends the %d connections that a worker needs", x.needs)
+	return ok("the pooler is in session mode, and lends the %d connections that a worker needs", x.needs)
 }
 
 func (x *examination) smallPool(lent int) Check {
-	return warn("a pooler in session mode that lends %d connections: a worker needs %d, and refuses to start", lent, x.needs).
-		withHint("for one worker %s", pglink.WorkerPoolHint(x.needs))
+	return warn("the pooler is in session mode, and lends only %d connections: a worker needs %d, and refuses to start", lent, x.needs).
+		withHint("to start one worker, %s", pglink.WorkerPoolHint(x.needs))
 }

@@ -18,11 +18,11 @@ func TestPooler_TellsTheModes(t *testing.T) {
 		words    string
 		shares   bool
 	}{
-		"transaction mode":        {false, 3, Warn, "a pooler in transaction mode", true},
-		"transaction mode of one": {false, 1, Warn, "a pooler in transaction mode", true},
-		"session mode":            {true, 9, OK, "a pooler in session mode, and it lends the 9", false},
-		"session mode of four":    {true, 4, Warn, "a pooler in session mode that lends 4 connections: a worker needs 9", false},
-		"session mode of one":     {true, 1, Warn, "a pooler in session mode that lends 1 connections", true},
+		"transaction mode":        {false, 3, Warn, "the pooler is in transaction mode", true},
+		"transaction mode of one": {false, 1, Warn, "the pooler is in transaction mode", true},
+		"session mode":            {true, 9, OK, "the pooler is in session mode, and lends the 9", false},
+		"session mode of four":    {true, 4, Warn, "the pooler is in session mode, and lends only 4 connections: a worker needs 9", false},
+		"session mode of one":     {true, 1, Warn, "the pooler is in session mode, and lends only 1 connections", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPooler_TellsTheModes(t *testing.T) {
 			if x.sharesBackends {
 				wantCheck(t, x.listen(t.Context()), Skip, "pooler")
 			}
-			if c.status == Warn && !strings.Contains(got.Hint, "pool_mode = session") && got.Hint != "for one worker "+pglink.WorkerPoolHint(9) {
+			if c.status == Warn && !strings.Contains(got.Hint, "pool_mode = session") && got.Hint != "to start one worker, "+pglink.WorkerPoolHint(9) {
 				t.Errorf("%q is no line for the pooler's file", got.Hint)
 			}
 		})
@@ -56,7 +56,7 @@ func TestPooler_TellsTheModesOfPgBouncer(t *testing.T) {
 		"transaction": {pgtest.PgBouncer{Mode: "transaction"}, Warn, "transaction mode"},
 		"by turns":    {pgtest.PgBouncer{Mode: "transaction", Size: 2, Lines: []string{"server_round_robin = 1"}}, Warn, "transaction mode"},
 		"statement":   {pgtest.PgBouncer{Mode: "statement"}, Warn, "transaction mode"},
-		"too small":   {pgtest.PgBouncer{Size: 4}, Warn, "lends 4 connections"},
+		"too small":   {pgtest.PgBouncer{Size: 4}, Warn, "lends only 4 connections"},
 		"full":        {pgtest.PgBouncer{Lines: []string{"max_client_conn = 4"}}, Warn, "no more connections allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,13 +92,13 @@ func reason(err error) string {
 		return e.Message
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Sprintf("no address for host %q", e.Name)
+		return fmt.Sprintf("cannot find the address of host %q", e.Name)
 	}
 	if why := distrust(err); why != nil {
 		return "the server's certificate is not trusted: " + why.Error()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return "no answer in time"
+		return "the server did not answer in time"
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
@@ -125,10 +125,10 @@ func CertificateHint(err error) string {
 		return ""
 	}
 	if _, ok := errors.AsType[x509.HostnameError](why); ok {
-		return "write the host in the URL as the certificate names it, or have a certificate made for this host"
+		return "write into the URL a name of the host that the certificate has, or make a new certificate with the host name of the URL"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](why); ok {
-		return "add the certificate of the authority that signed it to the URL: sslrootcert=/path/ca.pem"
+		return "add the certificate of the authority that signed the server's certificate to the URL: sslrootcert=/path/ca.pem"
 	}
-	return "have the server's certificate made anew; sslrootcert=/path/ca.pem in the URL names the authority to trust"
+	return "make a new certificate for the server; sslrootcert=/path/ca.pem in the URL names the authority to trust"
 }

@@ -25,7 +25,7 @@ type room struct {
 }
 
 func (r room) String() string {
-	text := fmt.Sprintf("the database takes %s, and Oarlock %s of that", r.Database, r.Ours)
+	text := fmt.Sprintf("the database takes %s, of which Oarlock takes %s", r.Database, r.Ours)
 	if len(r.Largest) > 0 {
 		text += ": " + strings.Join(r.Largest, ", ")
 	}
@@ -37,16 +37,16 @@ func (r room) String() string {
 // and because it always needs new pages.
 func (x *examination) room(ctx context.Context) Check {
 	if x.facts.Standby || x.facts.ReadOnly {
-		return skip("the server takes no writes: see the check writable")
+		return skip("the server accepts no writes: see the result of the check writable")
 	}
 	if err := x.tryToWrite(ctx); err != nil {
 		return judgeWrite(err)
 	}
 	taken, err := one[room](ctx, x.conn, roomSQL)
 	if err != nil {
-		return broken("ask how large the database is", err)
+		return broken("could not ask how large the database is", err)
 	}
-	return ok("the check wrote 1 MB and rolled it back; %s. A server does not tell how much of its disk is free: watch the disk itself", taken)
+	return ok("the check wrote 1 MB and rolled the write back; %s. A server does not tell how much of its disk is free: watch the disk itself", taken)
 }
 
 // tryToWrite writes a megabyte and rolls back. It returns the error of the server, and leaves only a few dead rows in the catalog.
@@ -69,11 +69,11 @@ func judgeWrite(err error) Check {
 	refused, isServer := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case mayNot(err):
-		return skip("this user may not make temporary tables, so the check wrote nothing").
-			withHint("GRANT TEMPORARY ON DATABASE would let this user try") // sql-shown: advice
+		return skip("this user has no right to make temporary tables, so the check wrote nothing").
+			withHint("with GRANT TEMPORARY ON DATABASE an administrator lets this user make temporary tables") // sql-shown: advice
 	case isServer && strings.HasPrefix(refused.Code, "53"):
-		return fail("the server takes no write: %s", Explain(err)).
-			withHint("free room on the server's disk, or enlarge the disk. Until then the database accepts no run and no record. `oarlock prune` needs room, too")
+		return fail("the server accepts no write: %s", Explain(err)).
+			withHint("free space on the server's disk, or enlarge the disk. Until then the database accepts no run and no record. `oarlock prune` also needs free space")
 	}
-	return broken("write a megabyte and roll it back", err)
+	return broken("could not write a megabyte and roll the write back", err)
 }

@@ -25,7 +25,7 @@ func TestRoom_IsTriedByEachRole(t *testing.T) {
 	for _, role := range []string{"oarlock_owner", "oarlock_submit", "oarlock_read", "oarlock_admin", "oarlock_worker"} {
 		last = db.Login(t, role)
 		got := begin(t, last).room(t.Context())
-		wantCheck(t, got, OK, "the check wrote 1 MB and rolled it back; the database takes ")
+		wantCheck(t, got, OK, "the check wrote 1 MB and rolled the write back; the database takes ")
 		if !strings.Contains(got.Detail, "Oarlock ") || !strings.Contains(got.Detail, "log_chunks ") {
 			t.Errorf("as %s it does not say what takes room: %s", role, got.Detail)
 		}
@@ -34,7 +34,7 @@ func TestRoom_IsTriedByEachRole(t *testing.T) {
 	wantCheck(t, begin(t, last).room(t.Context()), Skip, "the check wrote nothing")
 	x := begin(t, db.URL)
 	x.facts.Standby = true
-	wantCheck(t, x.room(t.Context()), Skip, "see the check writable")
+	wantCheck(t, x.room(t.Context()), Skip, "see the result of the check writable")
 }
 
 func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 		t.Fatal("the disk does not get full")
 	}
 	full := look()
-	wantCheck(t, full, Fail, "the server takes no write: ")
+	wantCheck(t, full, Fail, "the server accepts no write: ")
 	if !strings.Contains(full.Detail, "No space left on device") {
 		t.Errorf("it does not say why: %s", full.Detail)
 	}

@@ -63,10 +63,10 @@ func (x *examination) schedules(ctx context.Context) Check {
 		return ailingCheck(found)
 	}
 	if zone, at, differs := firstDifference(changes, from); differs {
-		return warn("this machine and the server disagree on the time zone %s from %s on", zone, at.Format(time.RFC3339)).
-			withHint("schedules fire by the server's data. Upgrade the time zone data (tzdata) on the older of the two; after an upgrade there, restart the server")
+		return warn("this machine and the server show different times in the time zone %s from %s on", zone, at.Format(time.RFC3339)).
+			withHint("schedules fire by the server's time zone data. Upgrade the time zone data (tzdata) on this machine or on the server, where the data is older; after an upgrade on the server, restart the server")
 	}
-	return ok("no schedule failed, was refused or is overdue, and time zones agree for a year")
+	return ok("no schedule failed, was refused or is overdue, and this machine and the server agree on time zones for a year")
 }
 
 // ailingCheck fails if the first ailing schedule is overdue, and otherwise warns. It describes that schedule in full and names the
@@ -93,7 +93,7 @@ func ailingCheck(found []ailing) Check {
 			withHint("start a worker, because live workers fire schedules: `oarlock worker`")
 	}
 	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-		withHint("search the logs of all live workers for `what is due`: each worker looks for due schedules once a second")
+		withHint("search the logs of all live workers for errors with the words `what is due`: each worker looks for due schedules once a second")
 }
 
 // shellWord returns a word in single quotes if it has any other character than letters, digits, "_", "-" and ".", and otherwise

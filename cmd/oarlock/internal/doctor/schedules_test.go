@@ -36,7 +36,7 @@ func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	if _, err := store.PutDAG(t.Context(), spec, source, "etl.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	look(OK, "time zones agree")
+	look(OK, "agree on time zones")
 	conn := db.Conn(t)
 	defer conn.Close(t.Context())
 	execFile(t, conn, "overdue_schedule.sql")

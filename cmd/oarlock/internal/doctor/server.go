@@ -20,7 +20,7 @@ func (x *examination) serverVersion(context.Context) Check {
 
 func (x *examination) encoding(context.Context) Check {
 	if x.facts.Encoding != migrations.Encoding {
-		return fail("the database is encoded in %s", x.facts.Encoding).
+		return fail("the encoding of the database is %s, not UTF-8", x.facts.Encoding).
 			withHint(migrations.EncodingHint)
 	}
 	return ok(migrations.Encoding)
@@ -42,9 +42,9 @@ func (x *examination) transport(context.Context) Check {
 	case addr.Network() == "unix":
 		return ok("unix socket")
 	case here:
-		return ok("%s, on this host", addr)
+		return ok("the server %s is on this host", addr)
 	}
-	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: without it passwords and data cross the network in clear text")
+	return warn("the connection to %s is not encrypted", addr).withHint("add sslmode=verify-full to the URL: otherwise passwords and data cross the network without encryption")
 }
 
 // describeTLS warns if the client does not verify the server's certificate. If here is set, the server is on this host, and it does
@@ -54,20 +54,20 @@ func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check
 	checked := config == nil || !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
 	switch {
 	case checked:
-		return ok("%s, the server's certificate is checked", name)
+		return ok("the connection uses %s, and the server's certificate is checked", name)
 	case here:
-		return ok("%s, on this host; the server's certificate is not checked", name)
+		return ok("the connection uses %s on this host; the server's certificate is not checked", name)
 	}
-	return warn("%s, but the server's certificate is not checked", name).withHint("add sslmode=verify-full and sslrootcert to the URL: without them another machine could pose as the server")
+	return warn("the connection uses %s, but the server's certificate is not checked", name).withHint("add sslmode=verify-full and sslrootcert to the URL: otherwise another machine can pretend to be the server")
 }
 
 func (x *examination) writable(context.Context) Check {
-	const primary = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+	const primary = "connect to the primary: write all hosts and target_session_attrs=read-write into the URL"
 	switch {
 	case x.facts.Standby:
 		return fail("this server is a read-only standby").withHint(primary)
 	case x.facts.ReadOnly:
-		return fail("this session is read-only").withHint("look for default_transaction_read_only in the server, database, user and URL")
+		return fail("this session is read-only").withHint("find where default_transaction_read_only is on: the server, the database, the user or the URL can set it")
 	}
 	return ok("this server is a primary")
 }
@@ -82,7 +82,7 @@ func (x *examination) migrations(ctx context.Context) Check {
 	case err == nil:
 		return x.upgrade(ctx, schema)
 	case mayNot(err):
-		return fail("this user may not read the schema version").withHint("grant this user a role of Oarlock: see the check privileges")
+		return fail("this user has no right to read the schema version").withHint("grant this user a role of Oarlock: see the result of the check privileges")
 	case !isVersion:
 		return fail("%s", Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 	}
@@ -90,19 +90,19 @@ func (x *examination) migrations(ctx context.Context) Check {
 	if wrong.Command != "" {
 		return fail("%s", seen).withHint("run `%s`", wrong.Command)
 	}
-	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
+	return fail("%s", seen).withHint("upgrade this binary, or connect to a database with a schema that this binary works with")
 }
 
 // upgrade returns the result for a schema that this binary works with. It warns of an upgrade in progress: this binary, or the
 // program of a worker at work, is older than the schema.
 func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
 	if schema.Newer() {
-		return warn("the schema is version %d; this binary is older, and works with it", schema.Version).withHint("upgrade this binary")
+		return warn("the schema has version %d; this binary is older, and works with the schema", schema.Version).withHint("upgrade this binary")
 	}
 	found, err := one[outdated](ctx, x.conn, outdatedSQL, schema.Version)
 	switch {
 	case err != nil && !mayNot(err):
-		return broken("ask how old the programs of workers are", err)
+		return broken("could not ask how old the programs of workers are", err)
 	case found.Workers > 0:
 		return warn("%d of the workers at work run an older program, which works with the schema: %s", found.Workers, found.Names).
 			withHint("replace these workers by workers of the new program, one after the other")
@@ -133,46 +133,46 @@ func (x *examination) privileges(ctx context.Context) Check {
 	p, err := one[privileges](ctx, x.conn, privilegesSQL)
 	switch {
 	case err != nil:
-		return broken("read the privileges", err)
+		return broken("could not read the privileges", err)
 	case !p.HasSchema:
-		return skip("there is no schema oarlock yet")
+		return skip("the database has no schema oarlock yet")
 	case !p.HasUsage && len(p.MemberOf) > 0:
-		return fail("user %s has %s, to which this database grants nothing", p.UserName, strings.Join(p.MemberOf, ", ")).
+		return fail("user %s has %s, but this database grants no rights to these roles", p.UserName, strings.Join(p.MemberOf, ", ")).
 			withHint("have an administrator run `oarlock migrate roles` for this database")
 	case !p.HasUsage:
-		return fail("user %s may not use the schema oarlock", p.UserName).
-			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
+		return fail("user %s has no right to use the schema oarlock", p.UserName).
+			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to see all runs", p.UserName) // sql-shown: advice
 	case !p.HasRoles:
-		return warn("the group roles do not exist").withHint("run `oarlock migrate roles`, so that applications and workers need not be owner")
+		return warn("Oarlock's group roles do not exist").withHint("run `oarlock migrate roles`: then applications and workers need not be the owner of the schema")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
-		return warn("user %s has none of the group roles", p.UserName).
-			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
+		return warn("user %s has none of Oarlock's group roles", p.UserName).
+			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to see all runs", p.UserName) // sql-shown: advice
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }
 
 func (x *examination) durability(context.Context) Check {
-	const lost = "set it to on: otherwise a crash of the server may lose acknowledged commits"
+	const lost = "set %s to on: otherwise a crash of the server can lose committed data"
 	switch f := x.facts; {
 	case !f.Fsync:
-		return fail("fsync is off").withHint(lost)
+		return fail("fsync is off").withHint(lost, "fsync")
 	case !f.FullPageWrites:
-		return fail("full_page_writes is off").withHint("set full_page_writes to on, unless the file system rules out torn pages: otherwise a crash may leave some")
+		return fail("full_page_writes is off").withHint("set full_page_writes to on, unless the file system rules out torn pages: otherwise a crash can leave torn pages")
 	case f.SynchronousCommit == "off":
-		return fail("synchronous_commit is off").withHint(lost)
+		return fail("synchronous_commit is off").withHint(lost, "synchronous_commit")
 	default:
-		return ok("fsync on, synchronous_commit %s", f.SynchronousCommit)
+		return ok("fsync is on, and synchronous_commit is %s", f.SynchronousCommit)
 	}
 }
 
 func (x *examination) housekeeping(context.Context) Check {
 	switch {
 	case !x.facts.Autovacuum:
-		return warn("autovacuum is off, or track_counts, which it needs").withHint("set autovacuum and track_counts to on: otherwise tables grow without end")
+		return warn("autovacuum is off, or track_counts is off, which autovacuum needs").withHint("set autovacuum and track_counts to on: otherwise tables grow without end")
 	case x.facts.IdleSessionTimeout != "0":
-		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set idle_session_timeout to 0 for Oarlock's users: otherwise the server ends connections that listen")
+		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set idle_session_timeout to 0 for Oarlock's users: otherwise the server ends the connections on which workers wait for notifications")
 	}
-	return ok("autovacuum on, no idle_session_timeout")
+	return ok("autovacuum is on, and idle_session_timeout is 0")
 }

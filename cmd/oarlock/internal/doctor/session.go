@@ -29,15 +29,15 @@ func (x *examination) listen(ctx context.Context) Check {
 	}
 	listener, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
-		return broken("connect to listen", err)
+		return broken("could not connect to listen", err)
 	}
 	defer end(ctx, listener)
 	if _, err := listener.Exec(ctx, listenSQL); err != nil {
-		return broken("listen", err)
+		return broken("could not listen", err)
 	}
 	took, err := x.notified(ctx, listener)
 	if err != nil {
-		return warn("no notification came: %s", Explain(err)).withHint("workers poll, so everything works up to a second later; look for a pooler or proxy between this machine and the server")
+		return warn("the notification that the check sent did not arrive: %s", Explain(err)).withHint("without notifications workers find new runs by polling, up to a second later; look for a pooler or proxy between this machine and the server")
 	}
 	return ok("a notification arrived after %s", round(took))
 }
@@ -70,7 +70,7 @@ func (x *examination) clock(ctx context.Context) Check {
 	for i := range clockSamples {
 		r, err := x.readClock(ctx)
 		if err != nil {
-			return broken("read the server's clock", err)
+			return broken("could not read the server's clock", err)
 		}
 		if i == 0 || r.bound < best.bound {
 			best = r
@@ -93,9 +93,9 @@ func (x *examination) readClock(ctx context.Context) (reading, error) {
 }
 
 func (r reading) judge() Check {
-	seen := fmt.Sprintf("the server is %s %s, plus or minus %s", round(r.ahead.Abs()), direction(r.ahead), round(r.bound))
+	seen := fmt.Sprintf("the server's clock is %s %s, plus or minus %s", round(r.ahead.Abs()), direction(r.ahead), round(r.bound))
 	if r.ahead.Abs()-r.bound > clockTolerance {
-		return warn("%s", seen).withHint("set both clocks by NTP: leases do not depend on clocks, but times in logs and lists look wrong")
+		return warn("%s", seen).withHint("set the clocks of this machine and of the server by NTP: leases do not depend on clocks, but wrong clocks show wrong times in logs and lists")
 	}
 	return ok("%s", seen)
 }

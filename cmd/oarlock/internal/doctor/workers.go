@@ -129,14 +129,14 @@ func (f fleet) judge() Check {
 		troubles = append(troubles, checkUnfit(f.unfit))
 	}
 	if len(troubles) == 0 {
-		return ok("no worker at work is unfit")
+		return ok("each worker at work can claim runs")
 	}
 	return inOne(troubles)
 }
 
 // startAgain is the advice if no worker takes over: the workers either are gone, or run and cannot reach the database.
-const startAgain = "no other worker is there: start the worker again on its host, or start another with `oarlock worker`. " +
-	"If the worker still runs, look into its logs: the database may refuse its login"
+const startAgain = "no other worker can take over the runs: start the silent worker again on its host, or start another worker with `oarlock worker`. " +
+	"If the silent worker still runs, read the log of the worker: perhaps the database refuses the worker's login"
 
 // checkLost returns the result for silent workers with a lease that is over: a failure if they hold runs, otherwise a warning. lost
 // must not be empty.
@@ -147,7 +147,7 @@ func checkLost(lost []silent) Check {
 	}
 	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s; runs that they hold: %d", len(lost), list(lost), runs)
 	if lost[0].Takeover != nil {
-		return c.withHint("other workers take over the runs of these workers soon; time without the database does not count. Check the hosts and processes of these workers")
+		return c.withHint("other workers take over the runs of the silent workers soon; time in which the other workers had no database does not count. Check the hosts and processes of the silent workers")
 	}
 	return c.withHint(startAgain)
 }
@@ -157,7 +157,7 @@ func checkLost(lost []silent) Check {
 func checkQuiet(quiet []silent) Check {
 	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
 	if first := quiet[0]; first.Takeover != nil {
-		return c.withHint("other workers take over the runs of %s in about %s. If you start the worker again on its host, it takes its runs at once", first.Name, round(seconds(*first.Takeover)))
+		return c.withHint("other workers take over the runs of %s in about %s. If you start this worker again on its host, the worker takes its runs at once", first.Name, round(seconds(*first.Takeover)))
 	}
 	return c.withHint(startAgain)
 }
@@ -170,7 +170,7 @@ func checkUnfit(all []unfit) Check {
 		}
 	}
 	return fail("%d of the workers at work claim nothing, %s: %s", len(all), list(all), strings.Join(reasons[:min(len(reasons), mostNames)], "; ")).
-		withHint("correct the cause, and the workers go on by themselves. The logs of the workers have the error, and `oarlock workers` lists the workers")
+		withHint("correct the cause in the message: then the workers claim runs again by themselves. The logs of the workers show the error, and `oarlock workers` lists the workers")
 }
 
 // inOne joins warnings and failures into one check, which fails if one of them failed. It has all details, and each hint once.
@@ -215,7 +215,7 @@ func list[T fmt.Stringer](all []T) string {
 func (x *examination) inPlace(ctx context.Context, c Check) Check {
 	i, err := migrations.ReadInstallation(ctx, x.conn)
 	if err == nil && i.Judge(false) != nil {
-		return c.withHint("first decide whether this database is a copy: see the check installation")
+		return c.withHint("first decide whether this database is a copy: read the result of the check installation")
 	}
 	return c
 }

@@ -38,7 +38,7 @@ func TestWorkers_FailsWhereOneAtWorkIsUnfit(t *testing.T) {
 		}
 		return begin(t, db.URL).workers(t.Context())
 	}
-	wantCheck(t, tells(queue.Vitals{}), OK, "no worker at work is unfit")
+	wantCheck(t, tells(queue.Vitals{}), OK, "each worker at work can claim runs")
 	unfit := queue.Vitals{Unfit: "this host cannot start tasks: no space left on device", Since: time.Now().Add(-time.Hour)}
 	wantCheck(t, tells(unfit), Fail, "1 of the workers at work claim nothing, w1 for 1h0m0")
 	if err := session.Close(t.Context()); err != nil {
@@ -92,14 +92,14 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 		words, hint string
 	}{
 		{Fail, "1 of the workers at work claim nothing", "correct the cause"},
-		{Fail, "no worker at work gives a sign of life, and 1 run is due; 1 of the workers at work give no sign of life, w1 for ", "the database may refuse its login"},
-		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there: start the worker again on its host, or start another"},
+		{Fail, "no worker at work gives a sign of life, and 1 run is due; 1 of the workers at work give no sign of life, w1 for ", "perhaps the database refuses the worker's login"},
+		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker can take over the runs: start the silent worker again on its host, or start another"},
 		{Warn, "(lease 5m0s); runs that they hold: 1", "other workers take over the runs of w1 in about "},
-		{Fail, "1 of the workers at work " + late, "other workers take over the runs of these workers soon; time without the database does not count"},
+		{Fail, "1 of the workers at work " + late, "other workers take over the runs of the silent workers soon; time in which the other workers had no database does not count"},
 		{Fail, "w2 for 6m0s (lease 5m0s); runs that they hold: 1; 1 of the workers at work claim nothing, w3 for 32s: no connection", "; correct the cause"},
-		{Fail, "2 of the workers at work " + late, "start the worker again on its host"},
+		{Fail, "2 of the workers at work " + late, "start the silent worker again on its host"},
 		{Fail, "2 of the workers at work " + late, "first decide whether this database is a copy"},
-		{OK, "no worker at work is unfit", ""},
+		{OK, "each worker at work can claim runs", ""},
 	}
 	steps := strings.Split(string(scenes), "\n\n")
 	if len(steps) != len(wanted) {
@@ -128,7 +128,7 @@ func TestFleet_NamesEveryKindOfTrouble(t *testing.T) {
 	wantCheck(t, got, Fail, "1 of the workers at work gave no sign of life for longer than their lease, w1 for 6m40s (lease 5m0s); runs that they hold: 4; "+
 		"1 of the workers at work give no sign of life, w2 for 2m38s (lease 5m0s); runs that they hold: 2; "+
 		"7 of the workers at work claim nothing, w3 for 3m9s, w4 for 32s, w5 for 20s, w6 for 9s, w7 for 8s and 2 more: b; a")
-	for _, want := range []string{"other workers take over the runs of these workers soon; time without the database does not count", "; other workers take over the runs of w2 in about 1m30s", "; correct the cause"} {
+	for _, want := range []string{"other workers take over the runs of the silent workers soon; time in which the other workers had no database does not count", "; other workers take over the runs of w2 in about 1m30s", "; correct the cause"} {
 		if !strings.Contains(got.Hint, want) {
 			t.Errorf("hint %q, want %q in it", got.Hint, want)
 		}
