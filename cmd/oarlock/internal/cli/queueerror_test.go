@@ -49,7 +49,7 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 			pglink.CrowdedHint(&pgconn.PgError{Routine: "InitializeSessionUserId"}),
 		},
 		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no free connection", pglink.WaitHint()},
-		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
+		"too many": {asSaid("53300", "sorry", ""), unreachable, "sorry", ""},
 		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: it is unknown whether the database made the change", "give it a key"},
 	}
 	for name, c := range cases {
