@@ -277,7 +277,7 @@ func storable(value any) error {
 	switch x := value.(type) {
 	case string:
 		if strings.IndexByte(x, 0) >= 0 {
-			return errors.New(`Postgres cannot store \u0000: encode the value`)
+			return errors.New(`the value holds \u0000, which Postgres cannot store: encode the value`)
 		}
 	case json.Number:
 		_, err := inRange(x.String())
