@@ -83,7 +83,7 @@ func secretCalls(url, tls string) []secretCall {
 		{"foreign", "http://bÜcher-lesen.invalid:8080/battery-staple", whole, "failed: dial tcp: lookup ***"},
 		{"moved", url + "/moved/battery-staple", whole + `, headers: {X-Api-Key: "${secrets.HOOK}", Authorization: "${secrets.HOOK}"}`, "succeeded: "},
 		{"broken", url + "/broken/battery-staple", whole, `failed: failed to parse Location header "***%zz": `},
-		{"slow", url + "/slow/battery-staple", whole + `, timeout: 50ms`, "failed: no answer within 50ms"},
+		{"slow", url + "/slow/battery-staple", whole + `, timeout: 50ms`, "failed: there was no answer within 50ms"},
 		{"refuses", gone.URL + "/battery-staple", whole, "failed: dial tcp ***: connect: connection refused"},
 		{"untrusted", tls + "/echo/battery-staple", whole, "failed: tls: failed to verify certificate: x509: "},
 		{"unsafe", strings.Replace(url, "http:", "https:", 1) + "/echo/battery-staple", whole, "failed: http: server gave HTTP response to HTTPS client"},

@@ -90,7 +90,11 @@ func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
 		return err
 	}
 	if a.target.step == "" {
-		return &usageError{msg: ask.Verb.String() + " needs a step", hint: "name a run and a step, like `" + program + " " + ask.Verb.String() + " 41 confirm`"}
+		example := program + " " + ask.Verb.String() + " 41 confirm"
+		if ask.Verb == dagrun.VerbMark {
+			example += " --as succeeded"
+		}
+		return &usageError{msg: ask.Verb.String() + " needs a step", hint: "name a run and a step, like `" + example + "`"}
 	}
 	ask.Step, ask.Item = a.target.step, a.target.item
 	a.send = sending(ask)

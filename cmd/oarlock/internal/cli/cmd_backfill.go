@@ -382,7 +382,7 @@ func newBackfillResumeCommand(e *env) *cli.Command {
 		ArgsUsage: backfillUsage,
 		Flags:     []cli.Flag{ownerFlag()},
 		Description: manual{
-			about:    "The backfill continues with the next time that it has not decided yet.\n" + backfillAbout,
+			about:    "The backfill goes on at the fire time where it stopped.\n" + backfillAbout,
 			examples: []string{"oarlock backfill resume etl nightly#12"},
 			exits:    backfillSteerExits,
 		}.String(),

@@ -70,7 +70,7 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 		return &migrations.VersionError{Min: migrations.MinVersion, Max: migrations.MaxVersion, Command: "oarlock migrate up"}
 	}
 	if marked := i.Adopting || i.Judge(false) != nil; !marked && o.moved {
-		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: installation %s is where workers served it\n", i.ID)))
+		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: workers do not take this database for a copy (installation %s)\n", i.ID)))
 	} else if !marked && !o.unmarked {
 		return e.adoptedBefore(ctx, url, i)
 	}

@@ -73,7 +73,7 @@ func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 			hint: cmp.Or(config.DidYouMean(given, progressForms), "the forms are "+config.OrList(progressForms)),
 		}
 	case given == string(progressLive) && !live:
-		return "", &usageError{msg: "--progress live draws one run on a terminal, and there is none here", hint: "use --progress plain, or leave out --progress"}
+		return "", &usageError{msg: "--progress live needs a command that waits for one run, -o table, and a terminal as standard output", hint: "use --progress plain, or leave out --progress"}
 	}
 	return progress(given), nil
 }

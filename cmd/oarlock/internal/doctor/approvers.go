@@ -26,7 +26,7 @@ type MissingApprovers struct {
 func (m MissingApprovers) String() string {
 	follows := "only the other approvers of the step can decide the approval"
 	if m.Alone {
-		follows = "only operators can decide the approval, with `oarlock mark`"
+		follows = "only members of oarlock_admin and oarlock_worker can decide the approval, with `oarlock mark`"
 	}
 	return fmt.Sprintf("this database has no role %s, which step %s of %s names as an approver: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
 }

@@ -37,7 +37,7 @@ func TestApprovers_SaysWhichAreNoRoles(t *testing.T) {
 	look("name: pay\nsteps: [{id: ok, action: approval, with: {approvers: [pg_monitor, no_such_role]}}]\n",
 		Warn, "no role no_such_role, which step ok of pay names as an approver: only the other approvers of the step can decide the approval", "create the role")
 	look("name: two\nsteps: [{id: go, run: x, on_error: [{when: error.exit_code == 3, do: replace, with: [{action: approval, with: {approvers: [no_such_role, nor_this]}}]}]}]\n",
-		Warn, "no role no_such_role or nor_this, which step go of two names as an approver: only operators", "; steps with a missing approver: 2")
+		Warn, "no role no_such_role or nor_this, which step go of two names as an approver: only members of oarlock_admin", "; steps with a missing approver: 2")
 	look("name: pay\nsteps: [{id: ok, run: x}]\n", Warn, "step go of two")
 	look("name: two\nsteps: [{id: go, run: x}]\n", OK)
 }

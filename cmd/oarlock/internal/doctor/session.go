@@ -29,7 +29,7 @@ func (x *examination) listen(ctx context.Context) Check {
 	}
 	listener, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
-		return broken("could not connect to listen", err)
+		return broken("could not open a second connection for LISTEN", err)
 	}
 	defer end(ctx, listener)
 	if _, err := listener.Exec(ctx, listenSQL); err != nil {
