@@ -447,6 +447,8 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	switch {
 	case p.kind == authFailed || p.kind == unreachable || p.kind == readOnly:
 		return false
+	case strings.HasPrefix(refusal.Code, "55"): // about an object, or, if it is fatal, about a database that accepts no connections
+		return false
 	case p.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or a schema of another version"
 	case refusal.Object == "runs": // the server's hint is about SQL

@@ -16,6 +16,11 @@ func asSaid(code, message, hint string) error {
 	return fmt.Errorf("enqueue: %w", &queue.Error{Code: code, Message: message, Hint: hint})
 }
 
+// asCaused returns an error of the server of this severity, as package queue wraps it, with the server's error behind it.
+func asCaused(severity, code, message string) error {
+	return fmt.Errorf("%w: %w", asSaid(code, message, ""), &pgconn.PgError{Severity: severity, SeverityUnlocalized: severity, Code: code, Message: message})
+}
+
 func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -50,7 +55,12 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		},
 		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no free connection", pglink.WaitHint()},
 		"too many": {asSaid("53300", "sorry", ""), unreachable, "sorry", ""},
-		"unknown":  {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: it is unknown whether the database made the change", "give it a key"},
+		"in use":   {asCaused("ERROR", "55006", "worker w1 is connected"), conflict, "worker w1 is connected", ""},
+		"no entry": {
+			asCaused("FATAL", "55000", "the database accepts no connections"), unreachable,
+			"the database accepts no connections", "try again; if the connection breaks again, type `oarlock doctor`",
+		},
+		"unknown": {fmt.Errorf("enqueue: %w", &queue.UnknownError{Hint: "give it a key"}), outcomeUnknown, "the connection broke: it is unknown whether the database made the change", "give it a key"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
