@@ -94,7 +94,7 @@ func (c *checker) oneBody(s *Step, n *node, inherited string) string {
 	switch {
 	case len(given) > 1:
 		key, _ := n.find(given[1])
-		c.add(key.pos(), "keep one of the two", "the step has two bodies: %s", strings.Join(given, " and "))
+		c.add(key.pos(), "keep one of them", "there are several bodies: %s", strings.Join(given, ", "))
 		return ""
 	case len(given) == 0 && inherited == "" && !n.unreadable():
 		c.add(n.pos(), "add one of run, command, action and result", "%s has no body", c.called(s))
@@ -264,10 +264,10 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 func (c *checker) publish(s *Step, n, p *node, kind string, known *names) {
 	if kind == "result" || kind == "action" && s.body() != dagrun.BodyTask {
 		key, _ := n.find("publish")
-		c.add(key.pos(), "put publish into another step", "publish does not work in a step that only waits, asks or has a result")
+		c.add(key.pos(), "put publish into another step", "publish works only in a step that executes run, command or an action such as http.request")
 	}
 	if b := builtins[s.Publish.Action]; b != nil && b.body != dagrun.BodyTask || p.has("result") {
-		c.add(p.pos(), "use run, command, or an action such as http.request", "the body of publish cannot be a result, an approval, a wait or a child run")
+		c.add(p.pos(), "use run, command, or an action such as http.request", "the body of publish cannot be a result, a noop, an approval, a wait or a child run")
 	}
 	c.body(s.Publish, p, "", known.at(inPublish))
 }

@@ -78,7 +78,7 @@ func (c *checker) noBrackets(n *node, shell []string) {
 		return
 	}
 	for _, part := range brackets.FindAllString(unquoted(n.text()), -1) {
-		c.problem(n, problem{part, part + " is the syntax of another system", `in run: a param is "$PARAM_NAME"; elsewhere write a reference in env:, such as env: {ROWS: "${steps.a.outputs.rows}"}, and use "$ROWS"`})
+		c.problem(n, problem{part, part + " is the syntax of another system", `in run: a param is "$PARAM_NAME"; for any other value write a reference in env:, such as env: {ROWS: "${steps.a.outputs.rows}"}, and use "$ROWS" in the script`})
 	}
 }
 
