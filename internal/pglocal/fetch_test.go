@@ -85,19 +85,22 @@ func TestFetchInto_EndsWithItsContext(t *testing.T) {
 func TestFetchInto_AfterItsContextMakesNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	release, unpacked := make(chan struct{}), make(chan struct{})
+	release, unpacked := make(chan struct{}), make(chan error, 1)
 	source, folder := embedded(repository(t)), newDir(t)
 	err := fetchInto(ctx, filepath.Join(folder, "postgres"), func(dir string) error {
-		defer close(unpacked)
 		cancel()
 		<-release
-		return source(dir)
+		err := source(dir)
+		unpacked <- err
+		return err
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	close(release)
-	<-unpacked
+	if err := <-unpacked; err != nil {
+		t.Fatalf("the download failed: %v", err)
+	}
 	await.True(t, "the download is gone", func() bool {
 		left, _ := filepath.Glob(filepath.Join(folder, "download-*"))
 		return len(left) == 0
