@@ -227,8 +227,8 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 		moves int // moves counted so far
 	}{
 		{"it waits for a slot", release, 1},
-		{"it waits for its next slot", drain("worker w has no free slot, and gave the run to other workers", true), 2},
-		{"the worker stops", drain("worker w stops, and gave the run to other workers", false), 2},
+		{"it waits for its next slot", drain("worker w has no free slot, and put the run back into the queue", true), 2},
+		{"the worker stops", drain("worker w stops, and put the run back into the queue", false), 2},
 	} {
 		polled, err := session.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		if err != nil || len(polled.Claims) != 1 {

@@ -139,7 +139,7 @@ func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	b.noneTwice(t, runs)
 	b.tellsOf(t, lost, "worker "+killed+" was lost at", "worker "+killed+" was lost: queued again", "attempt 1 lost: driver lost")
 	// several times, if the worker that took the run up had no slot for it and gave it back
-	b.tellsOf(t, handed, "took the run up again", "worker "+drained+" stops, and gave the run to other workers")
+	b.tellsOf(t, handed, "took the run up again", "worker "+drained+" stops, and put the run back into the queue")
 	p.found(t, "^"+killed+` \(pid (\d+)\) ended: signal: killed; its runs go on`)
 	p.found(t, "^"+drained+` \(pid (\d+)\) was drained: other workers take its runs`)
 	p.found(t, "^worker    "+killed+`  pid (\d+), started again$`)

@@ -193,20 +193,20 @@ func (d *driver) onlyBegins(b *queue.Batch) bool {
 		len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Details)+len(b.Chunks) == 0
 }
 
-// handOnNotes returns a note for the history of the run, with the reason why this worker hands the run on to another worker. It
-// returns nil if this commit does not hand the run on.
+// handOnNotes returns a note for the history of the run, with the reason why this worker puts the run back into the queue. It
+// returns nil if this commit does not put it back.
 func (d *driver) handOnNotes(ready *dagrun.Ready) []dagrun.Note {
 	if ready.Leave == nil || !ready.Leave.Drained {
 		return nil
 	}
-	text := fmt.Sprintf("worker %s stops, and gave the run to other workers", d.life.config.Self.Name)
+	text := fmt.Sprintf("worker %s stops, and put the run back into the queue", d.life.config.Self.Name)
 	switch {
 	case d.ending.unfit:
-		text = fmt.Sprintf("worker %s could not start tasks, and gave the run to other workers", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s could not start tasks, and put the run back into the queue", d.life.config.Self.Name)
 	case d.ending.yields && d.life.drivers.inDanger():
-		text = fmt.Sprintf("worker %s could not reach the database, and gave the run to other workers", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s could not reach the database, and put the run back into the queue", d.life.config.Self.Name)
 	case d.ending.yields:
-		text = fmt.Sprintf("worker %s has no free slot, and gave the run to other workers", d.life.config.Self.Name)
+		text = fmt.Sprintf("worker %s has no free slot, and put the run back into the queue", d.life.config.Self.Name)
 	}
 	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }

@@ -349,7 +349,7 @@ func TestWorker_HandsOnForTheDatabaseWhileItsLeaseIsInDanger(t *testing.T) {
 				handed = append(handed, e.Message)
 			}
 		}
-		if want := []string{"worker w1 could not reach the database, and gave the run to other workers"}; !slices.Equal(handed, want) {
+		if want := []string{"worker w1 could not reach the database, and put the run back into the queue"}; !slices.Equal(handed, want) {
 			t.Errorf("got %q, want %q", handed, want)
 		}
 	})

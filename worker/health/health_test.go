@@ -46,7 +46,7 @@ func TestVerdicts_SayWhatIsWrong(t *testing.T) {
 		"stopped":    {func(s *worker.Status) { s.Phase = worker.Stopped }, "the worker has stopped", "the worker has stopped"},
 		"late":       {func(s *worker.Status) { s.Ticked = ago(19 * time.Second) }, "", ""},
 		"not kept":   {func(s *worker.Status) { s.Ticked = ago(21 * time.Second) }, "the worker has not checked its lease for 21s", "the worker has not checked its lease for 21s"},
-		"no end":     {func(s *worker.Status) { s.Phase, s.Since = worker.Ending, ago(2*time.Minute) }, "the worker stopped, but its tasks have not ended for 2m0s", "the worker stopped, but its tasks have not ended for 2m0s"},
+		"no end":     {func(s *worker.Status) { s.Phase, s.Since = worker.Ending, ago(2*time.Minute) }, "the worker is ending its tasks, but these have not ended for 2m0s", "the worker is ending its tasks, but these have not ended for 2m0s"},
 		"slow flush": {func(s *worker.Status) { s.Session.Trying = 11 * time.Second }, "", ""},
 		"stuck":      {func(s *worker.Status) { s.Session.Trying = 31 * time.Second }, "the journal has been stuck for 31s", "the journal has been stuck for 31s"},
 		"cut off":    {func(s *worker.Status) { s.RenewErr = errors.New("password=x refused") }, "", "the database did not answer the last sign of life"},

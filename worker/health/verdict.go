@@ -27,7 +27,7 @@ func alive(s *worker.Status, now time.Time) error {
 		return errors.New("the worker has stopped")
 	case worker.Ending:
 		if since := now.Sub(s.Since); since > endingBound {
-			return fmt.Errorf("the worker stopped, but its tasks have not ended for %s", since.Round(time.Second))
+			return fmt.Errorf("the worker is ending its tasks, but these have not ended for %s", since.Round(time.Second))
 		}
 	case worker.Live, worker.Draining:
 		if since := now.Sub(s.Ticked); since > missedRenewals*s.RenewEvery+keeperSlack {
