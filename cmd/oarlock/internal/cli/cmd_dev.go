@@ -27,7 +27,7 @@ const (
 func newDevCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "dev",
-		Usage:     "start PostgreSQL and workers, and apply the DAG files of a folder whenever they change",
+		Usage:     "start workers and, if needed, PostgreSQL; apply the DAG files of a folder whenever they change",
 		ArgsUsage: "[FOLDER]",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},

@@ -74,7 +74,7 @@ var checks = []namedCheck{
 	{"room", (*examination).room, "the disk has room: the check writes a megabyte and rolls the write back"},
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
 	{"retention", (*examination).retention, "no run is long past its retention"},
-	{"workers", (*examination).workers, "each worker can claim runs, and gives signs of life"},
+	{"workers", (*examination).workers, "no worker at work is silent for longer than its lease, or reports a reason to claim nothing"},
 	{"schedules", (*examination).schedules, "schedules fire, and time zones of this machine and the server agree"},
 	{"approvers", (*examination).approvers, "the approvers that DAGs name are roles of the database"},
 	{"future_runs", (*examination).futureRuns, "no run waits for a time that a wrong clock set"},

@@ -46,7 +46,7 @@ func (x *examination) horizon(ctx context.Context) Check {
 	}
 	for _, h := range holders {
 		if h.old() {
-			return warn("%s", h).withHint("end this transaction, or remove this replication slot: until then the server cannot remove dead rows, and tables grow")
+			return warn("%s", h).withHint("end this transaction, remove this replication slot, or turn hot_standby_feedback of this standby off: until then the server cannot remove dead rows, and tables grow")
 		}
 	}
 	switch {

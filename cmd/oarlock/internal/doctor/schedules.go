@@ -93,7 +93,7 @@ func ailingCheck(found []ailing) Check {
 			withHint("start a worker, because live workers fire schedules: `oarlock worker`")
 	}
 	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
-		withHint("search the logs of all live workers for errors with the words `what is due`: each worker looks for due schedules once a second")
+		withHint("search the logs of all live workers for warnings with the words `what is due`: each worker looks for due schedules once a second")
 }
 
 // shellWord returns a word in single quotes if it has any other character than letters, digits, "_", "-" and ".", and otherwise

@@ -129,7 +129,7 @@ func (f fleet) judge() Check {
 		troubles = append(troubles, checkUnfit(f.unfit))
 	}
 	if len(troubles) == 0 {
-		return ok("each worker at work can claim runs")
+		return ok("no worker at work reports a reason to claim nothing")
 	}
 	return inOne(troubles)
 }

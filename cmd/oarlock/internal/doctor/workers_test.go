@@ -38,7 +38,7 @@ func TestWorkers_FailsWhereOneAtWorkIsUnfit(t *testing.T) {
 		}
 		return begin(t, db.URL).workers(t.Context())
 	}
-	wantCheck(t, tells(queue.Vitals{}), OK, "each worker at work can claim runs")
+	wantCheck(t, tells(queue.Vitals{}), OK, "no worker at work reports a reason to claim nothing")
 	unfit := queue.Vitals{Unfit: "this host cannot start tasks: no space left on device", Since: time.Now().Add(-time.Hour)}
 	wantCheck(t, tells(unfit), Fail, "1 of the workers at work claim nothing, w1 for 1h0m0")
 	if err := session.Close(t.Context()); err != nil {
@@ -99,7 +99,7 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 		{Fail, "w2 for 6m0s (lease 5m0s); runs that they hold: 1; 1 of the workers at work claim nothing, w3 for 32s: no connection", "; correct the cause"},
 		{Fail, "2 of the workers at work " + late, "start the silent worker again on its host"},
 		{Fail, "2 of the workers at work " + late, "first decide whether this database is a copy"},
-		{OK, "each worker at work can claim runs", ""},
+		{OK, "no worker at work reports a reason to claim nothing", ""},
 	}
 	steps := strings.Split(string(scenes), "\n\n")
 	if len(steps) != len(wanted) {
