@@ -202,7 +202,7 @@ type Queue struct {
 	MaxQueued  int
 	Queued     int64         // runs that are due and not started
 	Running    int64         // runs claimed by a worker
-	Oldest     time.Duration // how long the oldest of the Queued runs has been due
+	Oldest     time.Duration // since the RunAt of the oldest of the Queued runs; also a run that was parked or retried
 }
 
 // QueueChange describes a change of a queue. A nil field leaves the queue's value as it is.
@@ -270,7 +270,7 @@ type Put struct {
 // Scale is what an autoscaler needs to know.
 type Scale struct {
 	Queued  int64         // runs that are due and not claimed
-	Oldest  time.Duration // how long the oldest of these runs that no pause holds back has been due
+	Oldest  time.Duration // since the RunAt of the oldest of these runs that no pause holds back; also a run that was parked or retried
 	Claimed int64         // runs that a worker holds
 	Workers int64         // workers that are live, show signs of life, serve the queue and claim runs
 	Slots   int64         // slots of Workers, and the used slots of live workers that claim nothing; without quiet workers

@@ -657,11 +657,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of a run together with the steps that depend on the step and have not started. `outcome` is one of:
+COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of a run together with the steps that depend on the step and have not started. For a whole run, `outcome` is one of:
 
 - `applied`: the run is canceled now. A cancel is applied at once if the run has not started, or has not started since its last retry. A cancel is also applied at once if no worker holds the run, no handler has to run and no child run is open.
 - `accepted`: the run **will** end as canceled. The worker sends a kill signal to the running tasks of the run, and afterwards runs the handlers `abort` and `exit`. With `now => true`, or after a second cancel of the run, the worker skips the handlers `abort` and `exit`. If no worker holds the run, `message` says why the run needs a worker.
 - `refused`: the run has ended already. `state` is the state in which the run ended.
+
+For a step, the worker that drives the run decides about the cancel, or the next worker that takes the run. Until then, `outcome` is null: call `oarlock.control_status` later to get the outcome. If the run has ended already, `outcome` is `refused` at once.
 
 ```sql
 SELECT outcome, state FROM oarlock.cancel(41);
@@ -682,7 +684,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of a run. In a paused run no new task starts, and running tasks finish. If you pause a single step that is running, the worker stops its task. After the resume of the step, the worker starts the task again as the next attempt.
 
-The worker that holds the run decides about the pause, so the `outcome` of the answer is null. Call `oarlock.control_status` later to get the outcome.
+The worker that drives the run decides about the pause, or the next worker that takes the run. Until then, `outcome` is null: call `oarlock.control_status` later to get the outcome. If the run has ended already, `outcome` is `refused` at once.
 
 ```sql
 SELECT id FROM oarlock.pause(41);
@@ -810,7 +812,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. If `outcome` is `refused`, `message` says what you can do instead. `outcome` is null until the worker that holds the run has decided. The function returns no row if the control does not exist, or if you have no right to see the control.
+COMMENT ON FUNCTION oarlock.control_status IS $$Returns the result of a control. `outcome` is `applied`, `accepted` or `refused`. If `outcome` is `refused`, `message` says what you can do instead. `outcome` is null until the worker that drives the run has decided, or the next worker that takes the run. The function returns no row if the control does not exist, or if you have no right to see the control.
 
 ```sql
 SELECT outcome, state, message FROM oarlock.control_status(7);

@@ -480,7 +480,7 @@ COMMENT ON FUNCTION oarlock.scale_hint IS $$Returns the numbers that an autoscal
 The columns `queued`, `oldest_ms` and `claimed` are about runs:
 
 - `queued`: runs that are due and wait for a worker. Of each lane, `queued` counts at most 10,000 runs.
-- `oldest_ms`: for how many milliseconds the oldest of the queued runs has been due. A run that a pause holds back does not count.
+- `oldest_ms`: how many milliseconds ago the `run_at` of the oldest queued run was. This time includes all time since `run_at` in which a worker held the run or the run was parked. A run that a pause holds back does not count.
 - `claimed`: runs that a worker holds.
 
 The columns `workers`, `slots`, `busy` and `waiting` are about live workers. A worker that serves several queues counts in each of its queues:

@@ -115,7 +115,7 @@ COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG, and makes
 
 If `hash` is the hash of the current version, the call makes no new version, and `is_new` is false. If the DAG was removed, the call takes the DAG back into service. If you pass no `source_path` with an unchanged `hash`, the stored path stays. A spec that this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version of the DAG.
 
-- `needs`: the kinds of steps that a worker must be able to execute, such as `process`.
+- `needs`: what a worker must offer to execute the DAG, such as `process`, `action:http.request` or `secrets:env`.
 - `max_slots`: the number of slots of the step that needs the most slots.
 - `queue_timeout_ms`: for how many milliseconds at most a run may wait to start. 0 means for ever.
 - `keep_schedules`: if true, the schedules of the DAG stay as they are. If false, the schedules in the spec replace the schedules of the DAG.
@@ -377,7 +377,7 @@ END $$;
 COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. Only members of `oarlock_admin` may call `oarlock.prune`. One call deletes at most `batch` runs, so repeat the call until `runs` is 0. A call deletes:
 
 - runs that have ended, and everything that belongs to these runs, by `retention: {days, runs}` of the DAG
-- results of fire times, and dropped schedules, after the number of `days` in `retention` of the DAG
+- results of fire times, and schedules and backfills that have ended, after the number of `days` in `retention` of the DAG
 - run keys that are at least 7 days old, when the run of the key is deleted
 - rows of workers that ended more than 7 days ago
 - lanes that submitters chose, when all runs of the lane have ended

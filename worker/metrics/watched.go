@@ -66,7 +66,7 @@ func newWatched(version string) *watched {
 		{"log_spooled_bytes_total", "Bytes of logs that went to disk for a while.", prometheus.CounterValue, nil},
 		{"log_waiting_bytes", "Memory held by logs that are not stored yet.", prometheus.GaugeValue, nil},
 		{"queue_depth", "Runs that are due and not claimed, in all queues; counted up to 10,000 a lane.", prometheus.GaugeValue, nil},
-		{"queue_oldest_age_seconds", "How long the oldest of these that no pause holds has been due; 0 for none.", prometheus.GaugeValue, nil},
+		{"queue_oldest_age_seconds", "Age, from run_at, of the oldest of these that no pause holds; 0 for none.", prometheus.GaugeValue, nil},
 		{"queue_claimed", "Runs that some worker holds.", prometheus.GaugeValue, nil},
 		{"queue_slots", "Slots of all live workers that give signs of life.", prometheus.GaugeValue, nil},
 		{"queue_slots_wanted", "Slots that would leave nothing waiting.", prometheus.GaugeValue, nil},
