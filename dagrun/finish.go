@@ -77,18 +77,21 @@ func lost(why string) Result {
 }
 
 // bodyEnded decides what the end of an attempt means, in the order of the language reference. A success that is durable already
-// stands. Otherwise a pending request to pause, cancel, mark or time out the task decides. Then comes a snooze, then an attempt
-// that was lost or could not be started. All other results go to classifyResult.
+// stands. Otherwise a pending request to pause, cancel, mark or time out the task decides, except that no pause holds after a
+// permanent failure. Then comes a snooze, then an attempt that could not be started, or was lost and is not permanent. All other
+// results go to classifyResult.
 func (r *Run) bodyEnded(t *task, res Result) {
 	if res.committed() {
 		t.Request, t.RequestBy, t.Marked = RequestNone, "", TaskPending // too late to stop it
+	} else if t.Request == RequestPause && res.Permanent {
+		t.Request, t.RequestBy = RequestNone, "" // a resume would start the body again
 	}
 	switch {
 	case t.Request != RequestNone:
 		r.applyRequest(t, res)
 	case res.SnoozeUntil > 0:
 		r.snooze(t, res)
-	case res.Unstarted || res.Kind == KindLost && t.step.OnLost == LostRetry:
+	case res.Unstarted || res.Kind == KindLost && t.step.OnLost == LostRetry && !res.Permanent:
 		r.lostAttempt(t, res)
 	default:
 		r.classifyResult(t, res)
@@ -112,7 +115,7 @@ func (r *Run) applyRequest(t *task, res Result) {
 		r.mark(t, t.Marked, reason)
 	case RequestTimeout:
 		t.Request = RequestNone
-		if res = timedOut(reason); finishing {
+		if res = res.tooLate(reason); finishing {
 			t.take(res)
 			r.fail(t)
 			return
@@ -123,6 +126,16 @@ func (r *Run) applyRequest(t *task, res Result) {
 
 func timedOut(reason string) Result {
 	return Result{Kind: KindTimeout, ExitCode: timeoutExit, HasExit: true, Reason: reason}
+}
+
+// tooLate returns the failure by timeout of a body or a publish that ended with res. It is permanent if res is, and its reason then
+// has the one of res as well, because a person must know it before another attempt.
+func (res Result) tooLate(reason string) Result {
+	late := timedOut(reason)
+	if res.Permanent {
+		late.Permanent, late.Reason = true, reason+": "+res.reason()
+	}
+	return late
 }
 
 // snooze closes an attempt and has the task wait. The next attempt begins at res.SnoozeUntil and does not count as a retry.
@@ -354,7 +367,7 @@ func (r *Run) publish(t *task) {
 // on_lost do not apply.
 func (r *Run) publishEnded(t *task, res Result) {
 	if t.late {
-		res = timedOut("timed out after " + t.step.PublishTimeout.String())
+		res = res.tooLate("timed out after " + t.step.PublishTimeout.String())
 	}
 	switch {
 	case t.Request != RequestNone:

@@ -50,7 +50,7 @@ type Result struct {
 	Signal      int
 	Outputs     JSON   // an object, "" for none; dropped unless the attempt succeeds
 	Reason      string // for people; derived from the kind when empty
-	Permanent   bool   // on_error and retry_policy may not retry the body
+	Permanent   bool   // the body must not start again: no retry, no lost attempt and no pause may repeat it
 	Settled     bool   // the outputs and the body's effects are durable already: limits and requests come too late
 	SnoozeUntil Time   // the body has not ended for good: the next attempt starts at this time, outside the retry budget
 	Unstarted   bool   // with KindLost: the host could not start the body, so on_lost does not apply

@@ -110,10 +110,11 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 		d.life.host.proves(failures)
 	}
 	event := dagrun.Event{Kind: dagrun.EvFinished, At: ended, Task: b.task, Attempt: b.attempt, Result: &res}
-	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone && !res.Unstarted {
+	mayRepeat := res.Kind != dagrun.KindNone && !res.Unstarted && !res.Permanent // a lost attempt or publish begins again
+	if why := b.lost.Load(); why != nil && mayRepeat {
 		event = dagrun.Event{Kind: dagrun.EvLost, At: ended, Task: b.task, Attempt: b.attempt, Text: *why}
 		res.Kind = dagrun.KindLost
-	} else if res.Kind == dagrun.KindLost && !res.Unstarted && !b.publish {
+	} else if res.Kind == dagrun.KindLost && mayRepeat && !b.publish {
 		event = dagrun.Event{Kind: dagrun.EvLost, At: ended, Task: b.task, Attempt: b.attempt, Text: res.Reason}
 	}
 	d.meter(ctx, task, &res, took)

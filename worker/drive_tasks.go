@@ -70,8 +70,8 @@ func (d *driver) ended(h *driverEvent) {
 	_ = d.step(h.event)
 }
 
-// giveUp asks a body to end for the worker's own reasons; if o.now is set, the body is killed. Unless it still succeeds, its
-// attempt is recorded as lost, not as failed.
+// giveUp asks a body to end for the worker's own reasons; if o.now is set, the body is killed. Unless it still succeeds, or
+// fails for good, its attempt is recorded as lost, not as failed.
 func (b *body) giveUp(o *order) {
 	b.lost.Store(&o.why)
 	b.kill(dagrun.RequestNone, o.now)

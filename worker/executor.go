@@ -95,8 +95,9 @@ type Outputs map[string]any
 // the log.
 type Func func(ctx context.Context, task *Task) (Outputs, error)
 
-// Permanent marks an error after which another attempt makes no sense. Neither on_error nor retry_policy starts one then. It returns
-// nil if err is nil.
+// Permanent marks an error after which another attempt makes no sense. Then neither on_error, retry_policy nor on_lost starts one, and
+// a pause of the step does not hold. Do not mark the error of a context that has ended, unless the work must not be repeated: if the
+// worker stops, such an attempt fails instead of starting again on another worker. Permanent returns nil if err is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

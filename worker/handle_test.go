@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +58,50 @@ func TestFunc_ErrorsAreRetriedUnlessPermanent(t *testing.T) {
 	})
 	if got := b.reason(t, id); *calls != 1 || !strings.HasPrefix(got, "failed") {
 		t.Errorf("permanent: %d calls, %s", *calls, got)
+	}
+}
+
+// waiter is a body that ends with a result of kind and the word Permanent once it is asked to end; a later attempt ends at once.
+type waiter struct {
+	kind  dagrun.FailureKind
+	under chan struct{}
+	calls *atomic.Int32
+}
+
+func (w waiter) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
+	t.Started()
+	if w.calls.Add(1) == 1 {
+		close(w.under)
+		<-ctx.Done()
+	}
+	return dagrun.Result{Kind: w.kind, Permanent: true, Reason: "never"}
+}
+
+// A worker that stops hands its attempts on to the next one, but not those that must not begin again.
+func TestWorker_HandsOnNoPermanentFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step string
+		kind dagrun.FailureKind
+	}{
+		"body":      {"{id: a, action: my.func}", dagrun.KindExit},
+		"lost body": {"{id: a, action: my.func}", dagrun.KindLost},
+		"publish":   {"{id: a, run: x, publish: {action: my.func}}", dagrun.KindExit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, "name: d\nsteps:\n  - "+c.step+"\n")
+			id := b.enqueue(t, "d")
+			body := waiter{c.kind, make(chan struct{}), new(atomic.Int32)}
+			add := func(c *worker.Config) { c.Executors["action:my.func"] = body }
+			first := b.start(t, "first", add)
+			<-body.under
+			first.StopNow()
+			b.start(t, "next", add)
+			if r := b.await(t, id); body.calls.Load() != 1 || r.State != "failed" || !strings.HasSuffix(r.Reason, "never") {
+				t.Errorf("%d calls, the run is %s: %s", body.calls.Load(), r.State, r.Reason)
+			}
+		})
 	}
 }
 

@@ -122,6 +122,10 @@ func (m *Model) bodySucceeded(c *cell, r dagrun.Result, how string) {
 func (m *Model) requested(c *cell, r *dagrun.Result) bool {
 	switch c.Request {
 	case dagrun.RequestPause:
+		if r.Permanent { // the body must not start again after a resume
+			c.Request, c.RequestBy, c.killAt = 0, "", 0
+			return false
+		}
 		m.closeAttempt(c, dagrun.TaskPaused, dagrun.Result{}, "")
 		m.pauseNow(c, c.RequestBy)
 	case dagrun.RequestCancel:
@@ -132,13 +136,21 @@ func (m *Model) requested(c *cell, r *dagrun.Result) bool {
 	case dagrun.RequestMark:
 		m.marked(c, c.Marked, c.RequestBy, c.Outputs)
 	case dagrun.RequestTimeout:
-		*r = dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true, Reason: c.Reason}
+		*r = timedOut(*r, c.Reason)
 		c.Request, c.RequestBy = 0, ""
 		return false
 	default:
 		return false
 	}
 	return true
+}
+
+// timedOut is what a timeout makes of the end r of a body. What must not be repeated stays so, and says why.
+func timedOut(r dagrun.Result, reason string) dagrun.Result {
+	if r.Permanent {
+		reason += ": " + reasonOf(r)
+	}
+	return dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true, Reason: reason, Permanent: r.Permanent}
 }
 
 func (m *Model) pauseNow(c *cell, by string) {
@@ -304,7 +316,7 @@ func (m *Model) tolerate(c *cell, r dagrun.Result) {
 // publishEnded handles the end of a publish.
 func (m *Model) publishEnded(c *cell, r dagrun.Result) {
 	if c.late {
-		r = dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true}
+		r = timedOut(r, "timed out after "+span(c.step.PublishTimeout))
 	}
 	c.published, c.late, c.killAt = false, false, 0
 	late := c.Request == dagrun.RequestTimeout

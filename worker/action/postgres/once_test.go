@@ -77,48 +77,70 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 	}
 }
 
-// The COMMIT was done, its reply is lost, and the database stays away until the task must end.
+// The COMMIT was done, its reply is lost, and the database stays away until the task must end. Every way of ending it may have the
+// task begin again after a failure of another kind.
 func TestOwn_RepeatsNoUnknownCommit(t *testing.T) {
 	t.Parallel()
-	y := setup(t)
-	proxy, url := netfault.Through(t, y.tasks)
-	const slots = 2
-	a := y.action(through(url), func(c *postgres.Config) { c.MaxOpen = slots })
-	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
 	now := make(chan struct{})
 	close(now)
-	var n atomic.Int32
-	y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
-		if n.Add(1) > 1 {
-			return a.Execute(ctx, task)
-		}
-		defer proxy.Refuse(false)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
+	for name, c := range map[string]struct {
+		step string
+		end  func(y *testBundle, w *hand, id queue.RunID) // asks the task to end
+	}{
+		"timed out": {"timeout: 1ms, ", func(*testBundle, *hand, queue.RunID) {}},
+		"paused": {"", func(y *testBundle, _ *hand, id queue.RunID) {
+			y.exec("SELECT oarlock.pause($1, 'a')", id)
+		}},
+		"given up": {"", func(_ *testBundle, w *hand, _ queue.RunID) { w.StopNow() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := setup(t)
+			proxy, url := netfault.Through(t, y.tasks)
+			const slots = 2
+			a := y.action(through(url), func(c *postgres.Config) { c.MaxOpen = slots })
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
+			var n atomic.Int32
+			w := y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+				n.Add(1)
+				defer proxy.Refuse(false)
+				hurried := *task
+				hurried.Now = now
+				hurried.Started = func() {}
+				go func() {
+					select {
+					case <-cut.Fired():
+						task.Started() // so that no timeout comes before the COMMIT
+					case <-ctx.Done():
+					}
+				}()
+				return a.Execute(ctx, &hurried)
+			}), func(h *hand, _ *worker.Config) {
+				h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
+					proxy.Refuse(true)
+					return s.SettleTx(ctx, tx, r)
+				}
+			})
+			id := y.run("{id: a, " + c.step + "retry_policy: {limit: 1, interval: 1ms}, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES (gen_random_uuid())}}")
 			<-cut.Fired()
-			cancel() // the task is asked to end
-		}()
-		hurried := *task
-		hurried.Now = now
-		return a.Execute(ctx, &hurried)
-	}), func(h *hand, _ *worker.Config) {
-		h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
-			proxy.Refuse(r.Attempt == 1)
-			return s.SettleTx(ctx, tx, r)
-		}
-	})
-	id := y.run("{id: a, retry_policy: {limit: 1, interval: 1ms}, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES (gen_random_uuid())}}")
-	got := y.await(id)
-	cut.MustFire(t)
-	if !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "check whether the database has the changes") {
-		t.Errorf("the run is %s: %s", got, y.log.String())
+			c.end(y, w, id)
+			other := y.action()
+			y.work(other, counted(other, &n)) // begins what is to begin again
+			y.eventually("the first attempt ends", func() bool {
+				return get[bool](y, "SELECT state <> 'running' FROM oarlock.tasks")
+			})
+			y.exec("SELECT oarlock.resume($1, 'a')", id)
+			got := y.await(id)
+			if !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "check whether the database has the changes") {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			if n.Load() != 1 {
+				t.Errorf("executed %d times", n.Load())
+			}
+			y.wantRows(1)
+			y.held(a, slots)() // the budget has all its slots
+		})
 	}
-	if n.Load() != 1 {
-		t.Errorf("executed %d times", n.Load())
-	}
-	y.wantRows(1)
-	y.held(a, slots)() // the budget has all its slots
 }
 
 // ends is how the attempts of a step that fails or waits ended, in order: kind and reason.
