@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,9 +41,12 @@ type body struct {
 }
 
 // stopError is the cause with which the context of a body is canceled.
-type stopError struct{ cause dagrun.Request }
+type stopError struct {
+	cause dagrun.Request
+	why   string // with RequestNone: why the worker gave the body up
+}
 
-func (e stopError) Error() string { return "stopped: " + e.cause.String() }
+func (e stopError) Error() string { return "stopped: " + cmp.Or(e.why, e.cause.String()) }
 
 // start begins the body of an attempt, or its publish, in a goroutine that posts the end to the event queue. If the task cannot be
 // described, start posts a failure of kind config instead. Once the life has ended, it does nothing.
@@ -157,22 +161,22 @@ func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.R
 // does not wait: the body has ended only once its end is posted.
 func (d *driver) kill(a dagrun.Action) {
 	if b := d.bodies.attempt(a.Task, a.Attempt); b != nil {
-		b.kill(a.Cause, a.Now)
+		b.kill(stopError{cause: a.Cause}, a.Now)
 	}
 }
 
-func (b *body) kill(cause dagrun.Request, now bool) {
+func (b *body) kill(cause stopError, now bool) {
 	if now {
 		b.hurry.Do(func() { close(b.now) })
 	}
-	b.stop(stopError{cause})
+	b.stop(cause)
 }
 
 // abandon frees everything that a drive still holds. It kills the bodies, waits for all goroutines of the drive, closes the kept
 // logs without storing their last chunks, and releases the slots. The caller has canceled d.ctx before, which ends the other
 // goroutines. A drive that ended in order has left no body.
 func (d *driver) abandon() {
-	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
+	d.bodies.each(func(b *body) { b.kill(stopError{cause: dagrun.RequestCancel}, true) })
 	d.bodies.running.Wait()
 	d.calls.asking.Wait()
 	d.calls.parting.Wait()

@@ -74,7 +74,7 @@ func (d *driver) ended(h *driverEvent) {
 // fails for good, its attempt is recorded as lost, not as failed.
 func (b *body) giveUp(o *order) {
 	b.lost.Store(&o.why)
-	b.kill(dagrun.RequestNone, o.now)
+	b.kill(stopError{why: o.why}, o.now)
 }
 
 // ask asks the slot queue for the slots that the core wants, and releases the requests that the core drops. Slots of ended tasks

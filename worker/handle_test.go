@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,7 +62,7 @@ func TestFunc_ErrorsAreRetriedUnlessPermanent(t *testing.T) {
 	}
 }
 
-// waiter is a body that ends with a result of kind and the word Permanent once it is asked to end; a later attempt ends at once.
+// waiter is a body that fails for good, with kind and with the cause of its end as its reason, once it is asked to end; a later attempt ends at once.
 type waiter struct {
 	kind  dagrun.FailureKind
 	under chan struct{}
@@ -74,7 +75,7 @@ func (w waiter) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 		close(w.under)
 		<-ctx.Done()
 	}
-	return dagrun.Result{Kind: w.kind, Permanent: true, Reason: "never"}
+	return dagrun.Result{Kind: w.kind, Permanent: true, Reason: fmt.Sprint(context.Cause(ctx))}
 }
 
 // A worker that stops hands its attempts on to the next one, but not those that must not begin again.
@@ -98,7 +99,7 @@ func TestWorker_HandsOnNoPermanentFailure(t *testing.T) {
 			<-body.under
 			first.StopNow()
 			b.start(t, "next", add)
-			if r := b.await(t, id); body.calls.Load() != 1 || r.State != "failed" || !strings.HasSuffix(r.Reason, "never") {
+			if r := b.await(t, id); body.calls.Load() != 1 || r.State != "failed" || !strings.HasSuffix(r.Reason, ": stopped: drained") {
 				t.Errorf("%d calls, the run is %s: %s", body.calls.Load(), r.State, r.Reason)
 			}
 		})
