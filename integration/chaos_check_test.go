@@ -58,6 +58,7 @@ type ended struct {
 	epoch         int
 	canceled      bool // a cancel was accepted
 	queue         string
+	key           string // by which its DAG limits its runs
 }
 
 // judge checks everything that a seed left.
@@ -128,7 +129,7 @@ func readAll[T any](j *judge, name string, scan func(pgx.CollectableRow) (T, err
 
 func (j *judge) readRuns() []ended {
 	return readAll(j, "ended", func(row pgx.CollectableRow) (e ended, err error) {
-		return e, row.Scan(&e.id, &e.dag, &e.state, &e.reason, &e.generation, &e.epoch, &e.canceled, &e.queue)
+		return e, row.Scan(&e.id, &e.dag, &e.state, &e.reason, &e.generation, &e.epoch, &e.canceled, &e.queue, &e.key)
 	})
 }
 
@@ -230,6 +231,10 @@ func (j *judge) limits() {
 	}
 	for _, r := range j.runs {
 		kinds[r.id] = []string{"queue " + r.queue, "DAG " + r.dag}
+		if n := j.plan.ByKey(r.dag); n > 0 {
+			kind := fmt.Sprintf("key %s of DAG %s", r.key, r.dag)
+			kinds[r.id], most[kind] = append(kinds[r.id], kind), n
+		}
 	}
 	j.sayAll(check.Limits(j.trail, kinds, most))
 }

@@ -117,7 +117,7 @@ func (a *chaosBundle) ask(plan *traffic.Plan, r *rand.Rand) {
 }
 
 func request(ask *traffic.Ask) queue.Request {
-	r := queue.Request{DAG: ask.DAG.Name, Key: ask.Key, Params: map[string]int{"n": 1}}
+	r := queue.Request{DAG: ask.DAG.Name, Key: ask.Key, Params: map[string]int{"n": ask.N}}
 	if ask.Limit {
 		r.Queue = limitedQueue
 	}

@@ -131,6 +131,11 @@ var examplesByFile = map[string]example{
 		says:    map[string]string{"report": "report for acme, by hand"},
 		after:   oneEach,
 	},
+	"limits/tenant-import": {
+		request: queue.Request{Params: map[string]any{"tenant": "acme"}},
+		want:    "succeeded load=succeeded",
+		says:    map[string]string{"load": "orders.csv of acme"},
+	},
 	"month-backfill/daily-report": {
 		want:  "succeeded report=succeeded",
 		says:  map[string]string{"report": "has what came from the beginning to "},

@@ -388,7 +388,7 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 		hostile := maps.Clone(reopen)
 		hostile[name] = map[string]string{
 			"text": "'manual'", "jsonb": `'{"a": 1}'`, "uuid": "gen_random_uuid()", "timestamp with time zone": "'2020-01-01'", "bigint": "77", "integer": "77",
-			"boolean": "true", "smallint": "1",
+			"boolean": "true", "smallint": "1", "text[]": "'{x}'",
 		}[kind]
 		wantCode(t, b.conn, "OA010", updateRuns(hostile))
 	}

@@ -59,6 +59,7 @@ type Claim struct {
 	Row dagrun.RunRecord
 
 	stage      int       // stage of the run in the queue before the claim
+	keyed      bool      // a limit by key applies to it: runs of other keys may wait before it
 	readyAt    time.Time // position of the run within its stage
 	unreadable error     // why this version cannot read the run as it is stored; such a claim never leaves the session
 
@@ -250,6 +251,7 @@ func or[T any](p *T) (v T) {
 type claimRow struct {
 	run, inbox, dag, parent, root, left                                         zeronull.Int8
 	epoch, version, lane, priority, losses, depth, generation, tolerated, stage zeronull.Int4
+	keyed                                                                       zeronull.Int4
 	uid, id                                                                     zeronull.UUID
 	params, labels, precomputed, counts                                         []byte
 	runAt, readyAt, logicalAt, previousAt, createdAt, startedAt, deadline       zeronull.Timestamptz
@@ -262,7 +264,7 @@ func (c *claimRow) targets() []any {
 		&c.name, &c.queue, &c.priority, &c.run, &c.uid, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
-		&c.schedule, &c.previousAt, &c.stage, &c.readyAt,
+		&c.schedule, &c.previousAt, &c.stage, &c.readyAt, &c.keyed,
 		nil, nil, nil, // state, worker and wake-up time are the same for every claim
 	}
 }
@@ -275,6 +277,7 @@ func (c *claimRow) claim() *Claim {
 	claim.DAG, claim.DAGID, claim.Version = string(c.name), int64(c.dag), int(c.version)
 	claim.Lane, claim.Queue, claim.Priority = int(c.lane), string(c.queue), int(c.priority)
 	claim.stage, claim.readyAt, claim.Begun = int(c.stage), time.Time(c.readyAt), c.stage < stageNew
+	claim.keyed = c.keyed > 0
 	claim.Params, claim.Labels, claim.Precomputed = c.params, c.labels, c.precomputed
 	claim.RunAt, claim.LogicalAt, claim.CreatedAt = time.Time(c.runAt), time.Time(c.logicalAt), time.Time(c.createdAt)
 	claim.Trigger, claim.SubmittedBy, claim.Key, claim.Traceparent = string(c.trigger), string(c.submitter), string(c.key), string(c.trace)

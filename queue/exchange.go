@@ -327,6 +327,9 @@ func (c *cursors) areKnown() bool {
 func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	first := map[int]time.Time{}
 	for _, claim := range claims {
+		if claim.keyed && claim.stage == stageNew {
+			continue // runs of other keys wait below it
+		}
 		shelf := shelfOf(claim.Lane, claim.stage)
 		if at, ok := first[shelf]; !ok || claim.readyAt.Before(at) {
 			first[shelf] = claim.readyAt

@@ -112,6 +112,7 @@ func (c *checker) dag() {
 	for _, v := range n.get("labels").fields() {
 		c.noReferences(v)
 	}
+	c.concurrency()
 	c.schedules()
 }
 

@@ -230,7 +230,7 @@ var elsewhere = map[string]string{
 	"cwd": "working_dir", "dir": "working_dir", "workdir": "working_dir", "working_directory": "working_dir",
 	"timeout_sec": "timeout", "timeout_seconds": "timeout", "execution_timeout": "timeout", "timeout_minutes": "timeout",
 	"matrix": "foreach", "parallel": "foreach", "loop": "foreach", "with_items": "foreach", "map": "foreach", "for_each": "foreach",
-	"concurrency": "max_concurrent", "max_parallel": "max_concurrent", "parallelism": "max_concurrent",
+	"concurrency": "max_concurrent", "group": "key", "max_parallel": "max_concurrent", "parallelism": "max_concurrent",
 	"cron": "schedule", "on": "schedule", "schedule_interval": "schedule", "timetable": "schedule", "start_date": "start", "end_date": "end",
 	"interval": "every", "tz": "timezone", "concurrency_policy": "overlap_policy", "max_active_runs": "at_once", "exclude": "except",
 	"handlers": "handler_on", "on_failure": "handler_on.failure or on_error",
@@ -326,6 +326,8 @@ func mismatchHint(n *node, key, title string, want []string) string {
 	switch {
 	case key == "schedule":
 		return `write schedule: "0 2 * * *"`
+	case key == "concurrency":
+		return "write concurrency: {limit: 3}, or with a key: {key: '${params.NAME}', limit: 3}"
 	case key == "start" && n.kind == kindList:
 		return startIsNoCron
 	case strings.Contains(title, "duration") && n.kind == kindInt:

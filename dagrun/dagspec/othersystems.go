@@ -13,7 +13,6 @@ const (
 	asProcess  = "a step is a process on the worker: to start a container, write run: docker run …"
 	noDeadline = "a schedule has no limit for when its runs must end: timeout: of the DAG ends a run that takes too long"
 	perItem    = "a step runs once for each item of its foreach:"
-	fewAtOnce  = "max_active_runs: limits the runs of this DAG, max_active_steps: limits the tasks of one run"
 )
 
 // foreign lists keys of other systems that match no single key here, with the hint for a DAG and for a step.
@@ -30,7 +29,7 @@ var foreign = map[string]struct{ dag, step string }{
 	"strategy":        {perItem, perItem},
 	"matrix":          {perItem, "use foreach instead of this key"},
 	"expected_within": {noDeadline, ""},
-	"concurrency":     {fewAtOnce, "foreach: {max_concurrent: …} limits items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
+	"concurrency":     {"", "foreach: {max_concurrent: …} limits items; concurrency: of the DAG limits its runs by a key, max_active_steps: limits the tasks of a run"},
 	"runs_on":         {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 	"node_selector":   {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 }

@@ -16,7 +16,7 @@ import (
 // schemaOf lists the Go types for the definitions of the schema ("" is the whole file).
 var schemaOf = map[string]reflect.Type{
 	"": reflect.TypeFor[Spec](), "param": reflect.TypeFor[Param](), "secret": reflect.TypeFor[Secret](),
-	"schedule": reflect.TypeFor[Schedule](), "retry_policy": reflect.TypeFor[RetryPolicy](), "kill": reflect.TypeFor[Kill](),
+	"schedule": reflect.TypeFor[Schedule](), "concurrency": reflect.TypeFor[Concurrency](), "retry_policy": reflect.TypeFor[RetryPolicy](), "kill": reflect.TypeFor[Kill](),
 	"result": reflect.TypeFor[Result](), "error_rule": reflect.TypeFor[ErrorRule](), "foreach": reflect.TypeFor[Foreach](),
 	"cache": reflect.TypeFor[Cache](), "step": reflect.TypeFor[Step](), "depend/else": reflect.TypeFor[Depend](),
 	"output/else": reflect.TypeFor[Output](), "stdin/then": reflect.TypeFor[Stdin](), "continue_on/else": reflect.TypeFor[ContinueOn](),

@@ -27,7 +27,8 @@ type Spec struct {
 	WorkerSelector map[string]string `json:"worker_selector,omitempty"`
 	MaxActiveRuns  int               `json:"max_active_runs,omitempty"`  // 0 = no limit
 	MaxActiveSteps int               `json:"max_active_steps,omitempty"` // 0 = no limit
-	Timeout        Duration          `json:"timeout,omitempty"`          // of the whole run, waiting and paused time excluded
+	Concurrency    *Concurrency      `json:"concurrency,omitempty"`
+	Timeout        Duration          `json:"timeout,omitempty"` // of the whole run, waiting and paused time excluded
 	QueueTimeout   Duration          `json:"queue_timeout,omitempty"`
 	FailFast       bool              `json:"fail_fast,omitempty"`
 	OnLost         string            `json:"on_lost"` // retry or fail, for steps without on_lost

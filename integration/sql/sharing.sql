@@ -16,7 +16,7 @@ WITH session AS (
                   WHERE w.state = 'live' AND w.worker_id IS DISTINCT FROM r.worker_id AND oarlock.may_serve(w, o.offers, l)) AS may
       FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
      WHERE (r.state = 'queued' AND r.run_at <= statement_timestamp() OR r.state = 'running' AND r.ending = '' AND r.paused_by = '')
-       AND q.paused_by IS NULL AND q.max_running = 0 AND d.paused_by IS NULL AND d.max_active_runs = 0
+       AND q.paused_by IS NULL AND q.max_running = 0 AND d.paused_by IS NULL AND d.max_active_runs = 0 AND NOT l.keyed
 ), held AS (
     SELECT f.run_id, f.worker_id, w.waiting, count(*) OVER (PARTITION BY f.worker_id) AS n,
            (SELECT count(*) + coalesce(sum(t.attempt), 0) + count(t.finished_at) FROM oarlock.tasks t WHERE t.run_id = f.run_id) AS progress

@@ -51,7 +51,7 @@ func (s *MemorySession) claimAll(want queue.Want) (claims []*queue.Claim) {
 		return claims
 	}
 	for _, from := range m.shelvesFor(s.worker, s.order(&want), slices.Clone(s.turns)) {
-		for _, r := range m.claimable(from, room-len(claims)) {
+		for _, r := range m.claimable(s.worker, from, room-len(claims)) {
 			claims = append(claims, s.claim(r))
 		}
 	}
@@ -77,7 +77,7 @@ func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim
 // own returns the run that a worker with Only set claims next, nil for none. A run that has begun comes before a new one.
 func (m *Memory) own(w *worker) (first *run) {
 	for _, r := range m.runs {
-		if r.shelf == nil || !m.descends(r, w.Only) || len(m.claimable(&shelf{r.lane, r.stage, []*run{r}}, 1)) == 0 {
+		if r.shelf == nil || !m.descends(r, w.Only) || len(m.claimable(w, &shelf{r.lane, r.stage, []*run{r}}, 1)) == 0 {
 			continue
 		}
 		if first == nil || cmp.Or(cmp.Compare(r.stage/stageNew, first.stage/stageNew), byPlace(r, first)) < 0 {
@@ -102,7 +102,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	r.epoch++
 	r.acted, r.wakeAt, r.rec.WakeAt = false, noTime, 0
 	c := queue.NewClaim(r.id, m.newID())
-	c.Begun, c.Limited = r.stage < stageNew, r.lane.queue.maxRunning > 0 || r.lane.owner != nil && r.lane.owner.limit > 0
+	c.Begun, c.Limited = r.stage < stageNew, r.lane.queue.maxRunning > 0 || r.lane.owner != nil && (r.lane.owner.limit > 0 || r.lane.limit() > 0)
 	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c.UID, c.Epoch, c.Inbox, c.Losses = r.uid, r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number

@@ -22,7 +22,8 @@ type dag struct {
 	oldest  int // the oldest version in service; earlier ones are retired
 	paused  bool
 	removed bool
-	limit   int // how many runs may be active at once; 0: no limit
+	limit   int  // how many runs may be active at once; 0: no limit
+	keyed   bool // its current version has a limit by key
 }
 
 type versionKey struct {
@@ -55,6 +56,7 @@ type laneKey struct {
 	selector, needs string
 	slots           int
 	dag             int64 // the DAG's id if it limits its runs, else 0
+	keyed           bool  // its runs have keys for the limits of the DAG
 }
 
 type lane struct {
@@ -99,7 +101,7 @@ func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (q
 		return queue.Put{ID: d.id, Version: d.current.number}, nil
 	}
 	d.last++
-	d.limit = spec.MaxActiveRuns
+	d.limit, d.keyed = spec.MaxActiveRuns, spec.Concurrency != nil
 	v := &version{
 		dag: d, number: d.last, hash: spec.Hash(), spec: spec, graph: graph, needs: needs, slots: widest(graph),
 		timeout: spec.QueueTimeout.Std(),
@@ -134,15 +136,16 @@ func (m *Memory) queueNamed(name string) *queueRow {
 
 // lane returns the lane for runs with the same needs, and makes it if there is none.
 func (m *Memory) lane(v *version, queueName string, priority int, selector map[string]string) *lane {
-	key := laneKey{queueName, priority, string(spell(selector)), strings.Join(v.needs, ","), v.slots, 0}
-	if v.dag.limit > 0 {
+	key := laneKey{queueName, priority, string(spell(selector)), strings.Join(v.needs, ","), v.slots, 0, v.dag.keyed}
+	owned := v.dag.limit > 0 || v.dag.keyed
+	if owned {
 		key.dag = v.dag.id
 	}
 	if l := m.lanesOf[key]; l != nil {
 		return l
 	}
 	l := &lane{id: len(m.lanes) + 1, laneKey: key, queue: m.queues[queueName], selector: maps.Clone(selector), needs: v.needs}
-	if v.dag.limit > 0 {
+	if owned {
 		l.owner = v.dag
 	}
 	for stage := range l.shelves {

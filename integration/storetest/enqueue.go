@@ -50,7 +50,7 @@ func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (q
 	if id, err := m.keyed(user, r.Key, asked); id != 0 || err != nil {
 		return id, err
 	}
-	made, err := m.insert(&r, params)
+	made, err := m.insert(&r, params, 0)
 	if err != nil {
 		return 0, fmt.Errorf("enqueue: %w", err)
 	}
@@ -108,7 +108,7 @@ func object(v any) (json.RawMessage, error) {
 }
 
 // insert checks a request and makes its run. The caller must still list it.
-func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) {
+func (m *Memory) insert(r *queue.Request, params json.RawMessage, parent queue.RunID) (*run, error) {
 	v, err := m.target(r.DAG, r.Version)
 	if err != nil {
 		return nil, err
@@ -140,6 +140,11 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	}
 	maps.Copy(made.labels, r.Labels)
 	made.logicalAt = first(r.LogicalAt, r.RunAt, now)
+	if l.keyed {
+		if made.limitKey, err = m.keyOf(v, params, made.labels, parent); err != nil {
+			return nil, err
+		}
+	}
 	m.expireAfter(made, made.runAt)
 	m.runs = append(m.runs, made)
 	return made, nil
@@ -320,7 +325,11 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 		}
 	}
 	asked.LogicalAt = p.logicalAt
-	made, err := m.insert(&asked, params)
+	var parent queue.RunID
+	if !c.Detached {
+		parent = p.id
+	}
+	made, err := m.insert(&asked, params, parent)
 	if err != nil {
 		return 0, err
 	}

@@ -21,10 +21,11 @@ const (
 // worker is the row of a worker.
 type worker struct {
 	queue.WorkerInfo
-	fenced bool        // reports whether the worker may write
-	hungry int         // how many more runs the worker would take
-	least  *int        // priority of the worker's next task that waits for a slot; nil: none waits
-	told   map[int]int // by lane: of how many runs the worker was told since its last poll
+	fenced bool           // reports whether the worker may write
+	hungry int            // how many more runs the worker would take
+	least  *int           // priority of the worker's next task that waits for a slot; nil: none waits
+	told   map[int]int    // by lane: of how many runs the worker was told since its last poll
+	turns  map[int]string // by keyed lane: the key at which the last claim ended
 	runs   map[queue.RunID]*run
 	ear    chan struct{} // holds a token while heard is not empty
 	heard  queue.Heard

@@ -27,6 +27,7 @@ type run struct {
 
 	params, precomputed  json.RawMessage
 	labels               map[string]string
+	limitKey             *limitKey // nil: its lane is not keyed
 	runAt, logicalAt     time.Time
 	schedule             *scheduleRow // the schedule that made it; nil: none
 	previousAt           time.Time
@@ -176,7 +177,7 @@ func (m *Memory) shown(r *run) queue.Run {
 	case r.epoch == 0 && r.runAt.After(m.now()):
 		v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
 	default:
-		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), m.placeInLine(r))
+		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), m.waitsForKey(r), m.placeInLine(r))
 	}
 	return v
 }

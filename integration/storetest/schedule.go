@@ -285,7 +285,7 @@ func (m *Memory) fire(s *scheduleRow, at time.Time) (queue.RunID, error) {
 	if err != nil {
 		return 0, err
 	}
-	made, err := m.insert(&queue.Request{DAG: s.dag.name, Labels: s.spec.Labels, LogicalAt: at}, params)
+	made, err := m.insert(&queue.Request{DAG: s.dag.name, Labels: s.spec.Labels, LogicalAt: at}, params, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -132,9 +132,18 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 }
 
 // claimable returns the first runs of a shelf that limits and pauses let a worker claim, at most so many.
-func (m *Memory) claimable(s *shelf, most int) (found []*run) {
+func (m *Memory) claimable(w *worker, s *shelf, most int) (found []*run) {
 	if q := s.lane.queue; q.maxRunning > 0 {
 		most = min(most, q.maxRunning-m.claimed(func(r *run) bool { return r.lane.queue == q }))
+	}
+	if d := s.lane.owner; s.stage == stageNew && s.lane.limit() > 0 {
+		if s.lane.queue.paused || d.paused {
+			return nil
+		}
+		if d.limit > 0 {
+			most = min(most, d.limit-m.underWay(d))
+		}
+		return m.pickKeyed(w, s, most)
 	}
 	now, room := m.now(), map[*dag]int{} // a lane may have runs from before their DAG had a limit
 	for _, r := range s.runs {

@@ -22,6 +22,9 @@ func randomDAG(r *rand.Rand, name string) string {
 	if oneIn(r, 6) {
 		fmt.Fprintf(&b, "max_active_steps: %d\n", 1+r.IntN(3))
 	}
+	if oneIn(r, 5) {
+		fmt.Fprintf(&b, "concurrency: {limit: %d}\n", 1+r.IntN(2))
+	}
 	if oneIn(r, 8) {
 		fmt.Fprintf(&b, "timeout: %ds\n", 20+r.IntN(60))
 	}

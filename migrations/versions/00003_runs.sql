@@ -23,11 +23,12 @@ CREATE TABLE oarlock.lanes (
     needs    text[] NOT NULL, -- sorted
     slots    int    NOT NULL CHECK (slots > 0), -- slots of the widest step
     dag_id   bigint NOT NULL DEFAULT 0, -- a DAG that has this lane to itself, because it limits its runs or was paused once; else 0
+    keyed    bool   NOT NULL DEFAULT false, -- its runs have limit_keys, and are claimed key by key
     made_for bigint, -- above 0: a submitter of a run of this DAG asked for it; 0: a version of a DAG, or an operator; null: made for runs that wait while their DAG is paused or limited
     twin     int    NOT NULL DEFAULT 0, -- above 0: made while another transaction made the same lane, and stayed open
     stays    bool   NOT NULL DEFAULT false, -- runs of a DAG that override nothing go here, or went here once: enqueue has the number from the DAG
     closed   bigint, -- the last run_id when no run in it was left to be over: workers do not look here; null: it is open
-    UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
+    UNIQUE (queue, priority, selector, needs, slots, dag_id, keyed, twin)
 );
 
 CREATE TABLE oarlock.dags (
@@ -51,6 +52,7 @@ CREATE TABLE oarlock.dags (
     current_timeout interval, -- how long a run may wait in the queue
     current_by      text, -- the login that put it, which submits the runs of its schedules
     current_grants  bool, -- whether submitters may have schedules
+    current_limits  jsonb, -- the limit by key, as put_dag compiled it: [{"limit": 3, "mark": …, "key": [{"text": …} | {"param": …} | {"label": …}]}]; null: none
     CHECK ((paused_by IS NULL) = (paused_at IS NULL))
 );
 
@@ -159,6 +161,7 @@ CREATE TABLE oarlock.runs (
     stage          smallint NOT NULL DEFAULT 2, -- place in the queue: 0 it has begun and may need no slot, since something happened to it; 1 it has begun and wants a slot; 2 it is new
     ready_at       timestamptz, -- its place among the runs of its lane and stage; null: it was never queued
     queue_deadline timestamptz, -- the run must begin by then; without effect once it has begun
+    limit_keys     text[] COLLATE "C", -- its key for the limit by key, one element; a null element: it passes the limit, since an ancestor counts; null: its lane is not keyed
     -- from here to counts: state of the run that package dagrun keeps, in its own terms
     ending         text   NOT NULL DEFAULT '',
     ending_by      text   NOT NULL DEFAULT '',
@@ -178,6 +181,10 @@ CREATE TABLE oarlock.runs (
 
 -- The queue. A shelf of it is a lane and a stage.
 CREATE INDEX runs_queued   ON oarlock.runs (lane_id, stage, ready_at, run_id) WHERE state = 'queued';
+-- Runs that wait for a limit by key to have room, and runs that count against one: from their first start to their end.
+CREATE INDEX runs_keyed    ON oarlock.runs (lane_id, (limit_keys[1]), ready_at, run_id) WHERE limit_keys IS NOT NULL AND state = 'queued' AND stage = 2;
+CREATE INDEX runs_counted  ON oarlock.runs (dag_id, (limit_keys[1]), run_id)
+    WHERE limit_keys IS NOT NULL AND finished_at IS NULL AND (worker_id IS NOT NULL OR epoch > 0 AND stage < 2);
 CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_deadline ON oarlock.runs (queue_deadline) WHERE state = 'queued' AND started_at IS NULL AND queue_deadline IS NOT NULL;
@@ -487,7 +494,7 @@ BEGIN
     IF OLD.finished_at IS NOT NULL THEN
         opened.generation := OLD.generation + 1;
         IF NEW.lane_id <> OLD.lane_id AND EXISTS ( -- see hold_lane
-            SELECT FROM oarlock.lanes n JOIN oarlock.lanes o USING (queue, priority, selector, needs, slots, dag_id)
+            SELECT FROM oarlock.lanes n JOIN oarlock.lanes o USING (queue, priority, selector, needs, slots, dag_id, keyed)
              WHERE n.lane_id = NEW.lane_id AND o.lane_id = OLD.lane_id) THEN
             opened.lane_id := NEW.lane_id;
         END IF;

@@ -316,7 +316,7 @@ CREATE TYPE oarlock.request AS (
 -- The version of a DAG that a request runs, and the lane of its runs.
 CREATE TYPE oarlock.target AS (
     dag_id bigint, version int, lane_id int, params jsonb, param_names text[], params_ok jsonpath, params_whole bool,
-    labels jsonb, queue_timeout interval
+    labels jsonb, queue_timeout interval, limits jsonb
 );
 
 -- Returns whether params pass by the jsonpath alone. A whole number written as 1.0 needs check_params. The function is STABLE like
@@ -330,7 +330,7 @@ RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND p
 -- open lane costs every claim something, so find_lane bounds how many are made for one DAG or queue. The bound of a DAG leaves room for
 -- each of the 201 priorities. Bounds are soft, since lanes that other transactions make at the same time are not seen.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
+CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, keyed bool, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -338,7 +338,7 @@ DECLARE
 BEGIN
     SELECT l.lane_id INTO found_id FROM oarlock.lanes l
      WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
-       AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id AND l.closed IS NULL
+       AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id AND l.keyed = find_lane.keyed AND l.closed IS NULL
      ORDER BY l.twin LIMIT 1;
     IF FOUND THEN
         PERFORM FROM oarlock.lanes l WHERE l.lane_id = found_id AND l.closed IS NULL FOR KEY SHARE SKIP LOCKED;
@@ -352,14 +352,14 @@ BEGIN
         RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
             USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue; oarlock prune frees those in which all runs are over';
     END IF;
-    RETURN oarlock.make_lane(queue, priority, selector, needs, slots, dag_id, made_for);
+    RETURN oarlock.make_lane(queue, priority, selector, needs, slots, dag_id, keyed, made_for);
 END $$;
 -- +goose StatementEnd
 
 -- Makes a lane, or opens it again. If another transaction is making the same lane, it waits 100 ms for that transaction to end. If that transaction
 -- stays open, it makes a twin of the lane, which serves as well: no session waits until an application ends its transaction.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.make_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
+CREATE FUNCTION oarlock.make_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, keyed bool, made_for bigint) RETURNS int
 LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 DECLARE
@@ -367,19 +367,19 @@ DECLARE
 BEGIN
     FOR nth IN 0 .. 100 LOOP
         BEGIN
-            INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for, twin)
-            VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.made_for, nth)
+            INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, keyed, made_for, twin)
+            VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.keyed, make_lane.made_for, nth)
             ON CONFLICT DO NOTHING RETURNING lane_id INTO id;
             IF NOT FOUND THEN
                 UPDATE oarlock.lanes l SET closed = NULL, made_for = make_lane.made_for
                  WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector AND l.needs = make_lane.needs
-                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth AND l.closed IS NOT NULL
+                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.keyed = make_lane.keyed AND l.twin = nth AND l.closed IS NOT NULL
                 RETURNING l.lane_id INTO id;
             END IF;
             IF NOT FOUND THEN -- another transaction has made it or opened it meanwhile
                 SELECT l.lane_id INTO id FROM oarlock.lanes l
                  WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector AND l.needs = make_lane.needs
-                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth AND l.closed IS NULL
+                   AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.keyed = make_lane.keyed AND l.twin = nth AND l.closed IS NULL
                    FOR KEY SHARE;
             END IF;
             IF FOUND THEN
@@ -404,14 +404,15 @@ BEGIN
     IF FOUND THEN
         RETURN lane;
     END IF;
-    RETURN (SELECT oarlock.make_lane(l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id, l.made_for) FROM oarlock.lanes l WHERE l.lane_id = lane);
+    RETURN (SELECT oarlock.make_lane(l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id, l.keyed, l.made_for) FROM oarlock.lanes l WHERE l.lane_id = lane);
 END $$;
 -- +goose StatementEnd
 
--- Returns the lane of a run that asks for another queue, priority or selector than its DAG has. Operators may ask for any; other
+-- Returns the lane of a run that asks for another queue, priority or selector than its DAG has: a lane of the DAG's own if `own`, a
+-- keyed one if `keyed`. Operators may ask for any; other
 -- users may as far as the DAG allows it, and for no higher priority than that of the DAG.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.override_lane(asked oarlock.request, of oarlock.dag_versions) RETURNS int
+CREATE FUNCTION oarlock.override_lane(asked oarlock.request, of oarlock.dag_versions, own bool, keyed bool) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
     denied text := CASE
@@ -438,8 +439,7 @@ BEGIN
         END IF;
     END IF;
     RETURN oarlock.find_lane(coalesce(asked.queue, of.queue), coalesce(asked.priority, of.priority), coalesce(asked.selector, of.selector),
-        of.needs, of.max_slots, (SELECT CASE WHEN d.max_active_runs > 0 OR d.paused_by IS NOT NULL THEN d.dag_id ELSE 0 END
-                                   FROM oarlock.dags d WHERE d.dag_id = of.dag_id),
+        of.needs, of.max_slots, CASE WHEN own THEN of.dag_id ELSE 0 END, keyed,
         CASE WHEN asked.operates AND asked.trigger NOT IN ('child', 'retry') THEN 0 ELSE of.dag_id END);
 END $$;
 -- +goose StatementEnd
@@ -473,7 +473,8 @@ DECLARE
     target oarlock.target;
 BEGIN
     SELECT d.dag_id, d.removed_at, v.version, d.current_lane, v.params, v.param_names, v.params_ok, v.params_whole, v.labels,
-           v.queue_timeout_ms, v.precomputable, q.max_queued INTO dag
+           v.queue_timeout_ms, v.precomputable, q.max_queued, d.current_limits,
+           d.max_active_runs > 0 OR d.paused_by IS NOT NULL OR d.current_limits IS NOT NULL AS own INTO dag
       FROM oarlock.dags d
       JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
       JOIN oarlock.queues q ON q.name = v.queue
@@ -483,10 +484,10 @@ BEGIN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
     target := ROW(dag.dag_id, dag.version, dag.current_lane, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
-                  CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
+                  CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END, dag.current_limits)::oarlock.target;
     IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL
        OR asked.version IS NOT NULL THEN -- an older version may have a lane from before the DAG limited its runs
-        target.lane_id := oarlock.override_lane(asked, v) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
+        target.lane_id := oarlock.override_lane(asked, v, dag.own, dag.current_limits IS NOT NULL) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
     END IF;
     IF asked.labels <> '{}' THEN
         PERFORM oarlock.check_labels('labels', asked.labels);
@@ -633,6 +634,41 @@ LANGUAGE sql STABLE
 RETURN CASE WHEN due > now THEN due + id % 100000 * interval '1 microsecond' ELSE least(due + id % 100000 * interval '1 microsecond', now) END;
 COMMENT ON FUNCTION oarlock.place_of(bigint, timestamptz, timestamptz) IS 'Internal: the place of a run in its lane.';
 
+-- Returns the key of a run for the limit of its DAG; see runs.limit_keys. A param that was not given has its default, and one without a
+-- default, or a label that the run lacks, is empty. A number is one key however it is written: 7, 7.0 or "07". The key begins with the mark
+-- of its definition, so that keys of a version with another definition are others. A run passes the limit if one of its ancestors counts
+-- with the same key: it would wait for that ancestor, and the ancestor for it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.limit_keys(target oarlock.target, params jsonb, parent bigint) RETURNS text[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    def   jsonb := target.limits -> 0;
+    given jsonb := coalesce((SELECT jsonb_object_agg(d ->> 'name', d -> 'default') FROM jsonb_array_elements(target.params) d WHERE d ? 'default'), '{}')
+                || jsonb_strip_nulls(params);
+    key   text := coalesce((
+        SELECT string_agg(CASE WHEN p.piece ? 'text' THEN p.piece ->> 'text'
+                               WHEN p.piece ? 'label' THEN target.labels ->> (p.piece ->> 'label')
+                               WHEN target.params @? format('$[*] ? (@.name == %s && (@.type == "integer" || @.type == "number"))', p.piece -> 'param')::jsonpath
+                               THEN trim_scale((given ->> (p.piece ->> 'param'))::numeric)::text
+                               ELSE given ->> (p.piece ->> 'param') END, '' ORDER BY p.n)
+          FROM jsonb_array_elements(def -> 'key') WITH ORDINALITY p (piece, n)), '');
+BEGIN
+    IF octet_length(key) > 200 THEN
+        RAISE EXCEPTION 'the key of concurrency has at most 200 bytes, not %', octet_length(key) USING ERRCODE = 'OA012', HINT = 'make it of shorter params or labels, or of a hash';
+    END IF;
+    key := (def ->> 'mark') || ':' || key;
+    IF parent IS NOT NULL AND EXISTS (
+       WITH RECURSIVE ancestor AS (
+           SELECT r.parent_run, r.dag_id, r.limit_keys FROM oarlock.runs r WHERE r.run_id = parent
+            UNION ALL
+           SELECT r.parent_run, r.dag_id, r.limit_keys FROM ancestor a JOIN oarlock.runs r ON r.run_id = a.parent_run)
+       SELECT FROM ancestor a WHERE a.dag_id = target.dag_id AND a.limit_keys[1] = key) THEN
+        RETURN ARRAY[NULL::text];
+    END IF;
+    RETURN ARRAY[key];
+END $$;
+-- +goose StatementEnd
+
 -- Inserts a run after the full check of its request, and returns its lane.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_checked(id bigint, asked oarlock.request, started timestamptz) RETURNS int
@@ -644,13 +680,14 @@ BEGIN
     PERFORM oarlock.check_params(target.params, asked.params, '');
     INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, ready_at, logical_at, trigger,
                               parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
-                              traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
+                              traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at, limit_keys)
     OVERRIDING SYSTEM VALUE
     VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due, oarlock.place_of(id, due, started),
             coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
             asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
             asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started,
-            asked.schedule_id, asked.schedule, asked.previous_at);
+            asked.schedule_id, asked.schedule, asked.previous_at,
+            CASE WHEN target.limits IS NOT NULL THEN oarlock.limit_keys(target, asked.params, asked.parent_run) END);
     RETURN target.lane_id;
 END $$;
 -- +goose StatementEnd
@@ -682,7 +719,7 @@ BEGIN
                due, place, logical, trigger, id, submitter, run_key, traceparent,
                due + d.current_timeout, started, schedule_id, schedule, previous_at
           FROM oarlock.dags d JOIN oarlock.queues q ON q.name = d.current_queue
-         WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
+         WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0 AND d.current_limits IS NULL
            AND oarlock.plainly_fine(params, d.current_names, d.current_ok, d.current_whole)
         RETURNING r.lane_id INTO lane;
     END IF;
@@ -774,17 +811,18 @@ DECLARE
     logical   timestamptz := coalesce(asked.run_at, started);
     submitter text := asked.submitter;
     trace     text := asked.traceparent;
+    limited   bool := target.limits IS NOT NULL;
     uid       text := left(oarlock.new_uid()::text, 31); -- drawn once, and completed by the number of the row: random bits for each would be half of the call
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
     -- Runs that are due now are a microsecond apart, in the order of the call.
     INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
-                              submitted_by, run_key, traceparent, queue_deadline, created_at)
+                              submitted_by, run_key, traceparent, queue_deadline, created_at, limit_keys)
     OVERRIDING SYSTEM VALUE
     SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due,
            CASE WHEN due > started THEN oarlock.place_of(u.id, due, started) ELSE due + u.n * interval '1 microsecond' END, logical, 'sql', u.id, submitter, u.key,
-           trace, deadline, started
+           trace, deadline, started, CASE WHEN limited THEN oarlock.limit_keys(target, u.p, NULL) END
       FROM unnest(ids, kept, params, keys) WITH ORDINALITY u (id, kept, p, key, n)
      WHERE u.id = u.kept;
 END $$;
@@ -1034,6 +1072,7 @@ DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
 DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text, text, bigint, text, timestamptz);
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
+DROP FUNCTION oarlock.limit_keys(oarlock.target, jsonb, bigint);
 DROP FUNCTION oarlock.place_of(bigint, timestamptz, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
@@ -1044,9 +1083,9 @@ DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
 DROP FUNCTION oarlock.hold_lane(int);
-DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
-DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint, bigint);
-DROP FUNCTION oarlock.make_lane(text, int, jsonb, text[], int, bigint, bigint);
+DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions, bool, bool);
+DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint, bool, bigint);
+DROP FUNCTION oarlock.make_lane(text, int, jsonb, text[], int, bigint, bool, bigint);
 DROP TYPE oarlock.target;
 DROP TYPE oarlock.request;
 DROP FUNCTION oarlock.check_key(text);

@@ -88,6 +88,21 @@ RETURN (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = dag AND r.worker_id
            AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2);
 COMMENT ON FUNCTION oarlock.active_runs(bigint) IS 'Internal: how many runs count against the limit of a DAG.';
 
+-- Returns how many runs of a DAG count against the limit of a key, but no more than `most`: runs from their first start to their end.
+CREATE FUNCTION oarlock.counted_runs(dag bigint, key text, most int) RETURNS int
+LANGUAGE sql STABLE
+RETURN (SELECT count(*) FROM (
+            SELECT FROM oarlock.runs r
+             WHERE r.dag_id = dag AND r.limit_keys[1] = key AND r.limit_keys IS NOT NULL AND r.finished_at IS NULL AND (r.worker_id IS NOT NULL OR r.epoch > 0 AND r.stage < 2)
+             LIMIT most) x);
+COMMENT ON FUNCTION oarlock.counted_runs(bigint, text, int) IS 'Internal: how many runs count against a limit by key.';
+
+-- Returns whether the limit by key of a DAG has no room for a run with these keys.
+CREATE FUNCTION oarlock.is_full(dag bigint, limits jsonb, keys text[]) RETURNS bool
+LANGUAGE sql STABLE
+RETURN coalesce(oarlock.counted_runs(dag, keys[1], (limits #>> '{0,limit}')::int) >= (limits #>> '{0,limit}')::int AND keys[1] IS NOT NULL, false);
+COMMENT ON FUNCTION oarlock.is_full(bigint, jsonb, text[]) IS 'Internal: whether a limit by key has no room for a run.';
+
 -- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It
 -- counts runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as
 -- many as the limit has left. The limit of the queue has room, since otherwise the run shows that reason. At most twenty runs
@@ -101,9 +116,9 @@ BEGIN ATOMIC
          WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND oarlock.may_serve(w, o.offers, l)
     ), held AS ( -- runs of these DAGs may still be in a shared lane, where a worker passes over them
         SELECT ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0) AS dags
-    ), owners AS ( -- the lanes by the DAG that has them to itself, since its limit is one for all of them; 0: the shared lanes
+    ), owners AS ( -- without keyed lanes, where most runs wait for their key; the lanes by the DAG that has them to itself, since its limit is one for all of them; 0: the shared lanes
         SELECT o.dag_id, array_agg(o) AS lanes FROM oarlock.lanes o
-         WHERE o.queue = (l).queue AND o.priority >= (l).priority GROUP BY o.dag_id
+         WHERE o.queue = (l).queue AND o.priority >= (l).priority AND NOT o.keyed GROUP BY o.dag_id
     )
     SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
                 ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
@@ -134,6 +149,29 @@ BEGIN ATOMIC
                  LIMIT 20) c) before,
            (SELECT coalesce(sum(c.busy), 0) AS busy, coalesce(sum(c.slots), 0) AS slots FROM crew c) taken;
 END;
+-- +goose StatementEnd
+
+-- Returns why the limit by key of its DAG has no room for a queued run: the runs that have the places, and the place of the run among
+-- the runs that wait for the same key in its lane. At most five runs are named, and twenty counted.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.why_no_room(r oarlock.runs, d oarlock.dags) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    key    text := substr(r.limit_keys[1], 10); -- without the mark of its definition, see limit_keys
+    most   int := (d.current_limits #>> '{0,limit}')::int;
+    taken  bigint[] := ARRAY(SELECT x.run_id FROM oarlock.runs x
+                              WHERE x.dag_id = d.dag_id AND x.limit_keys[1] = r.limit_keys[1] AND x.limit_keys IS NOT NULL AND x.finished_at IS NULL AND (x.worker_id IS NOT NULL OR x.epoch > 0 AND x.stage < 2)
+                              ORDER BY x.run_id LIMIT 6);
+    before int := (SELECT count(*) FROM (
+                       SELECT FROM oarlock.runs x
+                        WHERE x.lane_id = r.lane_id AND x.limit_keys[1] = r.limit_keys[1] AND x.limit_keys IS NOT NULL AND x.state = 'queued' AND x.stage = 2
+                          AND (x.ready_at, x.run_id) < (r.ready_at, r.run_id) ORDER BY x.ready_at, x.run_id LIMIT 20) c);
+BEGIN
+    RETURN format('waits for key %s of dag %s: %s %s %s; %s', CASE key WHEN '' THEN '""' ELSE left(key, 100) END, d.name,
+        CASE WHEN most = 1 THEN 'run' ELSE 'runs' END, array_to_string(taken[: 5], ', ') || CASE WHEN cardinality(taken) > 5 THEN ' and others' ELSE '' END,
+        CASE WHEN most = 1 THEN 'has its only place' ELSE format('have its %s places', most) END,
+        CASE WHEN before >= 20 THEN 'behind 20 others or more' ELSE before + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before + 1], 'th') || ' in line' END);
+END $$;
 -- +goose StatementEnd
 
 -- Returns the first reason why no worker takes a queued run, in words that a person can act on.
@@ -178,6 +216,11 @@ BEGIN
         active := oarlock.active_runs(d.dag_id);
         IF active >= d.max_active_runs THEN
             RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
+        END IF;
+    END IF;
+    IF r.limit_keys IS NOT NULL AND d.current_limits IS NOT NULL AND r.stage = 2 THEN
+        IF oarlock.is_full(d.dag_id, d.current_limits, r.limit_keys) THEN
+            RETURN oarlock.why_no_room(r, d);
         END IF;
     END IF;
     IF own.worker_id IS NOT NULL THEN
@@ -434,18 +477,23 @@ BEGIN ATOMIC
         SELECT l.queue, count(*) AS runs FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
          WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue
     ), due AS MATERIALIZED ( -- due runs of each lane, by DAG; a pause and a limit of the DAG hold up only runs that have not begun
-        SELECT l.queue, h.dag_id, h.begun, h.runs, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
+        SELECT l.queue, h.dag_id, h.begun, h.runs, h.free, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
                (EXISTS (SELECT FROM worker w WHERE oarlock.may_serve(w.self, w.offers, l))
                 OR NOT EXISTS (SELECT FROM worker w WHERE w.queues = '{}' OR l.queue = ANY (w.queues))) AS served
           FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
          CROSS JOIN LATERAL (
-               SELECT x.dag_id, x.begun, count(*) AS runs, min(x.run_at) AS oldest
-                 FROM generate_series(0, 2) s (stage)
-                CROSS JOIN LATERAL (
-                      SELECT r.dag_id, s.stage < 2 AS begun, r.run_at FROM oarlock.runs r
-                       WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued' AND r.ready_at <= statement_timestamp()
-                       ORDER BY r.ready_at, r.run_id LIMIT 10000) x
-                GROUP BY x.dag_id, x.begun) h
+               SELECT y.dag_id, y.begun, sum(y.runs)::bigint AS runs, min(y.oldest) AS oldest,
+                      sum(CASE WHEN y.key IS NULL OR y.current_limits IS NULL OR y.begun THEN y.runs
+                               ELSE least(y.runs, y.most - oarlock.counted_runs(y.dag_id, y.key, y.most)) END)::bigint AS free
+                 FROM (SELECT x.dag_id, x.begun, x.key, count(*) AS runs, min(x.run_at) AS oldest
+                         FROM generate_series(0, 2) s (stage)
+                        CROSS JOIN LATERAL (
+                              SELECT r.dag_id, s.stage < 2 AS begun, r.limit_keys[1] AS key, r.run_at FROM oarlock.runs r
+                               WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued' AND r.ready_at <= statement_timestamp()
+                               ORDER BY r.ready_at, r.run_id LIMIT 10000) x
+                        GROUP BY x.dag_id, x.begun, x.key) z
+                 JOIN LATERAL (SELECT z.*, e.current_limits, (e.current_limits #>> '{0,limit}')::int AS most FROM oarlock.dags e WHERE e.dag_id = z.dag_id) y ON true
+                GROUP BY y.dag_id, y.begun) h
           JOIN oarlock.dags d ON d.dag_id = h.dag_id
          WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue
     ), fresh AS ( -- of a DAG with a limit, as many runs as the limit has left, over all of its queues
@@ -453,8 +501,8 @@ BEGIN ATOMIC
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = f.dag_id)
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = f.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                          AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2)), 0) END AS runs
-          FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.runs) AS runs,
-                       sum(sum(g.runs)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.runs) AS before
+          FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.free) AS runs,
+                       sum(sum(g.free)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.free) AS before
                   FROM due g WHERE NOT g.begun AND g.moves AND g.served GROUP BY g.queue, g.dag_id, g.max_active_runs) f
     ), startable AS ( -- of a queue with a limit, as many runs as the limit has left
         SELECT CASE WHEN q.max_running = 0 THEN s.runs
@@ -519,8 +567,11 @@ DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
+DROP FUNCTION oarlock.why_no_room(oarlock.runs, oarlock.dags);
 DROP FUNCTION oarlock.place_in_line(oarlock.runs, oarlock.lanes);
 DROP FUNCTION oarlock.active_runs(bigint);
+DROP FUNCTION oarlock.is_full(bigint, jsonb, text[]);
+DROP FUNCTION oarlock.counted_runs(bigint, text, int);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);
 DROP FUNCTION oarlock.why_quiet(oarlock.workers);
 DROP FUNCTION oarlock.utc_text(timestamptz);

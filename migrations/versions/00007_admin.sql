@@ -23,6 +23,29 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Returns the limit by key of a spec as enqueue and claims read it; see dags.current_limits. The key is cut into texts, params and labels
+-- once, so that an insert need not parse it. Its mark tells keys of this definition from keys of the definitions of other versions.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.compile_limits(spec jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    def jsonb := spec -> 'concurrency';
+    key text := coalesce(def ->> 'key', '');
+BEGIN
+    IF def IS NULL OR def = 'null' THEN
+        RETURN NULL;
+    END IF;
+    IF (jsonb_typeof(def) = 'object' AND coalesce(jsonb_typeof(def -> 'key'), 'string') = 'string' AND def ->> 'limit' ~ '^[1-9][0-9]{0,5}$|^1000000$'
+        AND regexp_replace(key, '\$\{(params\.[A-Za-z0-9_-]+|labels\.[A-Za-z0-9._/-]+)\}', '', 'g') !~ '\$') IS NOT TRUE THEN
+        RAISE EXCEPTION 'this is no limit by key: %', left(def::text, 200) USING ERRCODE = 'OA013', HINT = 'put the DAG with `oarlock dag apply`, which checks the file';
+    END IF;
+    RETURN jsonb_build_array(jsonb_build_object('limit', (def ->> 'limit')::int, 'mark', left(md5(key), 8), 'key', (
+               SELECT coalesce(jsonb_agg(CASE WHEN m[2] IS NOT NULL THEN jsonb_build_object('param', m[2]) WHEN m[3] IS NOT NULL THEN jsonb_build_object('label', m[3])
+                                         ELSE jsonb_build_object('text', m[1]) END ORDER BY n), '[]')
+                 FROM regexp_matches(key, '([^$]+)|\$\{(?:params\.([A-Za-z0-9_-]+)|labels\.([A-Za-z0-9._/-]+))\}', 'g') WITH ORDINALITY p (m, n))));
+END $$;
+-- +goose StatementEnd
+
 -- Sets the lane of new runs of a DAG that override nothing. While the DAG is paused, that is a lane of its own. The lane stays, since
 -- enqueue reads its number from the DAG and does not lock it.
 -- +goose StatementBegin
@@ -31,7 +54,7 @@ LANGUAGE sql
 BEGIN ATOMIC
     UPDATE oarlock.dags d
        SET current_lane = CASE WHEN d.paused_by IS NULL THEN v.lane_id
-                               ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id, NULL) END
+                               ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id, l.keyed, NULL) END
       FROM oarlock.dag_versions v JOIN oarlock.lanes l USING (lane_id)
      WHERE d.dag_id = dag AND v.dag_id = d.dag_id AND v.version = d.current_version;
     UPDATE oarlock.lanes l SET stays = true FROM oarlock.dags d WHERE d.dag_id = dag AND l.lane_id = d.current_lane AND NOT l.stays;
@@ -50,6 +73,7 @@ DECLARE
     priority int := coalesce((spec ->> 'priority')::int, 0);
     selector jsonb := coalesce(spec -> 'worker_selector', '{}');
     limited  int := coalesce((spec ->> 'max_active_runs')::int, 0);
+    limits   jsonb := oarlock.compile_limits(spec);
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
     defs     jsonb := coalesce(spec -> 'params', '[]');
     lane     int;
@@ -80,7 +104,7 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
-    lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END, 0);
+    lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 OR limits IS NOT NULL THEN put_dag.dag_id ELSE 0 END, limits IS NOT NULL, 0);
     UPDATE oarlock.lanes l SET stays = true WHERE l.lane_id = lane AND NOT l.stays;
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
@@ -95,7 +119,7 @@ BEGIN
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
         coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), oarlock.who());
     UPDATE oarlock.dags d
-       SET current_version = v.version, max_active_runs = limited, removed_at = NULL, current_queue = v.queue,
+       SET current_version = v.version, max_active_runs = limited, current_limits = limits, removed_at = NULL, current_queue = v.queue,
            current_lane = v.lane_id, current_names = v.param_names, current_ok = v.params_ok, current_whole = v.params_whole, current_labels = v.labels,
            current_timeout = CASE WHEN v.queue_timeout_ms > 0 THEN v.queue_timeout_ms * interval '1 millisecond' END,
            current_by = session_user, current_grants = coalesce((v.spec #>> '{allow,schedules}')::bool, false)
@@ -420,4 +444,5 @@ DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool, int);
 DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text, bool);
 DROP FUNCTION oarlock.place_dag(bigint);
+DROP FUNCTION oarlock.compile_limits(jsonb);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

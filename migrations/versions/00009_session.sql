@@ -16,7 +16,7 @@ BEGIN ATOMIC
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited, false)
       FROM oarlock.workers w
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
-      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited FROM oarlock.dags d
+      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 OR l.keyed AND d.current_limits IS NOT NULL AS limited FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker AND l.closed IS NULL;
 END;
@@ -29,7 +29,7 @@ CREATE VIEW oarlock.claims AS
 SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
        run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
        generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts, schedule, previous_at,
-       stage, ready_at, state, worker_id, wake_at
+       stage, ready_at, (limit_keys IS NOT NULL)::int AS keyed, state, worker_id, wake_at
   FROM oarlock.runs;
 COMMENT ON VIEW oarlock.claims IS 'Internal: the columns of runs that a claim writes and returns.';
 
@@ -51,6 +51,81 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many more runs limits let begin or go on.';
 
+-- Locks and returns due runs of a keyed lane that the limit lets begin, at most `want`: of each key the oldest, one of each key before a
+-- second of any. It passes over runs that another session holds. The caller holds the row of the DAG, so that counts do not change
+-- meanwhile. The function visits at most 200 keys by jumps through the index, and begins behind the key at which the last call of this
+-- session ended: a key with many runs, and 200 keys without room, hold up no other key for longer than one turn. The session keeps that
+-- place in a setting of its own.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.pick_keyed(lane int, dag bigint, due timestamptz, want int) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    most    int := (SELECT (d.current_limits #>> '{0,limit}')::int FROM oarlock.dags d WHERE d.dag_id = dag);
+    turn    text COLLATE "C" := coalesce(current_setting('oarlock.turn_' || lane, true), '');
+    bound   text COLLATE "C" := turn; -- the least key to visit next
+    wrapped bool := turn = '';
+    head    record;
+    keys    text[] := '{}';
+    rooms   int[] := '{}';
+    ats     timestamptz[] := '{}'; -- by key: the place of the run that was picked last
+    ids     bigint[] := '{}';
+    -- Runs without a key pass the limit. They are read by the null key: else the plan would go through the whole lane.
+    picked  bigint[] := ARRAY(SELECT r.run_id FROM oarlock.runs r
+                               WHERE r.lane_id = lane AND r.limit_keys[1] IS NULL AND r.limit_keys IS NOT NULL AND r.state = 'queued' AND r.stage = 2
+                                 AND r.ready_at <= due ORDER BY r.limit_keys[1], r.ready_at, r.run_id LIMIT want FOR NO KEY UPDATE SKIP LOCKED);
+    room    int;
+    next    record;
+    more    bool := true;
+BEGIN
+    IF num_nulls(lane, dag, due, want) > 0 THEN
+        RAISE EXCEPTION 'pick_keyed: no argument may be null' USING ERRCODE = '22004';
+    END IF;
+    FOR i IN 1 .. 200 LOOP
+        EXIT WHEN cardinality(picked) + cardinality(keys) >= want;
+        SELECT r.limit_keys[1] AS key, r.ready_at INTO head FROM oarlock.runs r
+         WHERE r.lane_id = lane AND r.limit_keys[1] >= bound AND r.limit_keys IS NOT NULL AND r.state = 'queued' AND r.stage = 2
+         ORDER BY r.limit_keys[1], r.ready_at LIMIT 1;
+        IF NOT FOUND AND NOT wrapped THEN
+            wrapped := true;
+            bound := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN head.key IS NULL OR wrapped AND turn <> '' AND head.key COLLATE "C" >= turn;
+        bound := head.key || E'\x01'; -- no text lies between
+        room := CASE WHEN head.ready_at <= due THEN most - oarlock.counted_runs(dag, head.key, most) ELSE 0 END;
+        IF room > 0 THEN
+            keys := keys || head.key;
+            rooms := rooms || room;
+            ats := ats || '-infinity'::timestamptz;
+            ids := ids || 0::bigint;
+        END IF;
+    END LOOP;
+    PERFORM set_config('oarlock.turn_' || lane, bound, false);
+    WHILE more LOOP
+        more := false;
+        FOR i IN 1 .. cardinality(keys) LOOP
+            CONTINUE WHEN rooms[i] = 0 OR cardinality(picked) >= want;
+            SELECT r.run_id, r.ready_at INTO next FROM oarlock.runs r
+             WHERE r.lane_id = lane AND r.limit_keys[1] = keys[i] AND r.limit_keys IS NOT NULL AND r.state = 'queued' AND r.stage = 2
+               AND (r.ready_at, r.run_id) > (ats[i], ids[i]) AND r.ready_at <= due
+             ORDER BY r.ready_at, r.run_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                picked := picked || next.run_id;
+                ats[i] := next.ready_at;
+                ids[i] := next.run_id;
+                rooms[i] := rooms[i] - 1;
+                more := true;
+            ELSE
+                rooms[i] := 0;
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN picked;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.pick_keyed(int, bigint, timestamptz, int) IS 'Internal: the runs of a keyed lane that may begin.';
+
 -- Claims due runs behind limits, shelf by shelf. One session at a time counts how much a limit has left, and other sessions
 -- skip that shelf meanwhile. The function is plpgsql, because each of its statements must see the claims that other sessions
 -- committed before it got its locks. For the arguments see queue/claim.
@@ -63,6 +138,7 @@ DECLARE
     due   timestamptz := clock_timestamp(); -- read once: a volatile value cannot be looked up in an index
     taken jsonb; -- how many runs of each DAG and of each queue are claimed, counted before any lock
     shelf record;
+    due_ids bigint[];
     room  int;
     more  int;
     n     int := 0;
@@ -79,8 +155,11 @@ BEGIN
       FROM (SELECT coalesce('dag ' || h.dag_id, 'queue ' || l.queue) AS key, count(*) AS n
               FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- the bound keeps the plan on runs_worker
               JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
-    FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, d.max_active_runs, q.max_running > 0 AS by_queue, s.stage = 2 AND coalesce(d.max_active_runs, 0) > 0 AS by_dag
+    FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, coalesce(d.max_active_runs, 0) AS max_active_runs, q.max_running > 0 AS by_queue,
+                        s.stage = 2 AND k.keyed AND d.current_limits IS NOT NULL AS by_key,
+                        s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR k.keyed AND d.current_limits IS NOT NULL) AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
+                   JOIN oarlock.lanes k USING (lane_id)
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
                   CROSS JOIN LATERAL (SELECT s.stage, CASE WHEN shelves[p.i] = 3 * l.lane_id::bigint + s.stage THEN cursors[p.i] ELSE rest END AS since
@@ -95,7 +174,7 @@ BEGIN
                            CASE WHEN fair OR s.stage = 0 THEN 0 WHEN new_first THEN 3 - s.stage ELSE s.stage END, head.ready_at LOOP
         -- a shelf behind a full limit needs no lock, and all claimed runs are counted once
         CONTINUE WHEN shelf.by_queue AND (taken ->> ('queue ' || shelf.queue))::int >= shelf.max_running;
-        CONTINUE WHEN shelf.by_dag AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
+        CONTINUE WHEN shelf.by_dag AND shelf.max_active_runs > 0 AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
             SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = shelf.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) >= shelf.max_active_runs;
         PERFORM FROM oarlock.queues q WHERE q.name = shelf.queue AND shelf.by_queue FOR NO KEY UPDATE SKIP LOCKED;
@@ -104,18 +183,22 @@ BEGIN
         CONTINUE WHEN shelf.by_dag AND NOT FOUND;
         room := least(cardinality(claims) - n, oarlock.room_of(shelf.queue, shelf.dag_id, shelf.stage));
         CONTINUE WHEN room <= 0;
-        RETURN QUERY
-        WITH picked AS MATERIALIZED (
+        IF shelf.by_key THEN
+            due_ids := oarlock.pick_keyed(shelf.lane_id, shelf.dag_id, due, room);
+        ELSE
+            due_ids := ARRAY(
             SELECT r.run_id FROM oarlock.runs r
              WHERE r.lane_id = shelf.lane_id AND r.stage = shelf.stage AND r.state = 'queued'
                AND r.ready_at >= shelf.since AND r.ready_at <= CASE shelf.stage WHEN 2 THEN due ELSE 'infinity' END
                AND (shelf.stage < 2 OR shelf.dag_id <> 0
                     OR r.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
-             ORDER BY r.ready_at, r.run_id LIMIT room FOR NO KEY UPDATE SKIP LOCKED)
+             ORDER BY r.ready_at, r.run_id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
+        END IF;
+        RETURN QUERY
         UPDATE oarlock.claims c
            SET state = 'running', claim_id = p.claim_id, worker_id = claim_limited.worker, epoch = c.epoch + 1, wake_at = NULL,
                started_at = coalesce(c.started_at, date_trunc('milliseconds', clock_timestamp()))
-          FROM unnest(ARRAY(SELECT run_id FROM picked), claims[n + 1 :]) p (run_id, claim_id)
+          FROM unnest(due_ids, claims[n + 1 : n + cardinality(due_ids)]) p (run_id, claim_id)
          WHERE c.run_id = p.run_id
         RETURNING c.*;
         GET DIAGNOSTICS more = ROW_COUNT;
@@ -148,7 +231,8 @@ BEGIN
                    SELECT r.run_id FROM oarlock.runs r WHERE r.run_id = claim_family.root
                    UNION ALL
                    SELECT c.run_id FROM family f JOIN oarlock.runs c ON c.parent_run = f.run_id)
-               SELECT r.run_id, r.dag_id, l.queue, r.stage, q.max_running > 0 AS by_queue, r.stage = 2 AND d.max_active_runs > 0 AS by_dag
+               SELECT r.run_id, r.dag_id, l.queue, r.stage, q.max_running > 0 AS by_queue, r.stage = 2 AND (d.max_active_runs > 0 OR r.limit_keys IS NOT NULL AND d.current_limits IS NOT NULL) AS by_dag,
+                      r.limit_keys, d.current_limits
                  FROM family f JOIN oarlock.runs r USING (run_id)
                  JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
                 WHERE r.state = 'queued' AND (r.stage < 2 OR r.ready_at <= clock_timestamp() AND q.paused_by IS NULL AND d.paused_by IS NULL)
@@ -159,7 +243,8 @@ BEGIN
             CONTINUE WHEN due.by_queue AND NOT FOUND;
             PERFORM FROM oarlock.dags d WHERE d.dag_id = due.dag_id AND due.by_dag FOR NO KEY UPDATE SKIP LOCKED;
             CONTINUE WHEN due.by_dag AND NOT FOUND;
-            CONTINUE WHEN oarlock.room_of(due.queue, due.dag_id, due.stage) <= 0;
+            CONTINUE WHEN oarlock.room_of(due.queue, due.dag_id, due.stage) <= 0
+                       OR due.by_dag AND oarlock.is_full(due.dag_id, due.current_limits, due.limit_keys);
         END IF;
         PERFORM FROM oarlock.runs r WHERE r.run_id = due.run_id AND r.state = 'queued' FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
@@ -232,7 +317,7 @@ BEGIN
                   JOIN oarlock.dags d ON d.dag_id = h.dag_id AND (d.paused_by IS NOT NULL OR d.max_active_runs > 0)
                  WHERE l.lane_id = ANY (set_aside.lanes) AND l.dag_id = 0
                  GROUP BY l.lane_id, d.dag_id ORDER BY l.lane_id, d.dag_id LOOP
-        own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag, NULL);
+        own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag, false, NULL);
         UPDATE oarlock.runs r SET lane_id = own
          WHERE r.run_id = ANY (ARRAY(SELECT x.run_id FROM oarlock.runs x
                                       WHERE x.run_id = ANY (held.runs) AND x.state = 'queued' AND x.lane_id = held.lane_id AND x.stage = 2
@@ -326,5 +411,6 @@ DROP FUNCTION oarlock.claim_family(uuid, bigint, uuid[]);
 DROP FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]);
 DROP FUNCTION oarlock.room_of(text, bigint, int);
 DROP VIEW oarlock.claims;
+DROP FUNCTION oarlock.pick_keyed(int, bigint, timestamptz, int);
 DROP FUNCTION oarlock.lanes_of(uuid);
 DROP INDEX oarlock.runs_set_aside;

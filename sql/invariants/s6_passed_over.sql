@@ -7,7 +7,7 @@ SELECT r.run_id, r.run_at, l.queue
   FROM oarlock.lanes l
   JOIN oarlock.runs r ON r.lane_id = l.lane_id AND r.state = 'queued' AND r.ready_at < clock_timestamp() - interval '1 minute'
   JOIN oarlock.queues q ON q.name = l.queue AND q.max_running = 0
-  JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.max_active_runs = 0
+  JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.max_active_runs = 0 AND NOT (l.keyed AND d.current_limits IS NOT NULL)
  WHERE (r.stage < 2 OR q.paused_by IS NULL AND d.paused_by IS NULL) -- a run that has begun goes on
    AND EXISTS (SELECT FROM oarlock.workers w
                 WHERE w.state = 'live' AND w.hungry > 0 AND w.unfit = '' AND w.started_at < clock_timestamp() - interval '1 minute'

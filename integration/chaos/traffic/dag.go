@@ -48,6 +48,7 @@ type DAG struct {
 	Steps  []Step
 	Ends   string // the state of a run that is not canceled
 	Limit  int    // max_active_runs, 0: none
+	ByKey  int    // limit of the runs with the same param n, 0: none
 }
 
 // Tasks returns how many tasks a run of the DAG has, without the tasks of its child runs.
@@ -125,6 +126,9 @@ func newDAG(r *rand.Rand, name string, options Options) *DAG {
 	d := &DAG{Name: name}
 	if name == limitedDAG {
 		d.Limit = limitOfRuns
+	}
+	if name == keyedDAG {
+		d.ByKey = limitOfKey
 	}
 	n := minSteps + r.IntN(maxSteps-minSteps+1)
 	for i := range n {
@@ -208,6 +212,9 @@ func (s *Step) asParent() string {
 func (d *DAG) write(r *rand.Rand, options Options) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "name: %s\nmax_drives: 1000\nmax_active_runs: %d\nparams: [{name: n, type: integer, default: 0}]\n", d.Name, d.Limit)
+	if d.ByKey > 0 {
+		fmt.Fprintf(&text, "concurrency: {key: '${params.n}', limit: %d}\n", d.ByKey)
+	}
 	if r.IntN(3) == 0 {
 		text.WriteString("handler_on: {exit: {run: '. $DIR/lib; body 0 1 0'}}\n")
 	}

@@ -32,6 +32,7 @@ type Ask struct {
 	Hold   time.Duration // of Held and Undone
 	Key    string        // of Keyed and Undone
 	Limit  bool          // in the queue that limits its runs
+	N      int           // the param n, by which keyedDAG limits its runs
 	Demand []Demand
 }
 
@@ -72,6 +73,13 @@ const (
 	limitOfRuns = 2
 )
 
+// keyedDAG is the DAG that limits its runs by key, limitOfKey its limit, and keysPerPlan the number of keys.
+const (
+	keyedDAG    = "d3"
+	limitOfKey  = 1
+	keysPerPlan = 3
+)
+
 // New draws a plan. The same generator in the same state draws the same plan.
 func New(r *rand.Rand, options Options) *Plan {
 	p := &Plan{DAGs: []*DAG{child(options)}}
@@ -86,9 +94,19 @@ func New(r *rand.Rand, options Options) *Plan {
 	return p
 }
 
+// ByKey returns the limit of a DAG for runs with the same param n, 0 if it has none.
+func (p *Plan) ByKey(dag string) int {
+	for _, d := range p.DAGs {
+		if d.Name == dag {
+			return d.ByKey
+		}
+	}
+	return 0
+}
+
 func (p *Plan) newAsk(r *rand.Rand, i int, options Options) Ask {
 	a := Ask{
-		DAG: p.DAGs[1+r.IntN(dagsPerPlan)], Way: Plain, Limit: r.IntN(4) == 0,
+		DAG: p.DAGs[1+r.IntN(dagsPerPlan)], Way: Plain, Limit: r.IntN(4) == 0, N: i % keysPerPlan,
 		At: between(r, 0, options.Over), Hold: between(r, 100*time.Millisecond, options.Over/4),
 	}
 	switch n := r.IntN(10); {

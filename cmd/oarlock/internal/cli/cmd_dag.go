@@ -350,6 +350,9 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	fact("labels", runview.LabelText(spec.Labels))
 	fact("selector", runview.LabelText(spec.WorkerSelector))
 	fact("max runs", nonZero(spec.MaxActiveRuns))
+	if l := spec.Concurrency; l != nil {
+		fact("limit", runview.Printable(l.String()))
+	}
 	fact("max steps", nonZero(spec.MaxActiveSteps))
 	fact("timeout", durationText(spec.Timeout))
 	fact("queue timeout", durationText(spec.QueueTimeout))
