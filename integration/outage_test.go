@@ -75,10 +75,14 @@ var outages = map[string]func(t *testing.T, b *testBundle, node node){
 		node.Start(t)
 	},
 	"a backend killed with SIGKILL": func(t *testing.T, _ *testBundle, node node) {
-		signal(t, syscall.SIGKILL, backends(t, node)[0]) // the server then ends all other backends, and recovers
+		all := backends(t, node)
+		signal(t, syscall.SIGKILL, all[0]) // the server then ends all other backends, and recovers
+		untilEnded(t, node, all)
 	},
 	"all backends terminated": func(t *testing.T, _ *testBundle, node node) {
-		signal(t, syscall.SIGTERM, backends(t, node)...)
+		all := backends(t, node)
+		signal(t, syscall.SIGTERM, all...)
+		untilEnded(t, node, all)
 	},
 }
 
@@ -103,6 +107,15 @@ func backends(t *testing.T, node node) (pids []int) {
 		t.Fatal("the server serves nobody")
 	}
 	return pids
+}
+
+// untilEnded waits until processes of a server have ended. A signal ends them some time later, and until then they answer.
+func untilEnded(t *testing.T, node node, pids []int) {
+	t.Helper()
+	until(t, "the backends have ended", func() bool {
+		left := children(node.PID())
+		return !slices.ContainsFunc(pids, func(pid int) bool { return slices.Contains(left, pid) })
+	})
 }
 
 // pass waits for d while the tasks of the bench run.
