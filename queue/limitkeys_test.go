@@ -105,7 +105,7 @@ func TestLimits_ADeepKeyHoldsUpNoOther(t *testing.T) {
 	limited, args := s.LimitedStatement(queue.Want{Slots: 200, Free: 200})
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		explain(t, conn, limited, args) // compiles the plans of the functions
-		if n, most := explain(t, conn, limited, args).Buffers(), 100+10*(others+1); n > most {
+		if n, most := explain(t, conn, limited, args).Buffers(), 100+12*(others+1); n > most {
 			t.Errorf("a claim of %d keys without room reads %d buffers, at most %d", others+1, n, most)
 		}
 		return nil
