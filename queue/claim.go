@@ -249,14 +249,13 @@ func or[T any](p *T) (v T) {
 // claimRow after the other, so a null must reset its field to the zero value. Pointers would do that too, but at thousands of
 // claims a second each column would cost an allocation.
 type claimRow struct {
-	run, inbox, dag, parent, root, left                                         zeronull.Int8
-	epoch, version, lane, priority, losses, depth, generation, tolerated, stage zeronull.Int4
-	keyed                                                                       zeronull.Int4
-	uid, id                                                                     zeronull.UUID
-	params, labels, precomputed, counts                                         []byte
-	runAt, readyAt, logicalAt, previousAt, createdAt, startedAt, deadline       zeronull.Timestamptz
-	name, queue, trigger, submitter, key, trace, reason, ending, by, text, p    zeronull.Text
-	schedule                                                                    zeronull.Text
+	run, inbox, dag, parent, root, left                                                zeronull.Int8
+	epoch, version, lane, priority, losses, depth, generation, tolerated, stage, keyed zeronull.Int4
+	uid, id                                                                            zeronull.UUID
+	params, labels, precomputed, counts                                                []byte
+	runAt, readyAt, logicalAt, previousAt, createdAt, startedAt, deadline              zeronull.Timestamptz
+	name, queue, trigger, submitter, key, trace, reason, ending, by, text, p           zeronull.Text
+	schedule                                                                           zeronull.Text
 }
 
 func (c *claimRow) targets() []any {

@@ -3,7 +3,6 @@ package dagspec
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -62,24 +61,16 @@ func (c *checker) limitKey(key string, n *node) {
 
 // keyParam returns why a key cannot refer to a param, with a hint, or two empty texts.
 func (c *checker) keyParam(name string) (hint, why string) {
-	i := slices.IndexFunc(c.spec.ParamDefs, func(p Param) bool { return p.Name == name })
+	p := c.names.params[name]
 	switch {
-	case i < 0 && c.names.vague.params:
+	case p == nil && c.names.vague.params:
 		return "", ""
-	case i < 0:
-		return DidYouMean(name, paramNames(c.spec.ParamDefs)), "there is no param " + name
-	case c.spec.ParamDefs[i].Type == "json":
+	case p == nil:
+		return DidYouMean(name, sortedKeys(c.names.params)), "there is no param " + name
+	case p.Type == "json":
 		return "use a param of another type", fmt.Sprintf("param %s is json, which is no key", name)
-	case !c.spec.ParamDefs[i].Required && c.spec.ParamDefs[i].Default == nil:
+	case !p.Required && p.Default == nil:
 		return "make it required: true, or give it a default", fmt.Sprintf("param %s may be missing, so runs could have no key", name)
 	}
 	return "", ""
-}
-
-func paramNames(defs []Param) []string {
-	names := make([]string, len(defs))
-	for i := range defs {
-		names[i] = defs[i].Name
-	}
-	return names
 }

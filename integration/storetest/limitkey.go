@@ -81,10 +81,11 @@ func (m *Memory) waitsForKey(r *run) string {
 func (m *Memory) pickKeyed(w *worker, s *shelf, most int) (picked []*run) {
 	queues := map[string][]*run{}
 	for _, r := range s.runs {
+		key := r.limitKey.definition + "\x00" + r.limitKey.text
 		switch {
 		case !r.isDue(m.now()):
 		case !r.limitKey.passes:
-			queues[r.limitKey.definition+"\x00"+r.limitKey.text] = append(queues[r.limitKey.definition+"\x00"+r.limitKey.text], r)
+			queues[key] = append(queues[key], r)
 		case len(picked) < most:
 			picked = append(picked, r)
 		}

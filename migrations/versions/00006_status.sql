@@ -100,8 +100,13 @@ COMMENT ON FUNCTION oarlock.counted_runs(bigint, text, int) IS 'Internal: how ma
 -- Returns whether the limit by key of a DAG has no room for a run with these keys.
 CREATE FUNCTION oarlock.is_full(dag bigint, limits jsonb, keys text[]) RETURNS bool
 LANGUAGE sql STABLE
-RETURN coalesce(oarlock.counted_runs(dag, keys[1], (limits #>> '{0,limit}')::int) >= (limits #>> '{0,limit}')::int AND keys[1] IS NOT NULL, false);
+RETURN coalesce(oarlock.counted_runs(dag, keys[1], (limits #>> '{0,limit}')::int) >= (limits #>> '{0,limit}')::int, false);
 COMMENT ON FUNCTION oarlock.is_full(bigint, jsonb, text[]) IS 'Internal: whether a limit by key has no room for a run.';
+
+-- Returns the place of a run with so many runs before it. Callers count at most twenty.
+CREATE FUNCTION oarlock.in_line(before bigint) RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN before >= 20 THEN 'behind 20 others or more' ELSE before + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before + 1], 'th') || ' in line' END;
 
 -- Returns the place of a run among the due runs of its queue, and how many slots of the workers that may serve it are taken. It
 -- counts runs that one of these workers may serve and that no pause and no limit of a DAG holds up; of a DAG with a limit, as
@@ -120,8 +125,7 @@ BEGIN ATOMIC
         SELECT o.dag_id, array_agg(o) AS lanes FROM oarlock.lanes o
          WHERE o.queue = (l).queue AND o.priority >= (l).priority AND NOT o.keyed GROUP BY o.dag_id
     )
-    SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
-                ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
+    SELECT oarlock.in_line(before.n)
            || format(' in queue %s; %s of %s slots taken', (l).queue, least(taken.busy, taken.slots), taken.slots)
       FROM (SELECT count(*) AS n FROM (
                 SELECT FROM oarlock.queues q CROSS JOIN owners LEFT JOIN oarlock.dags d ON d.dag_id = owners.dag_id
@@ -162,7 +166,7 @@ DECLARE
     taken  bigint[] := ARRAY(SELECT x.run_id FROM oarlock.runs x
                               WHERE x.dag_id = d.dag_id AND x.limit_keys[1] = r.limit_keys[1] AND x.limit_keys IS NOT NULL AND x.finished_at IS NULL AND (x.worker_id IS NOT NULL OR x.epoch > 0 AND x.stage < 2)
                               ORDER BY x.run_id LIMIT 6);
-    before int := (SELECT count(*) FROM (
+    before bigint := (SELECT count(*) FROM (
                        SELECT FROM oarlock.runs x
                         WHERE x.lane_id = r.lane_id AND x.limit_keys[1] = r.limit_keys[1] AND x.limit_keys IS NOT NULL AND x.state = 'queued' AND x.stage = 2
                           AND (x.ready_at, x.run_id) < (r.ready_at, r.run_id) ORDER BY x.ready_at, x.run_id LIMIT 20) c);
@@ -170,7 +174,7 @@ BEGIN
     RETURN format('waits for key %s of dag %s: %s %s %s; %s', CASE key WHEN '' THEN '""' ELSE left(key, 100) END, d.name,
         CASE WHEN most = 1 THEN 'run' ELSE 'runs' END, array_to_string(taken[: 5], ', ') || CASE WHEN cardinality(taken) > 5 THEN ' and others' ELSE '' END,
         CASE WHEN most = 1 THEN 'has its only place' ELSE format('have its %s places', most) END,
-        CASE WHEN before >= 20 THEN 'behind 20 others or more' ELSE before + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before + 1], 'th') || ' in line' END);
+        oarlock.in_line(before));
 END $$;
 -- +goose StatementEnd
 
@@ -570,6 +574,7 @@ DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
 DROP FUNCTION oarlock.why_no_room(oarlock.runs, oarlock.dags);
 DROP FUNCTION oarlock.place_in_line(oarlock.runs, oarlock.lanes);
 DROP FUNCTION oarlock.active_runs(bigint);
+DROP FUNCTION oarlock.in_line(bigint);
 DROP FUNCTION oarlock.is_full(bigint, jsonb, text[]);
 DROP FUNCTION oarlock.counted_runs(bigint, text, int);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);

@@ -8,15 +8,15 @@ CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_
 -- thousand lanes, so pauses and limits of queues are read once, and DAGs only for lanes of their own. OFFSET keeps the
 -- condition on the lane before the lookup.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool)
+CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool, keyed bool)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT l.lane_id, l.queue, l.priority, l.dag_id,
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.paused_by IS NOT NULL) ? l.queue, false) OR coalesce(d.paused, false),
-           coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited, false)
+           coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited OR d.keyed, false), coalesce(d.keyed, false)
       FROM oarlock.workers w
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
-      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 OR l.keyed AND d.current_limits IS NOT NULL AS limited FROM oarlock.dags d
+      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited, l.keyed AND d.current_limits IS NOT NULL AS keyed FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker AND l.closed IS NULL;
 END;
@@ -156,10 +156,8 @@ BEGIN
               FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- the bound keeps the plan on runs_worker
               JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
     FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, coalesce(d.max_active_runs, 0) AS max_active_runs, q.max_running > 0 AS by_queue,
-                        s.stage = 2 AND k.keyed AND d.current_limits IS NOT NULL AS by_key,
-                        s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR k.keyed AND d.current_limits IS NOT NULL) AS by_dag
+                        s.stage = 2 AND l.keyed AS by_key, s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR l.keyed) AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
-                   JOIN oarlock.lanes k USING (lane_id)
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
                   CROSS JOIN LATERAL (SELECT s.stage, CASE WHEN shelves[p.i] = 3 * l.lane_id::bigint + s.stage THEN cursors[p.i] ELSE rest END AS since
