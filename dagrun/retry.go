@@ -329,8 +329,9 @@ func attemptState(row *TaskRecord) State {
 // defaultRetries limits "do: retry" if retry_policy sets no limit.
 const defaultRetries = 3
 
-// matchRule returns the index of the first on_error rule of a failed task that has no condition or one that holds, and -1 if there
-// is none. It returns an error if a condition before that cannot be evaluated.
+// matchRule returns the index of the first on_error rule of a failed task that applies: a rule without a condition, or with a
+// condition that holds. It returns -1 if no rule applies. It returns an error if the condition of an earlier rule cannot be
+// evaluated.
 func (r *Run) matchRule(t *task) (int, error) {
 	for i := range t.step.OnError {
 		cond := t.step.OnError[i].When

@@ -12,7 +12,8 @@ const allSecrets = "all"
 // ownPrefix begins the names of the variables that Oarlock sets for every task.
 const ownPrefix = "OARLOCK_"
 
-// secrets reports mistakes in the secrets that the DAG declares: a name used twice, and those that secret finds.
+// secrets reports mistakes in the secrets that the DAG declares: a name that two secrets have, and the mistakes that secret finds
+// in each.
 func (c *checker) secrets() {
 	seen := map[string]pos{}
 	nodes := slices.Collect(c.root.get("secrets").list())

@@ -103,7 +103,8 @@ func (c *checker) schedules() {
 }
 
 // scheduleName reports a name that is too long, looks like the name of a backfill, or is used twice. If n has no name, s.Name is
-// made of its timing: known says whether that could be read, and if not, nothing is checked.
+// made of the timing. known says whether the timing could be read: if it could not, scheduleName does not check a name that is made
+// of the timing.
 func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string]pos) {
 	at := n
 	if named := n.get("name"); named != nil {

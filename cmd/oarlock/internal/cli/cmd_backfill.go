@@ -301,7 +301,7 @@ const backfillAbout = `Submitters steer backfills of their own schedules, admini
 leave out NAME#N if the DAG has one backfill.`
 
 var backfillSteerExits = []exitNote{
-	{exitOK, "the change is in force: this command or an earlier command made the change"},
+	inForceNote,
 	deniedNote, usageNote,
 	{exitNotFound, "the DAG or the backfill does not exist, the backfill is over, or it is not yours"},
 	unreachableNote, settingsNote,

@@ -532,7 +532,7 @@ func newDAGChangeCommand(e *env, change dagChange) *cli.Command {
 			about:    change.about + "\nFor administrators (role oarlock_admin).",
 			examples: []string{"oarlock dag " + change.name + " etl", "oarlock dag " + change.name + " etl nightly -o json"},
 			exits: []exitNote{
-				{exitOK, "the change is in force: this command or an earlier command made the change"},
+				inForceNote,
 				deniedNote, usageNote,
 				{exitNotFound, "a DAG does not exist; the DAGs named before that DAG were changed"},
 				unreachableNote, settingsNote,
@@ -579,7 +579,7 @@ cannot retry its runs. Runs that have not ended go on. Without --before only the
 For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock dag retire etl", "oarlock dag retire etl --before 7"},
 			exits: []exitNote{
-				{exitOK, "the change is in force: this command or an earlier command made the change"},
+				inForceNote,
 				deniedNote, usageNote,
 				{exitNotFound, "the DAG does not exist"},
 				unreachableNote,

@@ -398,7 +398,7 @@ func (p painter) problems(files []*dagFile, columns int) string {
 }
 
 // problem returns a problem as text for people: place and message, then the source line with a caret, then the hint. It leaves out
-// what is not known.
+// the parts that the problem does not have.
 func (p painter) problem(problem dagspec.Error, columns int) string {
 	place := problem.Path + ":"
 	if problem.Line > 0 {

@@ -130,9 +130,10 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.endOfCommand(run, tasks)
 }
 
-// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, or could not be started, this
-// process ends with that status or exitNotStarted, and prints no error: the command has said what is wrong. endOfCommand adds a
-// remark if the command could not be started or did not exit by itself.
+// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, this process ends with that
+// status. If the command could not be started, this process ends with exitNotStarted. In both cases this process prints no error,
+// because the output of the command or a remark says what is wrong. endOfCommand makes the remark if the command could not be
+// started or did not exit by itself.
 func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	var task queue.Task
 	if len(tasks) > 0 {

@@ -64,8 +64,8 @@ type jsonApplied struct {
 	Ms      int64  `json:"duration_ms"`
 }
 
-// moved returns the answer of migrate up and migrate down: one line per step. verb says what was done with each step, and is its
-// key in JSON. nothing is the text if there are no steps, and version the schema version afterwards.
+// moved returns the answer of migrate up and migrate down: one line per step. verb says how the command changed each step, and is
+// the key of the steps in JSON. nothing is the text if there are no steps, and version the schema version afterwards.
 func (e *env) moved(steps []migrations.Applied, verb, nothing string, version int64) answer {
 	a := answer{lines: []any{}, ids: []string{}, text: nothing + "\n"}
 	done := make([]jsonApplied, len(steps))

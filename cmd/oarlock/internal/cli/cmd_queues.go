@@ -53,7 +53,7 @@ func newQueuesPauseCommand(e *env, name, usage string, paused bool) *cli.Command
 For administrators (role oarlock_admin).`,
 			examples: []string{"oarlock queues " + name + " heavy"},
 			exits: []exitNote{
-				{exitOK, "the change is in force: this command or an earlier command made the change"},
+				inForceNote,
 				deniedNote, usageNote,
 				{exitNotFound, "a queue does not exist; no queue was changed"},
 				unreachableNote, settingsNote,

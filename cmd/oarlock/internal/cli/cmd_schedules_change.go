@@ -167,7 +167,7 @@ func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
 }
 
 var scheduleSteerExits = []exitNote{
-	{exitOK, "the change is in force: this command or an earlier command made the change"},
+	inForceNote,
 	deniedNote, usageNote,
 	{exitNotFound, "the DAG or the schedule does not exist, or the schedule is not yours"},
 	unreachableNote, settingsNote,

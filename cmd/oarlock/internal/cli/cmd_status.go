@@ -283,8 +283,8 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	return row
 }
 
-// taskNote returns what is unusual about a task, such as its failure, and the last line of a task that runs. It returns "" if there
-// is nothing to say.
+// taskNote returns a note on a task: its failure or another unusual fact, and the last line of a task that runs. It returns "" if
+// the task has none of these.
 func (p *runPage) taskNote(t *queue.Task) string {
 	text := runview.TaskNote(p.run, t)
 	if given := runview.ParamText(t.Outputs); given != "" && p.decided[runview.TaskName(t.Step, t.Item)] {

@@ -27,6 +27,7 @@ type exitNote struct {
 
 // Exit statuses that many commands share.
 var (
+	inForceNote     = exitNote{exitOK, "the change is in force: this command or an earlier command made the change"}
 	deniedNote      = exitNote{exitError, "this user lacks a right that the command needs, or another error happened"}
 	usageNote       = exitNote{exitUsage, "the command line is invalid"}
 	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached or used: type `oarlock doctor`"}

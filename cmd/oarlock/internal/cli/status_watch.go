@@ -225,7 +225,7 @@ func (w *watcher) finish(page *runPage) error {
 	return w.env.say(w.env.pageAnswer(page))
 }
 
-// tellJSON prints the run as a line of JSON, if that line differs from the last one that it printed.
+// tellJSON prints the run as a line of JSON. It prints nothing if the line equals the line that it printed last.
 func (w *watcher) tellJSON(page *runPage) error {
 	line, err := runview.EncodeJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if err != nil {

@@ -203,10 +203,10 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// broken returns a failed check for an error that kept the check from being made. failed says for the user what the check tried in
-// vain, such as "could not count connections".
-func broken(failed string, err error) Check {
-	return fail("%s: %s", failed, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
+// broken returns a failed check for an error that kept the check from being made. doing names the action that failed, such as
+// "count connections".
+func broken(doing string, err error) Check {
+	return fail("could not %s: %s", doing, Explain(err)).withHint("type `oarlock doctor` again; if the check fails in the same way again, look into the server's log")
 }
 
 // unseen returns a skipped check if err says that the schema is missing or does not fit this binary, or that the user lacks a

@@ -15,7 +15,7 @@ func (x *examination) installation(ctx context.Context) Check {
 	}
 	i, err := migrations.ReadInstallation(ctx, x.conn)
 	if err != nil {
-		return broken("could not ask which installation this is", err)
+		return broken("ask which installation this is", err)
 	}
 	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
 		return fail("%s", wrong.Message()).withHint("%s", wrong.Hint())

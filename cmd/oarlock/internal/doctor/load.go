@@ -42,7 +42,7 @@ var horizonSQL = sql.Named("doctor/horizon")
 func (x *examination) horizon(ctx context.Context) Check {
 	holders, err := all[holder](ctx, x.conn, horizonSQL)
 	if err != nil {
-		return broken("could not look for old snapshots", err)
+		return broken("look for old snapshots", err)
 	}
 	for _, h := range holders {
 		if h.old() {
@@ -78,7 +78,7 @@ func (x *examination) connections(ctx context.Context) Check {
 	}
 	limits, err := all[connections](ctx, x.conn, connectionsSQL, there.Workers)
 	if err != nil {
-		return broken("could not count connections", err)
+		return broken("count connections", err)
 	}
 	return judgeConnections(limits, int64(x.needs), int64(x.own))
 }

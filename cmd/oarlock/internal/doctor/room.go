@@ -44,7 +44,7 @@ func (x *examination) room(ctx context.Context) Check {
 	}
 	taken, err := one[room](ctx, x.conn, roomSQL)
 	if err != nil {
-		return broken("could not ask how large the database is", err)
+		return broken("ask how large the database is", err)
 	}
 	return ok("the check wrote 1 MB and rolled the write back; %s. A server does not tell how much of its disk is free: watch the disk itself", taken)
 }
@@ -75,5 +75,5 @@ func judgeWrite(err error) Check {
 		return fail("the server accepts no write: %s", Explain(err)).
 			withHint("free space on the server's disk, or enlarge the disk. Until then the database accepts no run and no record. `oarlock prune` also needs free space")
 	}
-	return broken("could not write a megabyte and roll the write back", err)
+	return broken("write a megabyte and roll the write back", err)
 }

@@ -102,7 +102,7 @@ func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Che
 	found, err := one[outdated](ctx, x.conn, outdatedSQL, schema.Version)
 	switch {
 	case err != nil && !mayNot(err):
-		return broken("could not ask how old the programs of workers are", err)
+		return broken("ask how old the programs of workers are", err)
 	case found.Workers > 0:
 		return warn("%d of the workers at work run an older program, which works with the schema: %s", found.Workers, found.Names).
 			withHint("replace these workers by workers of the new program, one after the other")
@@ -129,11 +129,14 @@ type privileges struct {
 
 var privilegesSQL = sql.Named("doctor/privileges")
 
+// grantRole is the advice for a user without a role of Oarlock.
+const grantRole = "have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to see all runs" // sql-shown: advice
+
 func (x *examination) privileges(ctx context.Context) Check {
 	p, err := one[privileges](ctx, x.conn, privilegesSQL)
 	switch {
 	case err != nil:
-		return broken("could not read the privileges", err)
+		return broken("read the privileges", err)
 	case !p.HasSchema:
 		return skip("the database has no schema oarlock yet")
 	case !p.HasUsage && len(p.MemberOf) > 0:
@@ -141,14 +144,14 @@ func (x *examination) privileges(ctx context.Context) Check {
 			withHint("have an administrator run `oarlock migrate roles` for this database")
 	case !p.HasUsage:
 		return fail("user %s has no right to use the schema oarlock", p.UserName).
-			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to see all runs", p.UserName) // sql-shown: advice
+			withHint(grantRole, p.UserName)
 	case !p.HasRoles:
 		return warn("Oarlock's group roles do not exist").withHint("run `oarlock migrate roles`: then applications and workers need not be the owner of the schema")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
 		return warn("user %s has none of Oarlock's group roles", p.UserName).
-			withHint("have an administrator grant this user a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to see all runs", p.UserName) // sql-shown: advice
+			withHint(grantRole, p.UserName)
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }

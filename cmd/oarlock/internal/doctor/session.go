@@ -29,11 +29,11 @@ func (x *examination) listen(ctx context.Context) Check {
 	}
 	listener, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
-		return broken("could not open a second connection for LISTEN", err)
+		return broken("open a second connection for LISTEN", err)
 	}
 	defer end(ctx, listener)
 	if _, err := listener.Exec(ctx, listenSQL); err != nil {
-		return broken("could not listen", err)
+		return broken("listen", err)
 	}
 	took, err := x.notified(ctx, listener)
 	if err != nil {
@@ -70,7 +70,7 @@ func (x *examination) clock(ctx context.Context) Check {
 	for i := range clockSamples {
 		r, err := x.readClock(ctx)
 		if err != nil {
-			return broken("could not read the server's clock", err)
+			return broken("read the server's clock", err)
 		}
 		if i == 0 || r.bound < best.bound {
 			best = r
