@@ -14,8 +14,8 @@ import (
 // MinVersion and MaxVersion are the oldest and the newest schema version that this binary knows and works with. It also works
 // with a newer version if ProgramsFrom allows it: see Schema.
 const (
-	MinVersion int64 = 16
-	MaxVersion int64 = 16
+	MinVersion int64 = 17
+	MaxVersion int64 = 17
 )
 
 const upCommand = "oarlock migrate up"

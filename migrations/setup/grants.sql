@@ -28,7 +28,7 @@ BEGIN
       FROM (VALUES
         -- A worker reads everything and keeps the journal. It deletes open approvals and fences only, and never a run.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache agenda schedules fires', 'oarlock_worker'),
+          log_chunks followers cache agenda schedules fires pools pool_keys permits', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'tasks approvals_open workers fences', 'oarlock_worker'),
         -- A worker records how a run goes. It cannot change the request: the DAG, the params, the submitter and the time.
@@ -43,7 +43,7 @@ BEGIN
         ('DELETE', 'approvals_open fences', 'oarlock_worker'),
         -- A reader sees all tables of Oarlock, and none of River. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache agenda schedules fires', 'oarlock_read'),
+          log_chunks followers cache agenda schedules fires pools pool_keys permits', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
@@ -65,14 +65,15 @@ BEGIN
         ('run_page run_head step_summaries schedule_list identity who', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_result run_events run_attempts cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of bodies_of quiet_since may_serve watched_since taken_over_by', 'oarlock_read, oarlock_worker'),
+        ('pool_list pool_permits', 'oarlock_read, oarlock_worker'),
         ('failure_history task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts log_window read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
+        ('put_dag set_dag set_queue drain_worker prune set_pool set_pool_key close_pool open_pool remove_pool', 'oarlock_admin'),
         ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),
         ('schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake place_of make_log_days end_backends operates', 'oarlock_worker'),
         ('lanes_of room_of claim_limited claim_family pick_keyed counted_runs is_full', 'oarlock_worker'), -- they run with the rights of the worker
-        ('wake_due expire_queued set_aside release_unreadable attend', 'oarlock_worker'),
+        ('wake_due expire_queued set_aside release_unreadable attend permits', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so each role that writes the row needs the right
         ('child_ended fail_run keep vouch', 'oarlock_worker')
       ) g (functions, roles),

@@ -66,6 +66,7 @@ CREATE TABLE oarlock.dag_versions (
     hash             text   NOT NULL,
     needs            text[] NOT NULL, -- the offers that a worker must have
     max_slots        int    NOT NULL CHECK (max_slots > 0), -- slots of the widest step
+    pools            jsonb  NOT NULL, -- {pool: {"weight", "key"}} for each pool that steps name: the largest weight, and whether a step gives a key
     queue            text   NOT NULL REFERENCES oarlock.queues,
     priority         int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
     selector         jsonb  NOT NULL CHECK (jsonb_typeof(selector) = 'object'),
@@ -379,7 +380,7 @@ CREATE TABLE oarlock.worker_orders (
 -- holds an old snapshot. A worker has one per channel, and one statement in flight on each, so that no multixacts appear.
 CREATE TABLE oarlock.fences (
     worker_id uuid NOT NULL,
-    channel   text NOT NULL CHECK (channel IN ('commit', 'claim', 'logs', 'settle')),
+    channel   text NOT NULL CHECK (channel IN ('commit', 'claim', 'logs', 'settle', 'permits')),
     PRIMARY KEY (worker_id, channel)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 

@@ -6,7 +6,7 @@
 CREATE FUNCTION oarlock.check_spec(spec jsonb, needs text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    unsupported text[] := ARRAY(SELECT n FROM unnest(needs) n WHERE n = ANY ('{pool,action:river.job}') ORDER BY n);
+    unsupported text[] := ARRAY(SELECT n FROM unnest(needs) n WHERE n = ANY ('{action:river.job}') ORDER BY n);
 BEGIN
     IF jsonb_typeof(spec) IS DISTINCT FROM 'object' OR jsonb_typeof(spec -> 'steps') IS DISTINCT FROM 'array'
        OR jsonb_array_length(spec -> 'steps') = 0 OR coalesce(spec ->> 'name', '') !~ '^[a-z0-9][a-z0-9._-]{0,99}$' THEN
@@ -63,7 +63,7 @@ END;
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_dag(spec jsonb, source text, hash text, needs text[], max_slots int DEFAULT 1, queue_timeout_ms bigint DEFAULT 0,
-    source_path text DEFAULT NULL, keep_schedules bool DEFAULT false, OUT dag_id bigint, OUT version int, OUT is_new bool)
+    source_path text DEFAULT NULL, keep_schedules bool DEFAULT false, pools jsonb DEFAULT '{}', OUT dag_id bigint, OUT version int, OUT is_new bool)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -76,6 +76,7 @@ DECLARE
     limits   jsonb := oarlock.compile_limits(spec);
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
     defs     jsonb := coalesce(spec -> 'params', '[]');
+    uses     jsonb := coalesce(put_dag.pools, '{}');
     lane     int;
     removed  bool;
 BEGIN
@@ -84,6 +85,7 @@ BEGIN
     END IF;
     PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
     PERFORM oarlock.check_labels('worker_selector', selector);
+    PERFORM oarlock.check_pools(put_dag.spec ->> 'name', uses);
     INSERT INTO oarlock.dags (name, current_version) VALUES (put_dag.spec ->> 'name', 1) ON CONFLICT DO NOTHING;
     SELECT d.dag_id, d.current_version, d.removed_at IS NOT NULL INTO put_dag.dag_id, put_dag.version, removed FROM oarlock.dags d
      WHERE d.name = put_dag.spec ->> 'name' FOR NO KEY UPDATE;
@@ -106,10 +108,10 @@ BEGIN
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 OR limits IS NOT NULL THEN put_dag.dag_id ELSE 0 END, limits IS NOT NULL, 0);
     UPDATE oarlock.lanes l SET stays = true WHERE l.lane_id = lane AND NOT l.stays;
-    INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
+    INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, pools, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
         retention_days, retention_runs, logs_days, put_by)
-    VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, widest, queue, priority, selector,
+    VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, widest, uses, queue, priority, selector,
         coalesce((put_dag.spec #>> '{allow,queue}')::bool, false), coalesce((put_dag.spec #>> '{allow,priority}')::bool, false),
         coalesce((put_dag.spec #>> '{allow,selector}')::bool, false),
         defs, ARRAY(SELECT d ->> 'name' FROM jsonb_array_elements(defs) d), oarlock.params_path(defs),
@@ -143,6 +145,7 @@ If `hash` is the hash of the current version, the call makes no new version, and
 - `max_slots`: the number of slots of the step that needs the most slots.
 - `queue_timeout_ms`: for how many milliseconds at most a run may wait to start. 0 means for ever.
 - `keep_schedules`: if true, the schedules of the DAG stay as they are. If false, the schedules in the spec replace the schedules of the DAG.
+- `pools`: for each pool that steps name, the largest weight and whether a step gives a key: `{"heavy": {"weight": 2, "key": false}}`.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');
@@ -442,7 +445,7 @@ DROP FUNCTION oarlock.idle_lanes();
 DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool, int);
-DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text, bool);
+DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text, bool, jsonb);
 DROP FUNCTION oarlock.place_dag(bigint);
 DROP FUNCTION oarlock.compile_limits(jsonb);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

@@ -14,4 +14,4 @@ WITH announced AS (
     INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT a.worker_id, @offers::text[] FROM announced a
 )
 INSERT INTO oarlock.fences (worker_id, channel)
-SELECT a.worker_id, c FROM announced a, unnest('{commit,claim,logs,settle}'::text[]) c
+SELECT a.worker_id, c FROM announced a, unnest('{commit,claim,logs,settle,permits}'::text[]) c
