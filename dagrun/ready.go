@@ -282,6 +282,7 @@ type Want struct {
 	Task     TaskID
 	Slots    int // 0 for a publish
 	Pool     string
+	Pools    []PoolUse
 	Priority int
 	Since    Time
 	Publish  bool

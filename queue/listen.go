@@ -89,7 +89,7 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 				s.x.lateSince(n.at)
 			}
 		}
-		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
+		if heard.Lanes || heard.Drain || heard.Permits || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
 	}
@@ -120,6 +120,8 @@ func parseNotice(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
 		case "drain":
 			heard.Drain = heard.Drain || payload == "drain"
+		case "permits":
+			heard.Permits = heard.Permits || payload == "permits"
 		case "lane":
 			said := strings.SplitN(number, ":", 3)
 			if len(said) < 3 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,18 +26,19 @@ type Session struct {
 	held         *claimSet
 	x            *exchange // shared by claimer, lookout, janitor and sweeper
 
-	claimer  *claimer       // for Poll
-	lookout  *lookout       // for Look
-	janitor  *janitor       // for DoChores
-	sweeper  *sweeper       // for Sweep
-	journal  *journal       // for Commit, Release and FailRun
-	lease    *dedicatedConn // for Renew, which must not wait for anything else
-	reads    *dedicatedConn // for Load and ReadMail
-	chunks   *dedicatedConn // for AppendLogs
-	beat     *heartbeat
-	listener *sessionListener
-	end      ending
-	leaving  pulse // how long Close has waited for a statement by which it gives claims back
+	claimer     *claimer       // for Poll
+	lookout     *lookout       // for Look
+	janitor     *janitor       // for DoChores
+	sweeper     *sweeper       // for Sweep
+	journal     *journal       // for Commit, Release and FailRun
+	lease       *dedicatedConn // for Renew, which must not wait for anything else
+	reads       *dedicatedConn // for Load and ReadMail
+	chunks      *dedicatedConn // for AppendLogs
+	beat        *heartbeat
+	listener    *sessionListener
+	end         ending
+	permitCalls atomic.Int64 // calls of Permits so far
+	leaving     pulse        // how long Close has waited for a statement by which it gives claims back
 
 	closeLimit time.Duration // for a Close without a deadline
 }

@@ -111,11 +111,12 @@ type Mail struct {
 
 // Heard collects what notifications said. They are hints: a worker that misses some finds the same by polling.
 type Heard struct {
-	Lanes bool    // there may be something to claim
-	Rows  int     // new runs that are left to this worker, of those that other workers are notified of too
-	Runs  []RunID // runs with new controls
-	Drain bool    // there is a request to the worker: call Renew
-	All   bool    // notifications may have been missed: check everything
+	Lanes   bool    // there may be something to claim
+	Rows    int     // new runs that are left to this worker, of those that other workers are notified of too
+	Runs    []RunID // runs with new controls
+	Permits bool    // permits were granted: call Permits
+	Drain   bool    // there is a request to the worker: call Renew
+	All     bool    // notifications may have been missed: check everything
 }
 
 // Child is a request for a run on behalf of a task.

@@ -184,6 +184,7 @@ func (d *driver) abandon() {
 		log.Close(d.ctx, string(dagrun.KindLost)) // frees its resources: without the claim the last chunks must not be written
 	}
 	d.slots.releaseSpare()
+	d.slots.releasePermits()
 	for task := range d.slots.byTask {
 		d.slots.giveBack(task)
 	}

@@ -84,7 +84,7 @@ func newDriver(l *life, c *queue.Claim, expected bool) *driver {
 	timer.Stop()
 	return &driver{
 		life: l, claim: c, clock: newRunClock(l.clock, c.Row.StartedAt), events: newEventQueue(), seen: c.Inbox, timer: timer,
-		slots:  runSlots{queue: l.slotQueue, byTask: map[dagrun.TaskID]*SlotRequest{}, isExpected: expected},
+		slots:  runSlots{queue: l.slotQueue, permits: l.permits, byTask: map[dagrun.TaskID]*SlotRequest{}, isExpected: expected},
 		bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, losses: map[dagrun.TaskID]int{}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
@@ -128,6 +128,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		if !something {
 			d.slots.releaseReserved()
 			d.slots.releaseSpare()
+			d.slots.releasePermits()
 			return ready.WakeAt, nil
 		}
 		d.ask(&ready)
@@ -143,6 +144,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		case ctx.Err() != nil && len(ready.Actions) > 0:
 			return 0, context.Cause(ctx) // the life has ended: no action begins any more
 		}
+		d.slots.releasePermits() // the ends of their bodies are durable
 		d.perform(ready.Actions)
 		d.run.Advance()
 		if d.run.Over() {

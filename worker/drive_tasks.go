@@ -96,16 +96,22 @@ func (d *driver) ask(ready *dagrun.Ready) {
 // runSlots holds the requests of a run at the worker's slot queue. It belongs to the run's driver.
 type runSlots struct {
 	queue      *SlotQueue
+	permits    *permitQueue
 	byTask     map[dagrun.TaskID]*SlotRequest // requests that wait or hold slots
 	spare      []*SlotRequest                 // requests of bodies that have ended: the next tasks of the run may take over their slots
+	ended      []*permitRequest               // permits of bodies that have ended, whose records are not durable yet
 	isExpected bool                           // the slot queue keeps a slot for the run, which has not asked yet
 }
 
 // keepSpare keeps the slots of a task that has ended, for the next task of the run: transfer hands them over, or releaseSpare gives
-// them back.
+// them back. It keeps the permit of the task until releasePermits.
 func (s *runSlots) keepSpare(task dagrun.TaskID) {
 	if t := s.byTask[task]; t != nil {
 		delete(s.byTask, task)
+		if t.permit != nil {
+			t.permit.bodyEnded()
+			s.ended, t.permit = append(s.ended, t.permit), nil
+		}
 		s.spare = append(s.spare, t)
 	}
 }
@@ -118,12 +124,21 @@ func (s *runSlots) releaseSpare() {
 	s.spare = s.spare[:0]
 }
 
+// releasePermits gives back the permits of bodies that have ended. The records of these ends must be durable, so that no other body
+// starts in a pool while the database still says that the ended one runs.
+func (s *runSlots) releasePermits() {
+	for _, r := range s.ended {
+		r.release()
+	}
+	s.ended = s.ended[:0]
+}
+
 // transfer hands the slots of the task that ended last to the task in want, which then needs no grant, and returns the request that
-// holds them. It returns nil if no ended task has slots left, or if the slot queue refuses: see SlotRequest.Transfer. The caller
-// then asks for slots.
+// holds them. It returns nil if no ended task has slots left, if the task needs pools, or if the slot queue refuses: see
+// SlotRequest.Transfer. The caller then asks for slots.
 func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 	last := len(s.spare) - 1
-	if last < 0 || !s.spare[last].Transfer(want.Slots, order) {
+	if last < 0 || len(want.Pools) > 0 || !s.spare[last].Transfer(want.Slots, order) {
 		return nil
 	}
 	t := s.spare[last]
@@ -133,8 +148,15 @@ func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 }
 
 // ask queues the task in want in the slot queue, and stores and returns its request. If the slot queue keeps a slot for the run,
-// this request may take it, unless it needs no slot. grant may be called before ask returns.
+// this request may take it, unless it needs no slot. A task that needs pools gets its permit first, and is queued then. grant may
+// be called before ask returns.
 func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*SlotRequest)) *SlotRequest {
+	if len(want.Pools) > 0 {
+		t := s.queue.newRequest(want.Slots, order, grant)
+		s.byTask[want.Task] = t
+		t.permit = s.permits.request(want.Pools, order, func() { s.queue.enter(t, false) })
+		return t
+	}
 	ask := s.queue.Ask
 	if s.isExpected && want.Slots > 0 { // a publish needs no slot: the kept slot stays for a body
 		ask, s.isExpected = s.queue.AskReserved, false
@@ -152,11 +174,30 @@ func (s *runSlots) giveBack(task dagrun.TaskID) {
 	}
 }
 
+// poolUses returns what the task in want takes of pools, with the keys of this run.
+func (d *driver) poolUses(want *dagrun.Want) []dagrun.PoolUse {
+	if len(want.Pools) == 0 {
+		return nil
+	}
+	var labels map[string]string
+	_ = json.Unmarshal(d.claim.Labels, &labels) // the database stores nothing else
+	var params map[string]any
+	if c, ok := d.run.Scope(want.Task).Context().(dagspec.Context); ok {
+		params = c.Params
+	}
+	uses := slices.Clone(want.Pools)
+	for i := range uses {
+		uses[i].Key = dagspec.PoolKey(uses[i].Key, params, labels)
+	}
+	return uses
+}
+
 // askFor gets slots for a task: it takes over the slots of a task that has ended, or else asks the slot queue. The grant comes as
 // an event, at once or later. If the task has to wait, it is entered in d.line.
 func (d *driver) askFor(want dagrun.Want) {
 	order := Order{RunID: d.claim.Run, Run: d.claim.Priority, Step: want.Priority, Since: int64(want.Since)}
 	grant := driverEvent{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
+	want.Pools = d.poolUses(&want)
 	if t := d.slots.transfer(&want, order); t != nil {
 		grant.request = t
 		d.events.put(grant)
@@ -166,7 +207,7 @@ func (d *driver) askFor(want dagrun.Want) {
 		grant.request = t
 		d.events.put(grant)
 	})
-	if t.waits() {
+	if t.waits() || t.permit != nil && !t.permit.has() {
 		d.line = append(d.line, inLine{want.Task, t, time.Now().Add(tellAfter)})
 	}
 }

@@ -183,6 +183,7 @@ type Claimer interface {
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
 	Attend(ctx context.Context) (queue.Attended, error)
+	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
 }
 
 // Reader reads what drivers need.

@@ -194,6 +194,9 @@ func (l *life) listen() {
 		if heard.Drain || heard.All {
 			l.renewSoon()
 		}
+		if heard.Permits || heard.All {
+			l.permits.hear()
+		}
 	}
 }
 

@@ -118,7 +118,9 @@ type SlotRequest struct {
 	byAge     *list.Element
 	wide      *list.Element
 	held      bool
-	ask       *QueueAsk // Transfer refused for the sake of this ask, which gets the slots at Release; nil: none
+	released  bool
+	permit    *permitRequest // of the task, owned by its driver; in a line for permits the place's own; nil: the task needs no pool
+	ask       *QueueAsk      // Transfer refused for the sake of this ask, which gets the slots at Release; nil: none
 }
 
 // Ask queues for n slots, and calls grant once they are given: before it returns, or later from another goroutine. A request for 0
@@ -225,23 +227,39 @@ func (g *SlotQueue) keepsAll() bool {
 
 // ask implements Ask and, with arrives, AskReserved.
 func (g *SlotQueue) ask(n int, order Order, arrives bool, grant func(*SlotRequest)) *SlotRequest {
+	t := g.newRequest(n, order, grant)
+	g.enter(t, arrives)
+	return t
+}
+
+// newRequest returns a request for n slots that is not in the queue yet: enter puts it there.
+func (g *SlotQueue) newRequest(n int, order Order, grant func(*SlotRequest)) *SlotRequest {
+	return &SlotRequest{slotQueue: g, order: order, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
+}
+
+// enter puts a request into the queue, or grants it at once. With arrives, a slot was kept for its run, and is not from now on. A
+// request that was released before gets nothing.
+func (g *SlotQueue) enter(t *SlotRequest, arrives bool) {
 	g.lock()
 	if arrives {
 		g.expected--
 	}
-	t := &SlotRequest{slotQueue: g, order: order, nth: g.waiting.stamp(), since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
-	if t.slots > 0 {
-		t.run = g.waiting.run(&order)
+	if t.released {
+		g.mu.Unlock()
+		return
 	}
-	if n == 0 || g.givesAtOnce(t, arrives) {
+	t.nth = g.waiting.stamp()
+	if t.slots > 0 {
+		t.run = g.waiting.run(&t.order)
+	}
+	if t.slots == 0 || g.givesAtOnce(t, arrives) {
 		g.hold(t)
 		g.giveOut() // a request for 0 slots leaves the slot that was kept for it to others
 		t.grant(t)
-		return t
+		return
 	}
 	g.waiting.add(t)
 	g.giveOut()
-	return t
 }
 
 // givesAtOnce reports whether a new request gets its slots at once: enough slots are free, and no request waits. With arrives, a
@@ -277,6 +295,7 @@ func (g *SlotQueue) giveOut() {
 func (t *SlotRequest) Release() {
 	g := t.slotQueue
 	g.lock()
+	t.released = true
 	switch {
 	case t.held:
 		t.held = false
@@ -292,6 +311,9 @@ func (t *SlotRequest) Release() {
 		g.waiting.forget(t.run)
 	}
 	g.giveOut()
+	if t.permit != nil {
+		t.permit.release()
+	}
 }
 
 // Transfer moves the slots of a request to another task of the same run, without giving them back. n is how many slots that task
@@ -369,8 +391,13 @@ func (t *SlotRequest) waits() bool {
 	return t.place >= 0
 }
 
-// why returns, for people, what the request waits for on the named worker, or "" if it does not wait.
+// why returns, for people, what the request waits for on the named worker, a permit or slots, or "" if it does not wait.
 func (t *SlotRequest) why(worker string) string {
+	if t.permit != nil {
+		if why := t.permit.why(worker); why != "" {
+			return why
+		}
+	}
 	g := t.slotQueue
 	g.mu.Lock()
 	defer g.mu.Unlock()

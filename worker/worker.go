@@ -81,22 +81,24 @@ type LeaseSink interface {
 type Worker struct {
 	stopper
 
-	config    Config
-	secrets   *secretReader
-	view      view
-	slotQueue *SlotQueue
-	claimer   claimer
-	lookout   lookout
-	sharer    sharer
-	ends      rate      // bodies that ended lately
-	tells     allowance // for notes about what tasks wait for
-	renewNow  signal    // the next sign of life is due at once
-	unrenewed Outage    // signs of life that fail; owned by keepLease
-	records   records
-	reads     reads                       // reads of runs that fail
-	fitness   fitness                     // reasons to claim nothing now
-	host      host                        // whether this host can start tasks
-	lives     *backoff.ExponentialBackOff // pauses between lives that were lost soon; owned by Run
+	config      Config
+	secrets     *secretReader
+	view        view
+	slotQueue   *SlotQueue
+	permits     *permitQueue
+	claimer     claimer
+	lookout     lookout
+	sharer      sharer
+	ends        rate      // bodies that ended lately
+	tells       allowance // for notes about what tasks wait for
+	renewNow    signal    // the next sign of life is due at once
+	unrenewed   Outage    // signs of life that fail; owned by keepLease
+	unpermitted Outage    // calls for permits that fail; owned by askForPermits
+	records     records
+	reads       reads                       // reads of runs that fail
+	fitness     fitness                     // reasons to claim nothing now
+	host        host                        // whether this host can start tasks
+	lives       *backoff.ExponentialBackOff // pauses between lives that were lost soon; owned by Run
 }
 
 // life holds the state of one registration of a worker. A driver or loop that ends late keeps the life that it began in, and
@@ -157,7 +159,7 @@ func New(c Config) (*Worker, error) {
 	c.Executors = maps.Clone(c.Executors)
 	w := &Worker{
 		stopper: stopper{drain: make(chan struct{}), hurry: make(chan struct{})},
-		config:  c, secrets: newSecretReader(c.Secrets), slotQueue: NewSlotQueue(c.Slots),
+		config:  c, secrets: newSecretReader(c.Secrets), slotQueue: NewSlotQueue(c.Slots), permits: newPermitQueue(),
 		claimer: newClaimer(), lookout: newLookout(), sharer: newSharer(), renewNow: newSignal(),
 	}
 	w.host.failed = make(chan struct{}, 1)
@@ -292,6 +294,7 @@ func (l *life) live(ctx context.Context) (lost, err error) {
 	helpers.start(l.doChores)
 	helpers.start(l.sweep)
 	helpers.start(l.attendAgenda)
+	helpers.start(l.askForPermits)
 	helpers.start(l.share)
 	helpers.start(l.keepRecords)
 	helpers.start(l.watchHost)
@@ -350,6 +353,7 @@ func (l *life) register(ctx context.Context) error {
 	l.claimer.unpolled = Outage{}
 	l.fitness.clear(unfitPolls)
 	l.lookout.shared.Store(nil)
+	l.permits.reset()
 	l.slotQueue.Open()
 	l.extend() // before the first claim: without a deadline the guard would end no task until the next renewal
 	l.clock.set(renewal.Now, asked)

@@ -51,6 +51,7 @@ const (
 	OpDoChores     Op = "DoChores"
 	OpSweep        Op = "Sweep"
 	OpAttend       Op = "Attend"
+	OpPermits      Op = "Permits"
 	OpLoad         Op = "Load"
 	OpReadMail     Op = "ReadMail"
 	OpDefinition   Op = "Definition"

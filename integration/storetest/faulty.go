@@ -95,6 +95,10 @@ func (s *faultySession) Attend(ctx context.Context) (queue.Attended, error) {
 	return do(ctx, s.faults, OpAttend, func() (queue.Attended, error) { return s.Session.Attend(ctx) })
 }
 
+func (s *faultySession) Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error) {
+	return do(ctx, s.faults, OpPermits, func() ([]queue.PermitAnswer, error) { return s.Session.Permits(ctx, all) })
+}
+
 // giveBack releases the claims that a poll made and did not return.
 func (s *faultySession) giveBack(ctx context.Context) error {
 	s.mu.Lock()

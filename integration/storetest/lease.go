@@ -223,6 +223,7 @@ func (s *MemorySession) Close(ctx context.Context) error {
 	}
 	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
 	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
+	m.losePermits(s.worker)
 	return nil
 }
 
@@ -233,6 +234,7 @@ func (m *Memory) lose(w *worker) int {
 		return 0
 	}
 	w.fenced, w.State, w.EndedAt = false, queue.WorkerLost, m.now()
+	m.losePermits(w)
 	w.hungry, w.least, w.Busy, w.Waiting, w.Runs = 0, nil, 0, 0, 0
 	runs := w.sortedRuns()
 	for _, r := range runs {

@@ -51,6 +51,9 @@ type Memory struct {
 	logs     map[attemptKey]*attemptLog
 	cache    map[cacheKey]cached
 
+	pools   map[string]*poolRow
+	permits []*permitRow
+
 	schedules   []*scheduleRow
 	scheduleIDs int64
 }
@@ -72,7 +75,7 @@ func newAlarms() heap[alarm] {
 func NewMemory(o Options) *Memory {
 	m := &Memory{
 		now: o.Now, boot: o.Boot, user: o.User,
-		dags: map[string]*dag{}, versions: map[versionKey]*version{}, queues: map[string]*queueRow{},
+		dags: map[string]*dag{}, pools: map[string]*poolRow{}, versions: map[versionKey]*version{}, queues: map[string]*queueRow{},
 		lanesOf: map[laneKey]*lane{}, keys: map[runKey]keyed{}, children: map[childKey]queue.RunID{},
 		waking: newAlarms(), expiring: newAlarms(),
 		byID: map[uuid.UUID]*worker{}, logs: map[attemptKey]*attemptLog{}, cache: map[cacheKey]cached{},

@@ -1,0 +1,3 @@
+package dagspec
+
+func PoolKey(key string, params map[string]any, labels map[string]string) string { return key }

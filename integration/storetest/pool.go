@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// overdue is how long a permit waits before the store keeps what comes free for it.
+const overdue = 30 * time.Second
+
+// poolRow is a pool of the store.
+type poolRow struct {
+	slots  int
+	perKey bool
+}
+
+// permitRow is a permit that a worker has or asks for.
+type permitRow struct {
+	queue.Permit
+	worker  *worker
+	since   time.Time
+	granted bool
+}
+
+// SetPool makes a pool, or changes it.
+func (m *Memory) SetPool(name string, slots int, perKey bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools[name] = &poolRow{slots, perKey}
+}
+
+// Permits takes in all permits that the worker keeps or wants, and grants what is free to the first in order.
+func (s *MemorySession) Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	if !s.worker.fenced {
+		return nil, queue.ErrNoPermits
+	}
+	m.takeIn(s.worker, all)
+	m.grantPermits(s.worker)
+	var answers []queue.PermitAnswer
+	for _, p := range m.permits {
+		if p.worker != s.worker {
+			continue
+		}
+		a := queue.PermitAnswer{Nth: p.Nth, Granted: p.granted}
+		a.Contested = slices.ContainsFunc(m.permits, func(o *permitRow) bool { return o.worker != p.worker && !o.granted && p.meets(o, m) })
+		if !a.Granted {
+			a.Reason = fmt.Sprintf("waits for pool %s", p.Pools[0].Pool)
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
+// takeIn makes the permits of a worker the given ones.
+func (m *Memory) takeIn(w *worker, all []queue.Permit) {
+	named := func(p *permitRow) int {
+		return slices.IndexFunc(all, func(n queue.Permit) bool { return n.Nth == p.Nth })
+	}
+	m.permits = slices.DeleteFunc(m.permits, func(p *permitRow) bool { return p.worker == w && named(p) < 0 })
+	for _, n := range all {
+		i := slices.IndexFunc(m.permits, func(p *permitRow) bool { return p.worker == w && p.Nth == n.Nth })
+		if i < 0 {
+			m.permits = append(m.permits, &permitRow{worker: w, since: m.now(), granted: n.Held})
+			i = len(m.permits) - 1
+		}
+		m.permits[i].Permit = n
+	}
+}
+
+// grantPermits grants all that can be granted: by run priority, step priority, and then to the permit that has waited longest.
+func (m *Memory) grantPermits(caller *worker) {
+	waiting := slices.DeleteFunc(slices.Clone(m.permits), func(p *permitRow) bool { return p.granted })
+	slices.SortStableFunc(waiting, func(a, b *permitRow) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.StepPriority, a.StepPriority), a.since.Compare(b.since))
+	})
+	var kept []*permitRow // overdue ones, which keep what comes free
+	for _, p := range waiting {
+		switch {
+		case slices.ContainsFunc(kept, func(o *permitRow) bool { return p.meets(o, m) }):
+		case !slices.ContainsFunc(p.Pools, func(u dagrun.PoolUse) bool { return m.freeOf(u) < u.Weight }):
+			p.granted = true
+			if p.worker != caller {
+				p.worker.tell(func(h *queue.Heard) { h.Permits = true })
+			}
+		case m.now().Sub(p.since) > overdue:
+			kept = append(kept, p)
+		}
+	}
+}
+
+// freeOf returns how many slots of a pool are free for a use; -1 if there is no such pool.
+func (m *Memory) freeOf(u dagrun.PoolUse) int {
+	pool := m.pools[u.Pool]
+	if pool == nil {
+		return -1
+	}
+	left := pool.slots
+	for _, p := range m.permits {
+		for _, o := range p.Pools {
+			if p.granted && sameShare(u, o, pool) {
+				left -= o.Weight
+			}
+		}
+	}
+	return left
+}
+
+// meets reports whether two permits take from the same pool and key.
+func (p *permitRow) meets(o *permitRow, m *Memory) bool {
+	return slices.ContainsFunc(p.Pools, func(a dagrun.PoolUse) bool {
+		return slices.ContainsFunc(o.Pools, func(b dagrun.PoolUse) bool { return sameShare(a, b, m.pools[a.Pool]) })
+	})
+}
+
+// sameShare reports whether two uses of a pool are counted together.
+func sameShare(a, b dagrun.PoolUse, pool *poolRow) bool {
+	return a.Pool == b.Pool && (a.Key == b.Key || pool != nil && !pool.perKey)
+}
+
+// losePermits takes all permits from a worker that has no fence any more.
+func (m *Memory) losePermits(w *worker) {
+	m.permits = slices.DeleteFunc(m.permits, func(p *permitRow) bool { return p.worker == w })
+}

@@ -1,0 +1,390 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	permitIdle     = 250 * time.Millisecond // how long a permit that no task takes stays with this worker, if no other worker waits for it
+	permitPassing  = 250 * time.Millisecond // how long a permit goes from task to task here while other workers wait for it
+	permitAskAgain = time.Second            // between calls while tasks wait for permits
+	permitEvery    = 250 * time.Millisecond // between calls in the long run
+	permitBurst    = 8                      // calls that may follow each other at once after a quiet time
+	// permitWaiters is how many tasks may wait for permits before the worker claims no more runs.
+	permitWaiters = 1000
+)
+
+// permitQueue gets permits of pools for the tasks of a worker. A task asks with request, and later goes on to the slot queue. A
+// permit that the database granted goes from one task to the next without another call, as long as no other worker waits for it.
+// A permitQueue is safe for concurrent use, and calls no callback while it is locked.
+type permitQueue struct {
+	changed signal // a call may be due
+
+	mu      sync.Mutex
+	lines   map[string]*permitLine // by lineKey: tasks that take the same from the same pools
+	permits map[int64]*permit      // all, by number
+	nth     int64
+	waiting int     // tasks in all lines
+	told    []int64 // numbers in the last call that was answered
+	called  time.Time
+	passed  bool // since the last call a permit went from a task to the next: others may have begun to wait for it
+	heard   bool // since the last call there was a notification that permits were granted
+	credit  credit
+	refused string // why the last call failed; "": it did not
+}
+
+// permitLine is the line of the tasks that take the same from the same pools, with the permits for them.
+type permitLine struct {
+	key     string
+	uses    []dagrun.PoolUse
+	waiting waitingRequests
+	permits []*permit
+	reason  string // why the database has not granted the permit that was asked for first; "": not known
+	wait    time.Duration
+}
+
+// permit is a permit that this worker has, or asks for.
+type permit struct {
+	nth       int64
+	line      *permitLine
+	run       queue.RunID // that used it last or asks for it
+	order     Order
+	granted   time.Time // zero: the worker asks for it
+	idle      time.Time // since when no task has it; zero: a task has it
+	contested bool      // other workers wait for one of its pools
+	once      bool      // for one body only
+	isUsed    bool      // a task has or had it
+	isEnding  bool      // the body has ended, and the record of that is not durable yet
+}
+
+// permitRequest is a task's place in a line and then its permit, until release.
+type permitRequest struct {
+	queue  *permitQueue
+	line   *permitLine
+	place  *SlotRequest // in line.waiting
+	permit *permit      // nil: none yet
+}
+
+func newPermitQueue() *permitQueue {
+	q := &permitQueue{changed: newSignal()}
+	q.reset()
+	return q
+}
+
+// reset forgets all permits, at the beginning of a life: the ones of the life before are gone with its fence.
+func (q *permitQueue) reset() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lines, q.permits, q.told = map[string]*permitLine{}, map[int64]*permit{}, nil
+	q.waiting, q.called, q.refused, q.passed, q.heard = 0, time.Now(), "", false, false
+	q.credit = credit{calls: permitBurst, at: q.called}
+}
+
+// crowded reports whether so many tasks wait for permits that the worker claims no more runs.
+func (q *permitQueue) crowded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting >= permitWaiters
+}
+
+// lineKey returns a text that is the same for the same uses, whatever their order.
+func lineKey(uses []dagrun.PoolUse) string {
+	parts := make([]string, len(uses))
+	for i, u := range uses {
+		parts[i] = fmt.Sprintf("%s %d %q", u.Pool, u.Weight, u.Key)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "\n")
+}
+
+// request puts a task into the line for a permit, and calls granted once the task has it: before request returns, or later from
+// another goroutine. The caller must call release, whether or not the permit was granted.
+func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, granted func()) *permitRequest {
+	q.mu.Lock()
+	key := lineKey(uses)
+	line := q.lines[key]
+	if line == nil {
+		line = &permitLine{key: key, uses: uses, waiting: newWaitingRequests()}
+		q.lines[key] = line
+	}
+	r := &permitRequest{queue: q, line: line}
+	r.place = &SlotRequest{
+		run: line.waiting.run(&order), order: order, nth: line.waiting.stamp(), since: time.Now(), slots: 1, place: -1,
+		grant: func(*SlotRequest) { granted() },
+	}
+	r.place.permit = r
+	line.waiting.add(r.place)
+	q.waiting++
+	q.unlock(q.give(line))
+	return r
+}
+
+// unlock unlocks the queue, has the loop of the calls look, and tells the tasks that have got permits.
+func (q *permitQueue) unlock(given []*SlotRequest) {
+	q.mu.Unlock()
+	q.changed.send()
+	for _, t := range given {
+		t.grant(t)
+	}
+}
+
+// give gives the idle permits of a line to the tasks that are first in it.
+func (q *permitQueue) give(line *permitLine) (given []*SlotRequest) {
+	for _, p := range line.permits {
+		first := line.waiting.first()
+		if first == nil {
+			break
+		}
+		if p.granted.IsZero() || p.idle.IsZero() {
+			continue
+		}
+		line.waiting.remove(first)
+		line.waiting.gain(first.run, 1)
+		line.waiting.turn(first.run)
+		q.waiting--
+		q.passed = q.passed || p.isUsed
+		p.isUsed = true
+		p.idle, p.run, p.order = time.Time{}, first.order.RunID, first.order
+		first.permit.permit = p
+		given = append(given, first)
+	}
+	return given
+}
+
+// bodyEnded says that the body has ended, and that release follows once the record of that is durable. Tasks that ask meanwhile
+// wait for this permit, rather than for another one.
+func (r *permitRequest) bodyEnded() {
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	if r.permit != nil {
+		r.permit.isEnding = true
+	}
+}
+
+// release gives the permit of a task back, or its place in the line. The permit then goes to the next task of the line, unless other
+// workers have waited for it, or it holds for one body only. release may be called more than once.
+func (r *permitRequest) release() {
+	q, line := r.queue, r.line
+	q.mu.Lock()
+	var given []*SlotRequest
+	switch p := r.permit; {
+	case p != nil:
+		r.permit = nil
+		line.waiting.gain(r.place.run, -1)
+		p.isEnding, p.idle = false, time.Now()
+		if p.once || p.contested && time.Since(p.granted) >= permitPassing {
+			q.drop(p)
+		}
+		given = q.give(line)
+	case r.place.place >= 0:
+		line.waiting.remove(r.place)
+		q.waiting--
+	}
+	line.waiting.forget(r.place.run)
+	q.unlock(given)
+}
+
+// drop forgets a permit. The next call gives it back.
+func (q *permitQueue) drop(p *permit) {
+	delete(q.permits, p.nth)
+	p.line.permits = slices.DeleteFunc(p.line.permits, func(o *permit) bool { return o == p })
+}
+
+// has reports whether the task has its permit.
+func (r *permitRequest) has() bool {
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	return r.permit != nil
+}
+
+// why returns, for people, what the task waits for; "" if it has its permit.
+func (r *permitRequest) why(worker string) string {
+	q := r.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	names := make([]string, len(r.line.uses))
+	for i, u := range r.line.uses {
+		names[i] = u.Pool
+	}
+	pools := "pool " + names[0]
+	if len(names) > 1 {
+		pools = "pools " + strings.Join(names, ", ")
+	}
+	switch {
+	case r.permit != nil:
+		return ""
+	case q.refused != "":
+		return fmt.Sprintf("waits for %s: worker %s could not ask for a permit: %s", pools, worker, q.refused)
+	case r.line.waiting.first() != r.place:
+		return fmt.Sprintf("waits for %s, behind other tasks on worker %s", pools, worker)
+	default:
+		return cmp.Or(r.line.reason, "waits for "+pools)
+	}
+}
+
+// due returns the permits to name in a call now. Some is false if no call is due; after is when one may be, at the latest. free is
+// the number of free slots: the queue asks for no more permits than there are slots for, but for one in each line.
+func (q *permitQueue) due(free int, now time.Time) (all []queue.Permit, after time.Duration, some bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	after, asks := time.Hour, false
+	for key, line := range q.lines {
+		after = min(after, q.adjust(line, max(free, 1), now))
+		if len(line.permits) == 0 && len(line.waiting.runs) == 0 {
+			delete(q.lines, key)
+		}
+		for _, p := range line.permits {
+			if p.granted.IsZero() {
+				asks = true
+			}
+			all = append(all, queue.Permit{Nth: p.nth, Run: p.run, Priority: p.order.Run, StepPriority: p.order.Step, Held: p.idle.IsZero() && !p.granted.IsZero(), Pools: line.uses})
+		}
+		if line.wait > 0 {
+			after = min(after, max(0, line.wait-now.Sub(q.called)))
+		}
+	}
+	slices.SortFunc(all, func(a, b queue.Permit) int { return cmp.Compare(a.Nth, b.Nth) })
+	again := asks && (q.heard || after == 0)
+	if wait := permitAskAgain - now.Sub(q.called); asks || q.passed {
+		again = again || wait <= 0
+		after = min(after, max(wait, 0))
+	}
+	if !again && slices.EqualFunc(all, q.told, func(p queue.Permit, nth int64) bool { return p.Nth == nth }) {
+		return nil, after, false
+	}
+	if wait := q.credit.take(now); wait > 0 {
+		return nil, wait, false
+	}
+	q.called, q.passed, q.heard = now, false, false
+	return all, 0, true
+}
+
+// credit allows permitBurst calls at once, and one in permitEvery after that.
+type credit struct {
+	calls float64
+	at    time.Time
+}
+
+// take counts a call and returns 0, or returns how long the call has to wait.
+func (c *credit) take(now time.Time) (wait time.Duration) {
+	c.calls = min(permitBurst, c.calls+float64(now.Sub(c.at))/float64(permitEvery))
+	c.at = now
+	if c.calls < 1 {
+		return time.Duration((1 - c.calls) * float64(permitEvery))
+	}
+	c.calls--
+	return 0
+}
+
+// hear has the next call made soon: the database has granted permits to this worker.
+func (q *permitQueue) hear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.heard = true
+	q.changed.send()
+}
+
+// adjust asks for the permits that the tasks of a line lack, at most the given number beside the ones that the worker has, and gives
+// up permits that are asked for in vain or idle. It returns after how long an idle permit is to be given back.
+func (q *permitQueue) adjust(line *permitLine, most int, now time.Time) (after time.Duration) {
+	after = time.Hour
+	lacks, asked := line.waiting.Len(), []*permit{}
+	for _, p := range slices.Clone(line.permits) {
+		switch idle := now.Sub(p.idle); {
+		case p.granted.IsZero():
+			asked = append(asked, p)
+		case p.isEnding && !p.once:
+			lacks--
+		case p.idle.IsZero():
+		case p.contested || idle >= permitIdle:
+			q.drop(p)
+		default:
+			after = min(after, permitIdle-idle)
+		}
+	}
+	lacks = max(0, min(lacks, most))
+	for len(asked) > lacks {
+		q.drop(asked[len(asked)-1])
+		asked = asked[:len(asked)-1]
+	}
+	first := line.waiting.first()
+	for range lacks - len(asked) {
+		q.nth++
+		p := &permit{nth: q.nth, line: line}
+		q.permits[p.nth], line.permits, asked = p, append(line.permits, p), append(asked, p)
+	}
+	for _, p := range asked {
+		p.run, p.order = first.order.RunID, first.order
+	}
+	return after
+}
+
+// answered takes in the answer to a call that named all, or its error.
+func (q *permitQueue) answered(all []queue.Permit, answers []queue.PermitAnswer, err error) {
+	q.mu.Lock()
+	if err != nil {
+		q.refused, q.told = err.Error(), nil // the next call repeats this one
+		q.mu.Unlock()
+		return
+	}
+	q.refused, q.told = "", q.told[:0]
+	for i := range all {
+		q.told = append(q.told, all[i].Nth)
+		if p := q.permits[all[i].Nth]; p != nil {
+			p.line.reason, p.line.wait = "", 0
+		}
+	}
+	var given []*SlotRequest
+	for _, a := range answers {
+		p := q.permits[a.Nth]
+		if p == nil {
+			continue // given up meanwhile
+		}
+		p.contested, p.once = a.Contested, a.Once
+		switch {
+		case !a.Granted && p.line.reason == "":
+			p.line.reason, p.line.wait = a.Reason, a.Wait
+		case a.Granted && p.granted.IsZero():
+			p.granted, p.idle = time.Now(), time.Now()
+			given = append(given, q.give(p.line)...)
+		}
+	}
+	q.unlock(given)
+}
+
+// askForPermits is the loop that calls the database for permits. It makes no call while no task needs a pool. It returns when the
+// life has ended.
+func (l *life) askForPermits() {
+	for {
+		all, after, some := l.permits.due(l.slotQueue.Stats().Free, time.Now())
+		if !some {
+			if !l.pause(after, l.permits.changed) {
+				return
+			}
+			continue
+		}
+		answers, err := l.session.Permits(l.ctx, all)
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.unpermitted.Tell(l.log, err, "could not ask for permits of pools", "the database gives permits again")
+		l.permits.answered(all, answers, err)
+		if err != nil {
+			if errors.Is(err, queue.ErrNoPermits) {
+				l.renewSoon() // it tells whether the lease is lost
+			}
+			if !l.pause(permitAskAgain, nil) {
+				return
+			}
+		}
+	}
+}
