@@ -279,7 +279,7 @@ func (c *credit) take(now time.Time) (wait time.Duration) {
 	c.calls = min(permitBurst, c.calls+float64(now.Sub(c.at))/float64(permitEvery))
 	c.at = now
 	if c.calls < 1 {
-		return time.Duration((1 - c.calls) * float64(permitEvery))
+		return time.Duration((1-c.calls)*float64(permitEvery)) + 1 // 0 would mean that the call may go
 	}
 	c.calls--
 	return 0

@@ -1,0 +1,380 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// poolOf is what a task takes of one pool.
+func poolOf(name string, weight int) []dagrun.PoolUse {
+	return []dagrun.PoolUse{{Pool: name, Weight: weight}}
+}
+
+// database stands for oarlock.permits: one pool with some slots, for several permit queues.
+type database struct {
+	slots  int
+	once   bool
+	queues []*permitQueue
+	rows   map[*permitQueue]map[int64]bool // granted or not
+	line   []asked                         // what was asked for, in order
+	calls  map[*permitQueue]int
+}
+
+// asked is a permit that a queue has asked for.
+type asked struct {
+	by  *permitQueue
+	nth int64
+}
+
+func newDatabase(slots, workers int) *database {
+	d := &database{slots: slots, rows: map[*permitQueue]map[int64]bool{}, calls: map[*permitQueue]int{}}
+	for range workers {
+		q := newPermitQueue()
+		d.queues = append(d.queues, q)
+		d.rows[q] = map[int64]bool{}
+	}
+	return d
+}
+
+func (d *database) taken() (n int) {
+	for _, rows := range d.rows {
+		for _, granted := range rows {
+			if granted {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// call lets one queue make the call that is due, and grants what is free to what was asked for first. It returns how long the
+// queue may wait for its next call.
+func (d *database) call(q *permitQueue, free int) time.Duration {
+	all, after, some := q.due(free, time.Now())
+	if !some {
+		return after
+	}
+	d.calls[q]++
+	rows := map[int64]bool{}
+	for _, p := range all {
+		rows[p.Nth] = d.rows[q][p.Nth] || p.Held
+		if a := (asked{q, p.Nth}); !slices.Contains(d.line, a) {
+			d.line = append(d.line, a)
+		}
+	}
+	d.rows[q] = rows
+	d.line = slices.DeleteFunc(d.line, func(a asked) bool { _, there := d.rows[a.by][a.nth]; return !there })
+	for _, a := range d.line {
+		if !d.rows[a.by][a.nth] && d.taken() < d.slots {
+			d.rows[a.by][a.nth] = true
+			if a.by != q {
+				a.by.hear()
+			}
+		}
+	}
+	var answers []queue.PermitAnswer
+	for nth, granted := range d.rows[q] {
+		contested := false
+		for o, rows := range d.rows {
+			for _, g := range rows {
+				contested = contested || o != q && !g
+			}
+		}
+		answers = append(answers, queue.PermitAnswer{Nth: nth, Granted: granted, Contested: contested, Once: d.once, Reason: "the pool is full"})
+	}
+	q.answered(all, answers, nil)
+	return 0
+}
+
+// request asks for a permit under a name, which r gets once the task has it.
+func (r *granted) request(q *permitQueue, name string, order Order) *permitRequest {
+	return q.request(poolOf("heavy", 1), order, func() { r.to(name)(nil) })
+}
+
+func TestPermitQueue_CallsNothingWhileNoTaskNeedsAPool(t *testing.T) {
+	t.Parallel()
+	q := newPermitQueue()
+	if all, after, some := q.due(4, time.Now().Add(time.Hour)); some || after < time.Minute {
+		t.Fatalf("a call with %v is due in %s", all, after)
+	}
+}
+
+func TestPermitQueue_PassesAPermitOnWithoutACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(32, 1)
+		q := d.queues[0]
+		var running []*permitRequest
+		ended := 0
+		start := func() *permitRequest {
+			var r *permitRequest
+			r = q.request(poolOf("heavy", 1), Order{RunID: 1}, func() { running = append(running, r) })
+			return r
+		}
+		var all []*permitRequest
+		for range 10_000 {
+			all = append(all, start())
+		}
+		for ended < len(all) {
+			d.call(q, 32)
+			for _, r := range all {
+				if r.has() {
+					r.bodyEnded()
+					r.release()
+					ended++
+				}
+			}
+			time.Sleep(time.Millisecond)
+			all = slices.DeleteFunc(all, func(r *permitRequest) bool { return r.permit == nil && r.place.place < 0 })
+			ended = 10_000 - len(all)
+			if len(all) == 0 {
+				break
+			}
+		}
+		time.Sleep(permitIdle)
+		d.call(q, 32)
+		if n := d.calls[q]; n >= 20 {
+			t.Errorf("%d calls for 10,000 tasks, want fewer than 20", n)
+		}
+		if n := d.taken(); n != 0 {
+			t.Errorf("%d permits are still taken, want 0", n)
+		}
+	})
+}
+
+// A task that follows another one in a chain waits for its permit: the queue asks for no second one.
+func TestPermitQueue_AChainKeepsOnePermit(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(2, 1)
+	q := d.queues[0]
+	var r granted
+	first := r.request(q, "first", Order{RunID: 1})
+	d.call(q, 8)
+	mustGrant(t, &r, "first")
+	first.bodyEnded()
+	second := r.request(q, "second", Order{RunID: 1})
+	d.call(q, 8)
+	mustGrant(t, &r)
+	first.release()
+	mustGrant(t, &r, "second")
+	second.release()
+	if n := d.calls[q]; n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+// While another worker waits, a permit is passed on for permitPassing, and then goes back: no worker keeps the pool for itself.
+func TestPermitQueue_GivesBackWhatOthersWaitFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(1, 2)
+		ours, theirs := d.queues[0], d.queues[1]
+		var r, other granted
+		held := r.request(ours, "0", Order{})
+		d.call(ours, 4)
+		mustGrant(t, &r, "0")
+		wanted := other.request(theirs, "theirs", Order{})
+		d.call(theirs, 4)
+		mustGrant(t, &other)
+		passed := 0
+		for other.names == nil {
+			next := r.request(ours, "next", Order{})
+			held.release()
+			if len(r.take()) == 1 {
+				passed++
+			}
+			held = next
+			time.Sleep(20 * time.Millisecond)
+			d.call(ours, 4)
+			d.call(theirs, 4)
+			if time.Since(wanted.place.since) > 5*time.Second {
+				t.Fatal("the other worker got no permit")
+			}
+		}
+		if passed == 0 {
+			t.Error("no permit was passed on in the first moments")
+		}
+		if n := d.taken(); n != 1 {
+			t.Errorf("%d permits are taken, want 1", n)
+		}
+		held.release()
+		wanted.release()
+	})
+}
+
+func TestPermitQueue_ContestedCallsStayFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(2, 4)
+		held := map[*permitQueue][]*permitRequest{}
+		for range 10_000 {
+			for _, q := range d.queues {
+				for len(held[q]) < 6 {
+					held[q] = append(held[q], q.request(poolOf("heavy", 1), Order{}, func() {}))
+				}
+				for i, r := range held[q] {
+					if r.has() {
+						r.release()
+						held[q] = slices.Delete(held[q], i, i+1)
+						break
+					}
+				}
+				d.call(q, 4)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		for i, q := range d.queues {
+			if n := d.calls[q]; n > 10*4+permitBurst+2 {
+				t.Errorf("worker %d made %d calls in 10 s, want at most 4 a second and a burst of %d", i, n, permitBurst)
+			}
+			for _, r := range held[q] {
+				r.release()
+			}
+		}
+	})
+}
+
+func TestPermitQueue_AnIdlePermitGoesBackSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(1, 1)
+		q := d.queues[0]
+		var r granted
+		only := r.request(q, "only", Order{})
+		d.call(q, 4)
+		only.release()
+		only.release() // does nothing
+		if after := d.call(q, 4); after > permitIdle || d.taken() != 1 {
+			t.Errorf("%d permits are taken and the next call is due in %s, want 1 and at most %s", d.taken(), after, permitIdle)
+		}
+		time.Sleep(permitIdle)
+		d.call(q, 4)
+		if d.taken() != 0 {
+			t.Error("the permit was not given back")
+		}
+	})
+}
+
+// A pool with a rate counts starts, so that no task takes over the permit of another.
+func TestPermitQueue_APermitOfARateIsForOneBody(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(1, 1)
+	d.once = true
+	q := d.queues[0]
+	var r granted
+	first := r.request(q, "first", Order{})
+	d.call(q, 1)
+	d.call(q, 1)
+	mustGrant(t, &r, "first")
+	second := r.request(q, "second", Order{})
+	first.bodyEnded()
+	first.release()
+	mustGrant(t, &r)
+	d.call(q, 1)
+	mustGrant(t, &r, "second")
+	second.release()
+}
+
+func TestPermitQueue_AsksForNoMoreThanItHasSlots(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ free, want int }{{0, 1}, {1, 1}, {3, 3}, {50, 10}} {
+		q := newPermitQueue()
+		for range 10 {
+			q.request(poolOf("heavy", 1), Order{}, func() {})
+		}
+		all, _, some := q.due(tt.free, time.Now())
+		if !some || len(all) != tt.want {
+			t.Errorf("with %d free slots the queue asks for %d permits, want %d", tt.free, len(all), tt.want)
+		}
+	}
+}
+
+func TestPermitQueue_SaysWhatATaskWaitsFor(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(1, 1)
+	q := d.queues[0]
+	var r granted
+	holder := r.request(q, "holder", Order{})
+	first, second := r.request(q, "first", Order{}), r.request(q, "second", Order{})
+	if got := first.why("w"); got != "" && got != "waits for pool heavy, behind other tasks on worker w" {
+		t.Errorf("before the call: %q", got)
+	}
+	d.call(q, 4)
+	q.hear()
+	d.call(q, 4)
+	for name, tt := range map[string]struct {
+		request *permitRequest
+		want    string
+	}{
+		"the holder": {holder, ""},
+		"the first":  {first, "the pool is full"},
+		"the second": {second, "waits for pool heavy, behind other tasks on worker w"},
+	} {
+		if got := tt.request.why("w"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	q.answered(nil, nil, errors.New("no answer"))
+	if got, want := first.why("w"), "waits for pool heavy: worker w could not ask for a permit: no answer"; got != want {
+		t.Errorf("after a failed call: %q, want %q", got, want)
+	}
+}
+
+// Whatever tasks do, no more of them have permits than the pool has slots, and in the end all permits are back.
+func TestPermitQueue_NeverHasMoreThanThePool(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDatabase(rapid.IntRange(1, 3).Draw(rt, "slots"), rapid.IntRange(1, 3).Draw(rt, "workers"))
+		d.once = rapid.Bool().Draw(rt, "once")
+		var all []*permitRequest
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			q := d.queues[rapid.IntRange(0, len(d.queues)-1).Draw(rt, "worker")]
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0:
+				all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(len(all) % 3)}, func() {}))
+			case 1:
+				if len(all) > 0 {
+					r := all[rapid.IntRange(0, len(all)-1).Draw(rt, "which")]
+					r.bodyEnded()
+					r.release()
+				}
+			default:
+				q.heard = true
+				d.call(q, rapid.IntRange(0, 3).Draw(rt, "free"))
+			}
+			have := 0
+			for _, r := range all {
+				if r.has() {
+					have++
+				}
+			}
+			if have > d.slots {
+				rt.Fatalf("%d tasks have permits, the pool has %d", have, d.slots)
+			}
+		}
+		for _, r := range all {
+			r.release()
+		}
+		for _, q := range d.queues {
+			if q.waiting != 0 {
+				rt.Fatalf("%d tasks still wait", q.waiting)
+			}
+			for _, line := range q.lines {
+				for _, p := range line.permits {
+					if p.idle.IsZero() && !p.granted.IsZero() {
+						rt.Fatalf("a permit is not idle: %s", fmt.Sprint(p.nth))
+					}
+				}
+			}
+		}
+	})
+}
