@@ -52,6 +52,7 @@ CREATE TABLE oarlock.dags (
     current_timeout interval, -- how long a run may wait in the queue
     current_by      text, -- the login that put it, which submits the runs of its schedules
     current_grants  bool, -- whether submitters may have schedules
+    current_pools   text[] NOT NULL DEFAULT '{}', -- pools that each step needs with which a run begins; such a DAG has lanes of its own
     current_limits  jsonb, -- the limit by key, as put_dag compiled it: [{"limit": 3, "mark": …, "key": [{"text": …} | {"param": …} | {"label": …}]}]; null: none
     CHECK ((paused_by IS NULL) = (paused_at IS NULL))
 );
@@ -66,7 +67,7 @@ CREATE TABLE oarlock.dag_versions (
     hash             text   NOT NULL,
     needs            text[] NOT NULL, -- the offers that a worker must have
     max_slots        int    NOT NULL CHECK (max_slots > 0), -- slots of the widest step
-    pools            jsonb  NOT NULL, -- {pool: {"weight", "key"}} for each pool that steps name: the largest weight, and whether a step gives a key
+    pools            jsonb  NOT NULL, -- {pool: {"weight", "key", "first"}} for each pool that steps name, see put_dag
     queue            text   NOT NULL REFERENCES oarlock.queues,
     priority         int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
     selector         jsonb  NOT NULL CHECK (jsonb_typeof(selector) = 'object'),

@@ -474,7 +474,7 @@ DECLARE
 BEGIN
     SELECT d.dag_id, d.removed_at, v.version, d.current_lane, v.params, v.param_names, v.params_ok, v.params_whole, v.labels,
            v.queue_timeout_ms, v.precomputable, q.max_queued, d.current_limits,
-           d.max_active_runs > 0 OR d.paused_by IS NOT NULL OR d.current_limits IS NOT NULL AS own INTO dag
+           d.max_active_runs > 0 OR d.paused_by IS NOT NULL OR d.current_limits IS NOT NULL OR d.current_pools <> '{}' AS own INTO dag
       FROM oarlock.dags d
       JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
       JOIN oarlock.queues q ON q.name = v.queue

@@ -179,6 +179,22 @@ END $$;
 -- +goose StatementEnd
 
 -- Returns the first reason why no worker takes a queued run, in words that a person can act on.
+-- Returns the pool for which so many permits are asked that a worker claims no new run whose first steps need it; null: there is none.
+-- So runs of a full or closed pool stay in their lane, and hold up no other. The workers need some waiting permits, so that they have the
+-- next run at hand when a permit comes free.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.crowded_pool(pools text[]) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT p.name FROM oarlock.pools p
+             WHERE p.name = ANY (crowded_pool.pools)
+               AND (SELECT count(*) FROM (SELECT FROM oarlock.permits h WHERE h.pool = p.name AND h.granted_at IS NULL LIMIT 200) x)
+                   >= CASE WHEN p.per_key THEN 200 ELSE least(coalesce(p.slots, 32), 32) END
+             ORDER BY p.name LIMIT 1);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.crowded_pool(text[]) IS 'Internal: the pool that holds back new runs.';
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -188,6 +204,7 @@ DECLARE
     d      oarlock.dags;
     lacks  text;
     active bigint;
+    pool   text;
     own    oarlock.workers;
 BEGIN
     SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
@@ -225,6 +242,12 @@ BEGIN
     IF r.limit_keys IS NOT NULL AND d.current_limits IS NOT NULL AND r.stage = 2 THEN
         IF oarlock.is_full(d.dag_id, d.current_limits, r.limit_keys) THEN
             RETURN oarlock.why_no_room(r, d);
+        END IF;
+    END IF;
+    IF d.current_pools <> '{}' AND r.stage = 2 THEN
+        pool := oarlock.crowded_pool(d.current_pools);
+        IF pool IS NOT NULL THEN
+            RETURN format('waits for pool %s, for which other runs wait already', pool);
         END IF;
     END IF;
     IF own.worker_id IS NOT NULL THEN
@@ -482,6 +505,7 @@ BEGIN ATOMIC
          WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue
     ), due AS MATERIALIZED ( -- due runs of each lane, by DAG; a pause and a limit of the DAG hold up only runs that have not begun
         SELECT l.queue, h.dag_id, h.begun, h.runs, h.free, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
+               d.current_pools <> '{}' AND oarlock.crowded_pool(d.current_pools) IS NOT NULL AS crowded,
                (EXISTS (SELECT FROM worker w WHERE oarlock.may_serve(w.self, w.offers, l))
                 OR NOT EXISTS (SELECT FROM worker w WHERE w.queues = '{}' OR l.queue = ANY (w.queues))) AS served
           FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
@@ -507,7 +531,7 @@ BEGIN ATOMIC
                          AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2)), 0) END AS runs
           FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.free) AS runs,
                        sum(sum(g.free)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.free) AS before
-                  FROM due g WHERE NOT g.begun AND g.moves AND g.served GROUP BY g.queue, g.dag_id, g.max_active_runs) f
+                  FROM due g WHERE NOT g.begun AND g.moves AND g.served AND NOT g.crowded GROUP BY g.queue, g.dag_id, g.max_active_runs) f
     ), startable AS ( -- of a queue with a limit, as many runs as the limit has left
         SELECT CASE WHEN q.max_running = 0 THEN s.runs
                     ELSE greatest(least(s.runs, q.max_running - coalesce((SELECT h.runs FROM held h WHERE h.queue = s.queue), 0)), 0) END AS runs
@@ -550,7 +574,7 @@ A worker claims no runs if its host cannot start tasks or if the database takes 
 - the tasks of all workers that wait for a slot, quiet workers included
 - the queued runs that may start now, one slot for each run
 
-`wanted` leaves out runs that more workers of the same kinds cannot start. More workers cannot start a run that a pause or a full limit of its queue or DAG holds back, and a run that needs a label, an action or slots that no worker of its queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
+`wanted` leaves out runs that more workers of the same kinds cannot start. More workers cannot start a run that a pause or a full limit of its queue or DAG holds back, a run whose first steps need a pool for which others wait, and a run that needs a label, an action or slots that no worker of its queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');
@@ -571,6 +595,7 @@ DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
+DROP FUNCTION oarlock.crowded_pool(text[]);
 DROP FUNCTION oarlock.why_no_room(oarlock.runs, oarlock.dags);
 DROP FUNCTION oarlock.place_in_line(oarlock.runs, oarlock.lanes);
 DROP FUNCTION oarlock.active_runs(bigint);

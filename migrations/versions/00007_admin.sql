@@ -77,6 +77,7 @@ DECLARE
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
     defs     jsonb := coalesce(spec -> 'params', '[]');
     uses     jsonb := coalesce(put_dag.pools, '{}');
+    first    text[] := ARRAY(SELECT e.key FROM jsonb_each(uses) e WHERE (e.value ->> 'first')::bool ORDER BY e.key);
     lane     int;
     removed  bool;
 BEGIN
@@ -106,7 +107,7 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
-    lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 OR limits IS NOT NULL THEN put_dag.dag_id ELSE 0 END, limits IS NOT NULL, 0);
+    lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 OR limits IS NOT NULL OR first <> '{}' THEN put_dag.dag_id ELSE 0 END, limits IS NOT NULL, 0);
     UPDATE oarlock.lanes l SET stays = true WHERE l.lane_id = lane AND NOT l.stays;
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, pools, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
@@ -121,7 +122,7 @@ BEGIN
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
         coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), oarlock.who());
     UPDATE oarlock.dags d
-       SET current_version = v.version, max_active_runs = limited, current_limits = limits, removed_at = NULL, current_queue = v.queue,
+       SET current_version = v.version, max_active_runs = limited, current_limits = limits, current_pools = first, removed_at = NULL, current_queue = v.queue,
            current_lane = v.lane_id, current_names = v.param_names, current_ok = v.params_ok, current_whole = v.params_whole, current_labels = v.labels,
            current_timeout = CASE WHEN v.queue_timeout_ms > 0 THEN v.queue_timeout_ms * interval '1 millisecond' END,
            current_by = session_user, current_grants = coalesce((v.spec #>> '{allow,schedules}')::bool, false)
@@ -145,7 +146,7 @@ If `hash` is the hash of the current version, the call makes no new version, and
 - `max_slots`: the number of slots of the step that needs the most slots.
 - `queue_timeout_ms`: for how many milliseconds at most a run may wait to start. 0 means for ever.
 - `keep_schedules`: if true, the schedules of the DAG stay as they are. If false, the schedules in the spec replace the schedules of the DAG.
-- `pools`: for each pool that steps name, the largest weight and whether a step gives a key: `{"heavy": {"weight": 2, "key": false}}`.
+- `pools`: for each pool that steps name: the largest weight, whether a step gives a key, and whether each step with which a run begins needs the pool: `{"heavy": {"weight": 2, "key": false, "first": true}}`.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');

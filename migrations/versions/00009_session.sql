@@ -16,7 +16,7 @@ BEGIN ATOMIC
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited OR d.keyed, false), coalesce(d.keyed, false)
       FROM oarlock.workers w
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
-      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited, l.keyed AND d.current_limits IS NOT NULL AS keyed FROM oarlock.dags d
+      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 OR d.current_pools <> '{}' AS limited, l.keyed AND d.current_limits IS NOT NULL AS keyed FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker AND l.closed IS NULL;
 END;
@@ -34,7 +34,7 @@ SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, pa
 COMMENT ON VIEW oarlock.claims IS 'Internal: the columns of runs that a claim writes and returns.';
 
 -- Returns how many more runs of a queue and a DAG may begin or go on by their limits; null: there is no limit. The limit of the
--- DAG and pauses do not apply to runs that have begun.
+-- DAG, its pools and pauses do not apply to runs that have begun.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.room_of(queue text, dag bigint, stage int) RETURNS int
 LANGUAGE sql STABLE
@@ -45,7 +45,8 @@ BEGIN ATOMIC
                     - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = d.dag_id)
                     - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = d.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                           AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) END,
-                 CASE WHEN room_of.stage = 2 AND (q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL) THEN 0 END)::int
+                 CASE WHEN room_of.stage = 2 AND (q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL) THEN 0 END,
+                 CASE WHEN room_of.stage = 2 AND d.current_pools <> '{}' AND oarlock.crowded_pool(d.current_pools) IS NOT NULL THEN 0 END)::int
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = room_of.dag WHERE q.name = room_of.queue;
 END;
 -- +goose StatementEnd
