@@ -338,7 +338,7 @@ func (r *Run) closeAttempt(t *task, s State, res Result) {
 	t.AttemptAt = 0
 }
 
-// land starts the publish of a finishing task, or asks for the slot in the pool that the publish needs. If the run is paused or
+// land starts the publish of a finishing task, or asks for the pools that the publish needs. If the run is paused or
 // drained, the task is marked as blocked. If the run is ending, the task ends.
 func (r *Run) land(t *task) {
 	switch {
@@ -346,7 +346,7 @@ func (r *Run) land(t *task) {
 		r.endTask(t, r.endingReason())
 	case r.halted():
 		r.move(t, phaseBlocked)
-	case t.step.PublishPool != "":
+	case len(t.step.PublishPools) > 0:
 		t.since = r.now
 		r.want(t, phaseQueuedPublish)
 	default:

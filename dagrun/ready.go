@@ -277,12 +277,11 @@ type Action struct {
 	Key     string
 }
 
-// Want asks the worker for the slots or the pool that a task needs before it may start.
+// Want asks the worker for the slots and the pools that a task needs before it may start.
 type Want struct {
 	Task     TaskID
-	Slots    int // 0 for a publish
-	Pool     string
-	Pools    []PoolUse
+	Slots    int       // 0 for a publish
+	Pools    []PoolUse // of the step: the caller must not change them
 	Priority int
 	Since    Time
 	Publish  bool
@@ -427,14 +426,14 @@ func (r *Run) showWants() {
 	}
 }
 
-// want returns the task's request for slots and a pool: for its publish if the task waits for that, and else for its body.
+// want returns the task's request for slots and pools: for its publish if the task waits for that, and else for its body.
 func (t *task) want() Want {
 	w := Want{Task: t.ID, Priority: t.priority, Since: t.since}
 	if t.phase == phaseQueuedPublish {
-		w.Publish, w.Pool = true, t.step.PublishPool
+		w.Publish, w.Pools = true, t.step.PublishPools
 		return w
 	}
-	w.Slots, w.Pool = max(t.step.Slots, 1), t.step.Pool
+	w.Slots, w.Pools = max(t.step.Slots, 1), t.step.Pools
 	return w
 }
 

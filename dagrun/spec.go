@@ -60,12 +60,12 @@ type Step struct {
 	Result      *Result // precomputed: the step ends with it, without a body or a slot
 	CacheKey    Text    // nil: no cache; the cache is asked before a slot is
 	Publish     bool    // a second body runs after the first succeeded, in state finishing, without slots
-	PublishPool string
 
-	PublishTimeout Duration // of one try, from its EvStarted
+	PublishPools   []PoolUse // pools that the publish needs, all at once
+	PublishTimeout Duration  // of one try, from its EvStarted
 
-	Slots        int // 0 counts as 1 for BodyTask
-	Pool         string
+	Slots        int       // 0 counts as 1 for BodyTask
+	Pools        []PoolUse // pools that the body needs, all at once
 	Priority     int
 	PriorityExpr Number // wins over Priority; an error counts as 0 and leaves a note
 
@@ -75,6 +75,25 @@ type Step struct {
 	ContinueOn ContinueOn
 	SkipExit   []int // exit codes that mean "nothing to do"
 	OnLost     OnLost
+}
+
+// PoolUse is what a body takes of a pool, which limits bodies for all workers together. The core hands it to the worker as it is.
+type PoolUse struct {
+	Pool   string
+	Key    string // as the DAG has it, with its references; "": the pool counts all together
+	Weight int    // above 0
+}
+
+// PoolNames names the pools of a step: "pool heavy", "pools heavy, total".
+func PoolNames(uses []PoolUse) string {
+	names := make([]string, len(uses))
+	for i, u := range uses {
+		names[i] = u.Pool
+	}
+	if len(names) == 1 {
+		return "pool " + names[0]
+	}
+	return "pools " + some(names)
 }
 
 // Edge is one dependency.

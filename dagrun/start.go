@@ -140,7 +140,7 @@ func (r *Run) priority(t *task) int {
 	return p
 }
 
-// granted applies EvGranted: it starts the body or the publish of a task that waited for its slot or pool. It returns ErrStale if
+// granted applies EvGranted: it starts the body or the publish of a task that waited for its slot or its pools. It returns ErrStale if
 // the task waits for neither.
 func (r *Run) granted(t *task) error {
 	switch t.phase {

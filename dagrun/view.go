@@ -268,8 +268,8 @@ func (r *Run) explainStart(t *task) string {
 		if t.Reason != "" {
 			return t.Reason
 		}
-		if t.step.Pool != "" {
-			return "pool " + t.step.Pool
+		if len(t.step.Pools) > 0 {
+			return PoolNames(t.step.Pools)
 		}
 		return "waits for a slot"
 	}
@@ -325,7 +325,7 @@ func (r *Run) explainPublish(t *task) string {
 	case phasePublishing:
 		return "publishing"
 	case phaseQueuedPublish:
-		return "pool " + t.step.PublishPool
+		return PoolNames(t.step.PublishPools)
 	default:
 		return "publish held: " + r.explainHeld(t)
 	}

@@ -431,7 +431,7 @@ func TestPutDAG_MakesAVersionOfWhatIsNew(t *testing.T) {
 		t.Errorf("put again after its removal: %s", got)
 	}
 	wantCode(t, b.conn, "", "SELECT oarlock.enqueue('d')")
-	for needs, code := range map[string]string{"{pool}": "OA009", "{action:river.job}": "OA009", "{action:mine}": ""} {
+	for needs, code := range map[string]string{"{action:river.job}": "OA009", "{action:mine}": ""} {
 		wantCode(t, b.conn, code, `SELECT oarlock.put_dag('{"name": "n", "steps": [{"id": "a"}]}', '', 'h', $1)`, needs)
 	}
 	for _, spec := range []string{`[]`, `{}`, `{"name": "X", "steps": [{"id": "a"}]}`, `{"name": "x", "steps": []}`} {

@@ -144,10 +144,14 @@ func (s *Store) putDAG(ctx context.Context, spec *dagspec.Spec, source, path str
 	if err != nil {
 		return Put{}, wrapError(op, err)
 	}
+	pools, err := json.Marshal(spec.Pools())
+	if err != nil {
+		return Put{}, wrapError(op, err)
+	}
 	args := pgx.StrictNamedArgs{
 		"spec": string(text), "source": source, "hash": spec.Hash(), "needs": spec.Needs(), "slots": spec.WidestStep(),
 		"queue_timeout": spec.QueueTimeout.Std().Milliseconds(), "path": given(path),
-		"keep_schedules": keepSchedules,
+		"keep_schedules": keepSchedules, "pools": string(pools),
 	}
 	started := time.Now()
 	var put Put

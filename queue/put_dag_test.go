@@ -42,8 +42,25 @@ func TestPutDAG_OfTheSameContentElsewhereRemembersThePlaceAndMakesNoVersion(t *t
 func TestPutDAG_RefusesWhatCannotBeExecuted(t *testing.T) {
 	t.Parallel()
 	d := newClientBundle(t)
-	_, err := d.store.PutDAG(t.Context(), parsed(t, "name: x\nsteps: [{id: a, run: \"true\", pool: heavy}]\n"), "", "")
+	_, err := d.store.PutDAG(t.Context(), parsed(t, "name: x\nsteps: [{id: a, action: river.job, with: {kind: x}}]\n"), "", "")
 	wantError(t, err, nil, "OA009")
+}
+
+func TestPutDAG_TellsItsPools(t *testing.T) {
+	t.Parallel()
+	d := newClientBundle(t)
+	spec := parsed(t, "name: x\nsteps: [{id: a, run: \"true\", pool: [{name: heavy, weight: 2}]}]\n")
+	_, err := d.store.PutDAG(t.Context(), spec, "", "")
+	wantError(t, err, nil, "OA013")
+	d.exec(t, "SELECT oarlock.set_pool('heavy', slots => 2)")
+	put, err := d.store.PutDAG(t.Context(), spec, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pools string
+	if err := d.conn.QueryRow(t.Context(), "SELECT pools FROM oarlock.dag_versions WHERE dag_id = $1", put.ID).Scan(&pools); err != nil || pools != `{"heavy": {"key": false, "weight": 2}}` {
+		t.Errorf("it has the pools %s, %v", pools, err)
+	}
 }
 
 func TestPutDAG_OutlivesALostReply(t *testing.T) {

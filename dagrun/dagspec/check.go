@@ -139,7 +139,7 @@ func (c *checker) twice(seen map[string]pos, name string, n *node, what string) 
 	}
 	if first, again := seen[name]; again {
 		hint := "give this " + what + " another name"
-		if what == "dependency" {
+		if what == "dependency" || what == "pool" {
 			hint = "remove one of the two"
 		}
 		c.add(n.pos(), hint, "%s %q is there twice, first on line %d", what, name, first.line)

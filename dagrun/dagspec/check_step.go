@@ -159,7 +159,7 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	c.noBrackets(n.get("run"), s.Shell)
 	c.noReferences(n.get("command"))
 	c.noReferences(n.get("working_dir"))
-	c.noReferences(n.get("pool"))
+	c.pools(s, n.get("pool"))
 	c.shell(n.get("shell"))
 	if in := n.get("stdin"); in != nil {
 		c.text(in, known)

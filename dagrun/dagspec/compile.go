@@ -116,7 +116,7 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
 	if out.Body == dagrun.BodyTask && s.Result == nil {
-		out.Slots, out.Pool = max(1, s.Slots), value(s.Pool)
+		out.Slots, out.Pools = max(1, s.Slots), s.Pool.core()
 	}
 	var err error
 	if out.OnLost, err = dagrun.ParseOnLost(s.OnLost); err != nil {
@@ -210,7 +210,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	}
 	if s.Publish != nil {
 		s.Publish = c.publish(s, n)
-		out.Publish, out.PublishPool, out.PublishTimeout = true, value(s.Publish.Pool), value(s.Publish.Timeout).core()
+		out.Publish, out.PublishPools, out.PublishTimeout = true, s.Publish.Pool.core(), value(s.Publish.Timeout).core()
 	}
 	for i, rule := range s.OnError {
 		compiled := dagrun.ErrorRule{}
@@ -269,8 +269,10 @@ func (s Step) replacing(failed *Step) Step {
 	s.Timeout = or(s.Timeout, failed.Timeout)
 	s.Kill = or(s.Kill, failed.Kill)
 	s.Secrets = or(s.Secrets, failed.Secrets)
-	s.Pool = or(s.Pool, failed.Pool)
 	s.RetryPolicy = or(s.RetryPolicy, failed.RetryPolicy)
+	if s.Pool == nil {
+		s.Pool = failed.Pool
+	}
 	if s.Slots == 0 {
 		s.Slots = failed.Slots
 	}
@@ -320,7 +322,6 @@ func or[T any](a, b *T) *T {
 //	action:NAME    a step has this action, built-in or a registered Go function (noop, wait, approval included)
 //	publish        a step has publish
 //	cache          a step has cache
-//	pool           a step or publish names a pool
 //	secrets:env      a secret comes from the environment of the worker
 //	secrets:file     a secret comes from a file on the worker
 //	secrets:command  a secret comes from a program that the worker is configured with
@@ -346,9 +347,6 @@ func (s *Step) needs(found map[string]bool) {
 	}
 	if s.Action != "" {
 		found["action:"+s.Action] = true
-	}
-	if value(s.Pool) != "" {
-		found["pool"] = true
 	}
 	if s.Cache != nil {
 		found["cache"] = true

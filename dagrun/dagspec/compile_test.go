@@ -48,7 +48,7 @@ func TestCompile_CarriesEveryFieldTheCoreDecidesBy(t *testing.T) {
 		"rule":        cmp.Diff(dagrun.AllDone, sum.Rule),
 		"retry":       cmp.Diff(retry, sum.Retry),
 		"continue_on": cmp.Diff(dagrun.ContinueOn{Failed: true, Skipped: true, ExitCodes: []int{7}, MarkSuccess: true}, sum.ContinueOn),
-		"pool":        cmp.Diff([]string{"", "heavy"}, []string{sum.Pool, steps["extract"].Pool}),
+		"pool":        cmp.Diff([][]dagrun.PoolUse{nil, {{Pool: "heavy", Weight: 1}}}, [][]dagrun.PoolUse{sum.Pools, steps["extract"].Pools}),
 		"timeout":     cmp.Diff([]dagrun.Duration{600_000, 0}, []dagrun.Duration{sum.Timeout, steps["uses"].Timeout}),
 		"skip":        cmp.Diff([]int{99}, steps["extract"].SkipExit),
 		"slots":       cmp.Diff([]int{2, 1, 0}, []int{steps["extract"].Slots, sum.Slots, steps["gate"].Slots}),
@@ -57,7 +57,7 @@ func TestCompile_CarriesEveryFieldTheCoreDecidesBy(t *testing.T) {
 			[]dagrun.Body{sum.Body, steps["gate"].Body, steps["child"].Body, steps["later"].Body, steps["pause"].Body, steps["nothing"].Body}),
 		"approval timeout": cmp.Diff(dagrun.Duration(2*day), steps["gate"].Timeout),
 		"result":           cmp.Diff(&dagrun.Result{HasExit: true, Outputs: `{"answer":42}`}, steps["known"].Result),
-		"publish":          cmp.Diff([]any{true, "disk"}, []any{steps["per-region"].Publish, steps["per-region"].PublishPool}),
+		"publish":          cmp.Diff([]any{true, []dagrun.PoolUse{{Pool: "disk", Weight: 1}}}, []any{steps["per-region"].Publish, steps["per-region"].PublishPools}),
 		"when":             cmp.Diff([]bool{true, false}, []bool{steps["per-region"].WhenPerItem, sum.WhenPerItem}),
 		"foreach":          cmp.Diff([]any{2, 10, true}, []any{steps["per-region"].Foreach.MaxConcurrent, steps["per-region"].Foreach.MaxItems, steps["per-region"].Foreach.FailFast}),
 		"priority":         cmp.Diff([]any{5, true}, []any{steps["extract"].Priority, steps["per-region"].PriorityExpr != nil}),
@@ -83,7 +83,7 @@ steps:
     stdin: in
     env: {A: a, B: a}
     timeout: 5m
-    pool: p
+    pool: [p, {name: q, weight: 2}]
     slots: 3
     outputs: [n]
     kill: {grace: 1s}
@@ -106,11 +106,11 @@ steps:
 	same, other, script, chain := alts[0].Data.(*Step), alts[1].Data.(*Step), alts[2].Data.(*Step), alts[3].OnError[0].With[0].Data.(*Step)
 	for what, diff := range map[string]string{
 		"same body":        cmp.Diff([]string{"/bin/a", "one", "in", "a", "b"}, []string{same.Command, same.Args[0], same.Stdin.Text, same.Env["A"], same.Env["B"]}),
-		"inherited":        cmp.Diff([]any{dagrun.Duration(300_000), "p", 3, 4}, []any{alts[0].Timeout, alts[0].Pool, alts[0].Slots, alts[0].Retry.Limit}),
+		"inherited":        cmp.Diff([]any{dagrun.Duration(300_000), out.Steps[0].Pools, 3, 4}, []any{alts[0].Timeout, alts[0].Pools, alts[0].Slots, alts[0].Retry.Limit}),
 		"kill, outputs":    cmp.Diff([]any{second, "n"}, []any{same.Kill.Grace, same.Outputs[0].Name}),
 		"same kind":        cmp.Diff([]string{"/bin/b", "one"}, []string{other.Command, other.Args[0]}),
 		"other kind":       cmp.Diff([]any{"", 0, true}, []any{script.Command, len(script.Args), script.Stdin == nil}),
-		"own":              cmp.Diff([]any{dagrun.Duration(0), "", 1, 0}, []any{alts[2].Timeout, alts[2].Pool, alts[2].Slots, alts[2].Retry.Limit}),
+		"own":              cmp.Diff([]any{dagrun.Duration(0), 0, 1, 0}, []any{alts[2].Timeout, len(alts[2].Pools), alts[2].Slots, alts[2].Retry.Limit}),
 		"never on_error":   cmp.Diff(0, len(alts[0].OnError)),
 		"chain":            cmp.Diff([]string{"echo", "a", "c"}, []string{chain.Run, chain.Env["A"], chain.Env["C"]}),
 		"name of replaced": cmp.Diff("a", same.ID),
@@ -155,7 +155,7 @@ func TestNeeds_NamesWhatMustBeThere(t *testing.T) {
 		t.Error(diff)
 	}
 	want := "action:approval action:dag.enqueue action:dag.run action:http.request action:my_func action:noop action:postgres.query " +
-		"action:river.job action:wait cache pool process publish secrets:command secrets:env secrets:file"
+		"action:river.job action:wait cache process publish secrets:command secrets:env secrets:file"
 	if diff := cmp.Diff(strings.Fields(want), specs["everything.yaml"].Needs()); diff != "" {
 		t.Error(diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -134,7 +135,7 @@ func fieldNames(t reflect.Type) map[string]int {
 }
 
 // mergeDefaults copies the values of `defaults:` into every step and handler that does not set them itself, and marks `defaults:`
-// as bad, so that later code skips it. Maps (env, kill, retry_policy) are merged key by key.
+// as bad, so that later code skips it. Some maps are merged key by key, see mergedKeys.
 func mergeDefaults(root *node) {
 	defaults := root.get("defaults")
 	for step := range root.get("steps").list() {
@@ -150,13 +151,16 @@ func mergeDefaults(root *node) {
 	}
 }
 
+// mergedKeys are the keys of `defaults:` with maps that complete the map of a step. Any other value of a step replaces the default.
+var mergedKeys = []string{"env", "kill", "retry_policy"}
+
 func mergeInto(step, defaults *node) {
 	for k, v := range defaults.fields() {
 		_, own := step.find(k.text())
 		switch {
 		case own == nil && step.kind == kindMap:
 			step.keys, step.items = append(step.keys, k), append(step.items, v)
-		case own != nil && !own.bad && own.kind == kindMap && v.kind == kindMap:
+		case own != nil && !own.bad && own.kind == kindMap && v.kind == kindMap && slices.Contains(mergedKeys, k.text()):
 			step.replace(k.text(), overlay(own, v))
 		}
 	}

@@ -323,6 +323,7 @@ var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "
 func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
 	span, spelled := spelledOut(n.text())
+	number, _ := n.value.(int64)
 	switch {
 	case key == "schedule":
 		return `write schedule: "0 2 * * *"`
@@ -346,6 +347,10 @@ func mismatchHint(n *node, key, title string, want []string) string {
 		return "remove the quotes"
 	case key == "working_dir":
 		return "write a path"
+	case strings.HasPrefix(title, poolTitle) && strings.Contains(n.text(), "${"):
+		return "a name has no references: put them into the key, as in {name: crm, key: '${params.tenant}'}"
+	case key == "weight" && number < 1 && n.kind == kindInt:
+		return "leave the pool out if the body needs nothing of it"
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ var schemaOf = map[string]reflect.Type{
 	"schedule": reflect.TypeFor[Schedule](), "concurrency": reflect.TypeFor[Concurrency](), "retry_policy": reflect.TypeFor[RetryPolicy](), "kill": reflect.TypeFor[Kill](),
 	"result": reflect.TypeFor[Result](), "error_rule": reflect.TypeFor[ErrorRule](), "foreach": reflect.TypeFor[Foreach](),
 	"cache": reflect.TypeFor[Cache](), "step": reflect.TypeFor[Step](), "depend/else": reflect.TypeFor[Depend](),
-	"output/else": reflect.TypeFor[Output](), "stdin/then": reflect.TypeFor[Stdin](), "continue_on/else": reflect.TypeFor[ContinueOn](),
+	"pool_use/else": reflect.TypeFor[PoolUse](), "output/else": reflect.TypeFor[Output](), "stdin/then": reflect.TypeFor[Stdin](), "continue_on/else": reflect.TypeFor[ContinueOn](),
 }
 
 func definition(t *testing.T, name string) map[string]any {

@@ -155,7 +155,7 @@ type Step struct {
 	Outputs       []Output          `json:"outputs,omitempty"`
 	Foreach       *Foreach          `json:"foreach,omitempty"`
 	Publish       *Step             `json:"publish,omitempty"`
-	Pool          *string           `json:"pool,omitempty"` // nil: not given; "": none
+	Pool          Pools             `json:"pool,omitzero"`
 	Slots         int               `json:"slots,omitempty"`
 	Precomputable bool              `json:"precomputable,omitempty"`
 	Priority      Priority          `json:"priority,omitzero"`

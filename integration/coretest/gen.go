@@ -133,7 +133,7 @@ func randomStep(c *Choices, f Features, depth int) dagrun.Step {
 	}
 	if f.Publish && c.OneIn(3) {
 		s.Publish = true
-		s.PublishPool = Pick(c, "", "", "pool")
+		s.PublishPools = Pick(c, nil, nil, []dagrun.PoolUse{{Pool: "pool", Weight: 1}})
 		s.PublishTimeout = Pick(c, 0, dagrun.Duration(3_000))
 	}
 	if f.Cache && c.OneIn(5) {

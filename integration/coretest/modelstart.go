@@ -188,7 +188,7 @@ func (m *Model) act(a dagrun.Action) { m.actions = append(m.actions, a) }
 
 // startPublish starts a publish that needs no pool.
 func (m *Model) startPublish(c *cell) bool {
-	if c.State != dagrun.TaskFinishing || c.published || c.step.PublishPool != "" || m.held() {
+	if c.State != dagrun.TaskFinishing || c.published || len(c.step.PublishPools) > 0 || m.held() {
 		return false
 	}
 	c.published, c.gone = true, false
@@ -203,7 +203,7 @@ func (m *Model) offer() bool {
 		return false
 	}
 	for _, c := range m.sorted() {
-		if c.State == dagrun.TaskFinishing && c.step.PublishPool != "" && !c.published {
+		if c.State == dagrun.TaskFinishing && len(c.step.PublishPools) > 0 && !c.published {
 			c.offered = true
 		}
 	}

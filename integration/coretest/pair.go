@@ -184,7 +184,7 @@ func describe(s dagrun.Step) string {
 	add(s.Result != nil, "result=%+v", s.Result)
 	add(s.Reserved(), "approvers=%v", s.Approval)
 	add(s.CacheKey != nil, "cache=%v", s.CacheKey)
-	add(s.Publish, "publish=%q/%d", s.PublishPool, s.PublishTimeout)
+	add(s.Publish, "publish=%v/%d", s.PublishPools, s.PublishTimeout)
 	add(s.Priority != 0 || s.PriorityExpr != nil, "priority=%d/%v", s.Priority, s.PriorityExpr)
 	add(s.Timeout != 0, "timeout=%d", s.Timeout)
 	add(s.Retry.Limit > 0, "retry=%+v", s.Retry)

@@ -70,7 +70,7 @@ type lane struct {
 }
 
 // unsupported lists features that no worker executes yet.
-var unsupported = []string{"pool", "action:river.job"}
+var unsupported = []string{"action:river.job"}
 
 // PutDAG registers a version of a DAG and makes it the current one.
 func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (queue.Put, error) {

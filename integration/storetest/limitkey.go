@@ -2,11 +2,10 @@ package storetest
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -27,13 +26,7 @@ func (m *Memory) keyOf(v *version, given json.RawMessage, labels map[string]stri
 		return nil, err
 	}
 	definition := v.dag.current.spec.Concurrency.Key
-	text := definition
-	for name, value := range params {
-		text = strings.ReplaceAll(text, "${params."+name+"}", fmt.Sprint(value))
-	}
-	for name, value := range labels {
-		text = strings.ReplaceAll(text, "${labels."+name+"}", value)
-	}
+	text := dagspec.LimitKey(definition, params, labels)
 	if len(text) > 200 {
 		return nil, refusal(nil, "OA012", "make it of shorter params", "the key of concurrency has at most 200 bytes, not %d", len(text))
 	}

@@ -49,7 +49,7 @@ func badges(s *dagrun.Step) []string {
 	add(s.Foreach != nil, "foreach")
 	add(s.Result != nil, "precomputed")
 	add(s.Slots > 1, "%d slots", s.Slots)
-	add(s.Pool != "", "pool %s", s.Pool)
+	add(len(s.Pools) > 0, "%s", dagrun.PoolNames(s.Pools))
 	add(s.Retry.Limit > 0, "retry %d", s.Retry.Limit)
 	add(replaces(s), "fallback")
 	add(s.CacheKey != nil, "cache")

@@ -37,7 +37,7 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 			},
 			{Name: "gate", Body: dagrun.BodyApproval, Depends: []dagrun.Edge{{Step: "list", State: dagrun.OnStarted}}},
 			{
-				Name: "heavy", Slots: 2, Pool: "gpu", CacheKey: text("k"), Publish: true,
+				Name: "heavy", Slots: 2, Pools: []dagrun.PoolUse{{Pool: "gpu", Weight: 1}, {Pool: "total", Weight: 1}}, CacheKey: text("k"), Publish: true,
 				When: text("params.size > 100 && params.kind == 'x'"), Rule: dagrun.AllDone,
 				Depends: []dagrun.Edge{{Step: "scan"}, {Step: "gate", State: dagrun.OnFinished}},
 			},
@@ -51,7 +51,7 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 			{ID: "gate", Kind: graphview.Step, Badges: []string{"approval"}},
 			{
 				ID: "heavy", Kind: graphview.Step,
-				Badges: []string{"all_done", "when params.size > 100 && params.kind…", "2 slots", "pool gpu", "cache", "publish"},
+				Badges: []string{"all_done", "when params.size > 100 && params.kind…", "2 slots", "pools gpu, total", "cache", "publish"},
 			},
 			{ID: "@exit", Kind: graphview.Handler},
 		},

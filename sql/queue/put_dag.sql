@@ -2,4 +2,4 @@
 -- Index: dags_name_key, dag_versions_pkey, lanes' key
 -- Locks: the DAG's row until the statement is done
 SELECT p.dag_id, p.version, p.is_new
-  FROM oarlock.put_dag(@spec::text::jsonb, @source, @hash, @needs, @slots, @queue_timeout, @path, @keep_schedules) p
+  FROM oarlock.put_dag(@spec::text::jsonb, @source, @hash, @needs, @slots, @queue_timeout, @path, @keep_schedules, @pools::text::jsonb) p

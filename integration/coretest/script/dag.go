@@ -133,14 +133,17 @@ var stepKeys = map[string]setter{
 		s.Result, err = parseResult(strings.Split(v, ","))
 		return err
 	},
-	"cache":   func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
-	"publish": func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
+	"cache": func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
+	"publish": func(_ *dagParser, s *dagrun.Step, v string) error {
+		s.Publish, s.PublishPools = true, pools(v)
+		return nil
+	},
 	"publish_timeout": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
 		s.PublishTimeout, err = duration(v)
 		return err
 	},
 	"slots":       func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Slots, err = strconv.Atoi(v); return err },
-	"pool":        func(_ *dagParser, s *dagrun.Step, v string) error { s.Pool = v; return nil },
+	"pool":        func(_ *dagParser, s *dagrun.Step, v string) error { s.Pools = pools(v); return nil },
 	"priority":    func(_ *dagParser, s *dagrun.Step, v string) error { s.PriorityExpr = number(v); return nil },
 	"timeout":     func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Timeout, err = duration(v); return err },
 	"retry":       func(_ *dagParser, s *dagrun.Step, v string) error { return parseRetry(&s.Retry, v) },
@@ -172,6 +175,14 @@ func approvalOf(s *dagrun.Step) *dagrun.Approval {
 		s.Approval = &dagrun.Approval{}
 	}
 	return s.Approval
+}
+
+// pools reads names of pools with commas between.
+func pools(v string) (uses []dagrun.PoolUse) {
+	for _, name := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' }) {
+		uses = append(uses, dagrun.PoolUse{Pool: name, Weight: 1})
+	}
+	return uses
 }
 
 // parseRetry reads limit[/interval[/backoff[/max]]] and then ,jitter:x ,exit:n+n ,kinds:a+b in any order.

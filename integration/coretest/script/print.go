@@ -162,8 +162,8 @@ func (s *session) want(w dagrun.Want) string {
 	if w.Slots > 1 {
 		parts = append(parts, fmt.Sprintf("slots %d", w.Slots))
 	}
-	if w.Pool != "" {
-		parts = append(parts, "pool "+w.Pool)
+	if len(w.Pools) > 0 {
+		parts = append(parts, dagrun.PoolNames(w.Pools))
 	}
 	if w.Priority != 0 {
 		parts = append(parts, fmt.Sprintf("priority %d", w.Priority))
