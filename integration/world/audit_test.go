@@ -26,6 +26,7 @@ import (
 //	S8 attempts are numbered without a gap, each closed before the next begins
 //	W1 W2 W3: see sees and over
 //	C2 C3: see share_test.go
+//	C4: see pools_test.go
 //	F1 F2 F3: see schedule_test.go
 //	A2 a control is decided once, and a cancel that was accepted wins
 //	G2 the log of an attempt has one end

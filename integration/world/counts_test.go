@@ -12,6 +12,7 @@ type Counts struct {
 	Parked, Waited, Published, Children, Items, Generations, Handlers       int
 	Succeeded, Failed, Canceled, OutlivedTTL, Cancels                       int
 	Fired, Unfired, Superseded                                              int // fire times of the schedule, and runs that it canceled
+	FullPools                                                               int // bodies that took the last slot of a pool
 }
 
 // Steps counts what the simulation did: calls of the store, starts and ends of bodies, and transitions written.

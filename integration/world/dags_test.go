@@ -90,7 +90,7 @@ func edge(r *rand.Rand, parent int) string {
 }
 
 func randomBody(r *rand.Rand) string {
-	switch r.IntN(12) {
+	switch r.IntN(14) {
 	case 0:
 		return fmt.Sprintf("action: wait, with: {duration: %ds}", 1+r.IntN(60))
 	case 1:
@@ -103,6 +103,10 @@ func randomBody(r *rand.Rand) string {
 		return "run: x, foreach: {items: [p, q, r]}"
 	case 5:
 		return "run: x, publish: {run: y}"
+	case 6:
+		return "run: x, publish: {run: y, pool: narrow}"
+	case 7:
+		return "run: x, pool: " + []string{"narrow", "[wide, narrow]", "{name: wide, weight: 2}", "wide"}[r.IntN(4)]
 	default:
 		return "run: x"
 	}

@@ -182,6 +182,9 @@ func newStore(h *history) *store {
 	s := &store{memory: storetest.NewMemory(storetest.Options{
 		Now: time.Now, Boot: func() time.Duration { return time.Since(h.began) }, User: "app",
 	})}
+	for name, slots := range pools {
+		s.memory.SetPool(name, slots, false)
+	}
 	s.audit = newAudit(h, s.memory)
 	return s
 }

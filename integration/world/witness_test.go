@@ -101,6 +101,7 @@ func (s *store) starts(w *sighting) {
 	a.say("run %d: %s #%d of epoch %d starts at %s, publish %t", w.run, w.name, w.attempt, w.epoch, w.process.name, w.publish)
 	a.sees(w)
 	a.alive[w] = true
+	a.crowds(w)
 }
 
 func (s *store) ends(w *sighting) {
