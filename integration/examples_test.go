@@ -136,6 +136,15 @@ var examplesByFile = map[string]example{
 		want:    "succeeded load=succeeded",
 		says:    map[string]string{"load": "orders.csv of acme"},
 	},
+	"limits/build-farm": {
+		want: "succeeded lint=succeeded compile=succeeded link=succeeded test=succeeded test/system=succeeded test/unit=succeeded",
+		says: map[string]string{"link": "linking oars", "test/unit": "unit tests of oars"},
+	},
+	"limits/api-budget": {
+		request: queue.Request{Params: map[string]any{"tenant": "acme"}},
+		want:    "succeeded fetch=succeeded tell=succeeded",
+		says:    map[string]string{"fetch": "merging 42 rows", "tell": "acme is up to date"},
+	},
 	"month-backfill/daily-report": {
 		want:  "succeeded report=succeeded",
 		says:  map[string]string{"report": "has what came from the beginning to "},
@@ -162,8 +171,10 @@ func TestExamples_Run(t *testing.T) {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
 	conn := b.db.Conn(t)
-	if _, err := conn.Exec(t.Context(), read(t, "../examples/etl/table.sql")); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{read(t, "../examples/etl/table.sql"), read(t, "../examples/limits/pools.sql")} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	people := *b
 	people.url = b.db.URL
