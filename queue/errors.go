@@ -105,8 +105,10 @@ const noSchema = "the database has no Oarlock schema, or a schema of another ver
 // roles that operations need, other than oarlock_submit
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
+	"set a pool": roleAdmin, "close a pool": roleAdmin, "open a pool": roleAdmin, "remove a pool": roleAdmin,
 	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "look for approvers": roleRead, "list workers": roleRead,
-	"scale": roleRead, "count steps": roleRead, "count runs": roleRead,
+	"list pools": roleRead,
+	"scale":      roleRead, "count steps": roleRead, "count runs": roleRead,
 	"count what is past its retention": roleRead,
 	"read approvals":                   roleApprove, "approve": roleApprove, "reject": roleApprove,
 }

@@ -199,7 +199,7 @@ func TestSchedules_OutliveALostReply(t *testing.T) {
 	wantError(t, err, queue.ErrUnknown, "") // nor is it known which logical time the run would have
 }
 
-func wantEqual(t *testing.T, got, want dagspec.Schedule) {
+func wantEqual[T any](t *testing.T, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Error(diff)
