@@ -25,6 +25,7 @@ var documented = map[string][]any{
 	"`workers`":             {runview.WorkerJSON{}},
 	"`workers drain`":       {jsonDrained{}},
 	"`queues`":              {runview.QueueJSON{}},
+	"`pools`":               {jsonPoolShown{}, jsonPoolKey{}, jsonPermit{}},
 	"`schedules`":           {jsonSchedule{}, jsonLast{}, jsonBackfill{}},
 	"`schedules fires`":     {jsonFire{}},
 	"`backfill`":            {jsonMade{}, jsonEnd{}, jsonBackfillTime{}},

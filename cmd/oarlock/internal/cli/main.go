@@ -117,6 +117,7 @@ func newApp(e *env) *cli.App {
 			newWorkerCommand(e),
 			newWorkersCommand(e),
 			newQueuesCommand(e),
+			newPoolsCommand(e),
 			newSchedulesCommand(e),
 			newBackfillCommand(e),
 			newDoctorCommand(e),

@@ -29,6 +29,8 @@ var everyLine = map[string]struct {
 	"stats": {"stats", ""}, "prune": {"prune --dry-run", ""}, "migrate up": {"migrate up", ""}, "migrate status": {"migrate status", ""},
 	"migrate down": {"migrate down --to 0", ""}, "migrate roles": {"migrate roles", ""}, "worker": {"", "worker.txtar"}, "workers": {"workers", ""},
 	"workers drain": {"workers drain w1", ""}, "queues": {"queues", ""}, "queues pause": {"queues pause default", ""}, "queues resume": {"queues resume default", ""},
+	"pools": {"pools", ""}, "pools show": {"pools show p", ""}, "pools set": {"pools set p --slots 1", ""}, "pools close": {"pools close p", ""},
+	"pools open": {"pools open p", ""}, "pools rm": {"pools rm p", ""},
 	"queues set": {"queues set default --max-running 1", ""}, "doctor": {"doctor", ""}, "config show": {"config show --origin", ""}, "version": {"version", ""},
 	"schedules": {"schedules", ""}, "schedules show": {"schedules show x", ""}, "schedules next": {"schedules next x", ""}, "schedules fires": {"schedules fires x", ""},
 	"schedules pause": {"schedules pause x", ""}, "schedules resume": {"schedules resume x", ""}, "schedules trigger": {"schedules trigger x", ""},

@@ -488,11 +488,11 @@ var commandRoles = map[string]string{
 
 	"approvals": toApprove, "approve": toApprove, "reject": toApprove,
 
-	"logs": toRead, "events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
+	"logs": toRead, "events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "pools": toRead, "pools show": toRead, "dag list": toRead, "dag show": toRead,
 	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,
 
 	"dag apply": toAdmin, "dag pause": toAdmin, "dag resume": toAdmin, "dag rm": toAdmin, "dag retire": toAdmin, "queues pause": toAdmin,
-	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
+	"queues resume": toAdmin, "queues set": toAdmin, "pools set": toAdmin, "pools close": toAdmin, "pools open": toAdmin, "pools rm": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
 }
 
 // steers are the commands that control a run. A user with toSubmit may control its own runs, a user with toAdmin any run.
