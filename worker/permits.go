@@ -39,7 +39,7 @@ type permitQueue struct {
 	passed  bool // since the last call a permit went from a task to the next: others may have begun to wait for it
 	heard   bool // since the last call there was a notification that permits were granted
 	credit  credit
-	refused string // why the last call failed; "": it did not
+	refused string // why the last call failed, so that the database may know other permits than told; "": it did not fail
 }
 
 // permitLine is the line of the tasks that take the same from the same pools, with the permits for them.
@@ -253,7 +253,7 @@ func (q *permitQueue) due(free int, now time.Time) (all []queue.Permit, after ti
 		}
 	}
 	slices.SortFunc(all, func(a, b queue.Permit) int { return cmp.Compare(a.Nth, b.Nth) })
-	again := asks && (q.heard || after == 0)
+	again := q.refused != "" || asks && (q.heard || after == 0)
 	if wait := permitAskAgain - now.Sub(q.called); asks || q.passed {
 		again = again || wait <= 0
 		after = min(after, max(wait, 0))
@@ -332,7 +332,7 @@ func (q *permitQueue) adjust(line *permitLine, most int, now time.Time) (after t
 func (q *permitQueue) answered(all []queue.Permit, answers []queue.PermitAnswer, err error) {
 	q.mu.Lock()
 	if err != nil {
-		q.refused, q.told = err.Error(), nil // the next call repeats this one
+		q.refused = err.Error()
 		q.mu.Unlock()
 		return
 	}

@@ -243,6 +243,30 @@ func TestPermitQueue_ContestedCallsStayFew(t *testing.T) {
 	})
 }
 
+// A call whose outcome is unknown is repeated until it is answered, even if no task needs a permit any more: the database may have
+// granted one.
+func TestPermitQueue_RepeatsAFailedCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newPermitQueue()
+		only := q.request(poolOf("heavy", 1), Order{}, func() {})
+		all, _, _ := q.due(1, time.Now())
+		only.release()
+		q.answered(all, nil, errors.New("no answer"))
+		for range 2 {
+			time.Sleep(permitAskAgain)
+			if all, _, some := q.due(1, time.Now()); !some || len(all) != 0 {
+				t.Fatalf("a call with %v is due: %t, want one with no permits", all, some)
+			}
+		}
+		q.answered(nil, nil, nil)
+		time.Sleep(permitAskAgain)
+		if _, _, some := q.due(1, time.Now()); some {
+			t.Error("a call is due after the answer")
+		}
+	})
+}
+
 func TestPermitQueue_AnIdlePermitGoesBackSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

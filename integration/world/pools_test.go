@@ -55,7 +55,7 @@ func (a *audit) crowds(w *sighting) {
 	}
 	for _, r := range a.runs {
 		for id := range r.tasks {
-			if r.tasks[id].State == dagrun.TaskRunning && a.drives(r, id) {
+			if row := r.tasks[id]; row.State == dagrun.TaskRunning && len(r.graph.Step(id.Step).Pools) > 0 && a.drives(r, id) {
 				add(recorded, r.id, r.graph.TaskName(id), false)
 			}
 		}
@@ -75,5 +75,9 @@ func (a *audit) crowds(w *sighting) {
 
 // drives reports whether the task was recorded as it is by the claim that still holds its run.
 func (a *audit) drives(r *row, id dagrun.TaskID) bool {
-	return !r.finished && r.claim != uuid.Nil && r.wrote[id] == r.epoch
+	if r.finished || r.claim == uuid.Nil || r.wrote[id] != r.epoch {
+		return false
+	}
+	shown, err := a.memory.Get(context.Background(), r.id)
+	return err == nil && shown.State != "queued" // a lost worker has the claim no more, as the database says
 }
