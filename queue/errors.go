@@ -107,8 +107,8 @@ var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
 	"set a pool": roleAdmin, "close a pool": roleAdmin, "open a pool": roleAdmin, "remove a pool": roleAdmin,
 	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "look for approvers": roleRead, "list workers": roleRead,
-	"list pools": roleRead,
-	"scale":      roleRead, "count steps": roleRead, "count runs": roleRead,
+	"list pools": roleRead, "list keys": roleRead, "list permits": roleRead,
+	"scale": roleRead, "count steps": roleRead, "count runs": roleRead,
 	"count what is past its retention": roleRead,
 	"read approvals":                   roleApprove, "approve": roleApprove, "reject": roleApprove,
 }

@@ -131,14 +131,14 @@ func (s *Store) Pools(ctx context.Context, name string) ([]Pool, error) {
 // most this key. For readers and workers.
 func (s *Store) PoolKeys(ctx context.Context, pool, key string, limit int) ([]PoolKey, error) {
 	keys, err := list(ctx, s, poolKeysSQL, pgx.StrictNamedArgs{"pool": pool, "key": given(key), "rows": limit}, scanPoolKey)
-	return keys, wrapError("list pools", err)
+	return keys, wrapError("list keys", err)
 }
 
 // PoolPermits lists at most limit permits of a pool, or of one key of it if key is not "". First come the permits that workers have,
 // oldest first, and then the ones that workers wait for, in the order in which they are served. For readers and workers.
 func (s *Store) PoolPermits(ctx context.Context, pool, key string, limit int) ([]PoolPermit, error) {
 	permits, err := list(ctx, s, poolPermitsSQL, pgx.StrictNamedArgs{"pool": pool, "key": given(key), "rows": limit}, scanPoolPermit)
-	return permits, wrapError("list pools", err)
+	return permits, wrapError("list permits", err)
 }
 
 func scanPool(row pgx.CollectableRow) (p Pool, err error) {

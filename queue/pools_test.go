@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func TestPoolPermits_AreInOrder(t *testing.T) {
 		{Key: "acme", Worker: "w1", Run: 43, Weight: 1},
 		{Key: "acme", Worker: "w1", Run: 42, Weight: 1},
 	}
-	all := append(acme[:3:3], queue.PoolPermit{Key: "ajax", Worker: "w1", Run: 44, Weight: 1})
+	all := slices.Concat(acme, []queue.PoolPermit{{Key: "ajax", Worker: "w1", Run: 44, Weight: 1}})
 	for _, c := range []struct {
 		key   string
 		limit int

@@ -225,8 +225,9 @@ func runPoolsSetKey(c *cli.Context, e *env, name, key string) error {
 	if !c.IsSet("slots") {
 		return &usageError{msg: "--key needs --slots", hint: "give a number like --slots 5, or --slots " + slotsOfPool + " for as many as the pool says"}
 	}
-	slots, err := 0, error(nil)
+	slots := 0
 	if text := c.String("slots"); text != slotsOfPool {
+		var err error
 		if slots, err = slotsFlag(text, runview.ShellWord(name)+" --key "+runview.ShellWord(key)); err != nil {
 			return err
 		}

@@ -36,3 +36,24 @@ func TestPools_EachRoleDoesItsPart(t *testing.T) {
 		}
 	}
 }
+
+// Notes and keys are texts of users, and command no terminal.
+func TestPools_ShowTextsThatCommandNothing(t *testing.T) {
+	t.Parallel()
+	db := withRoleLogins(t)
+	const text = "a\x1b[31mb\u202ec"
+	for _, words := range [][]string{
+		{"set", "crm", "--slots", "1", "--per-key", "--note", text},
+		{"set", "crm", "--key", text, "--slots", "2"},
+		{"close", "crm", "--key", text},
+		{},
+		{"show", "crm"},
+		{"show", "crm", "-o", "json"},
+		{"open", "crm", "--key", text, "-o", "jsonl"},
+	} {
+		got := invoke(t, testEnv(), append(append([]string{"pools"}, words...), "--database-url", db.URL)...)
+		if got.exit != exitOK || strings.ContainsAny(got.stdout+got.stderr, "\x1b\u202e") {
+			t.Errorf("%q: exit %d: %q", words, got.exit, got.stdout+got.stderr)
+		}
+	}
+}
