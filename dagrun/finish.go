@@ -233,7 +233,7 @@ func (r *Run) skip(t *task, reason string) {
 func (r *Run) bodySucceeded(t *task, res Result) {
 	t.take(res)
 	r.put(t, res.Outputs)
-	t.Reason = cmp.Or(res.Reason, "ran")
+	t.Reason = cmp.Or(res.Reason, ranReason)
 	if !t.step.Publish {
 		r.to(t, TaskSucceeded)
 		return
@@ -311,11 +311,14 @@ func (res Result) reason() string {
 	return cmp.Or(res.Reason, res.String())
 }
 
+// ranReason is the reason of a body that succeeded and says nothing itself.
+const ranReason = "ran"
+
 // String describes in a word or two how a body ended: "ran", "exit 1", "signal 9", "timed out", or the name of another kind.
 func (res Result) String() string {
 	switch {
 	case res.Kind == KindNone:
-		return "ran"
+		return ranReason
 	case res.Kind == KindExit && res.HasExit:
 		return fmt.Sprintf("exit %d", res.ExitCode)
 	case res.Kind == KindSignal:
@@ -405,7 +408,7 @@ func (r *Run) retryPublish(t *task, res Result) {
 }
 
 func (r *Run) publishAgain(t *task) {
-	t.Publishing, t.NextAt, t.Reason = false, 0, "ran"
+	t.Publishing, t.NextAt, t.Reason = false, 0, ranReason
 	r.to(t, TaskFinishing)
 	r.enqueue(t)
 }

@@ -8,8 +8,8 @@ import (
 type EventKind uint8
 
 // The kinds of events. Each comment lists the fields of Event that the kind uses besides At. EvQueued is for two kinds of
-// tasks. For a task with a Want of a body, Text is the reason why the Want waits. For a task of Held, Text is the text of
-// the task Ahead of it, or "" if there is none.
+// tasks. For a task with a Want, Text is the reason why the Want waits. For a task of Held, Text is the text of the task Ahead of
+// it, or "" if there is none.
 const (
 	EvBegin      EventKind = iota // the drive starts: attempts recorded as running are lost, tasks that may start are offered
 	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
@@ -24,7 +24,7 @@ const (
 	EvRefuse                      // Text: end the run as failed at once (invalid params, a record the store cannot take)
 	EvDrain                       // start nothing more; when nothing runs, leave
 	EvControl                     // Control
-	EvQueued                      // Task, Text: a ready task has waited for a while, and its row should show why
+	EvQueued                      // Task, Text: a ready task, or a publish, has waited for a while, and its row should show why
 )
 
 // Event is one thing that happened, at a database time. At is the time when it happened, even if the caller learned of it

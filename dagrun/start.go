@@ -152,6 +152,10 @@ func (r *Run) granted(t *task) error {
 		r.act(t, Action{Kind: ActStart, Attempt: t.Attempt})
 	case phaseQueuedPublish:
 		t.told = false
+		if t.Reason != ranReason { // the row may say why the publish waited, in this drive or in a former one
+			t.Reason = ranReason
+			r.changed(t)
+		}
 		r.publish(t)
 	default:
 		return ErrStale
@@ -159,12 +163,12 @@ func (r *Run) granted(t *task) error {
 	return nil
 }
 
-// waitsInLine applies EvQueued: it stores in the task's row that the task is ready, and why it waits. For a task that waits for a
-// slot, text is the reason. For a task that a limit holds back, text is used only if a task ahead of it waits for a slot, and
-// otherwise the limit is the reason. It returns ErrStale if the task waits for neither.
+// waitsInLine applies EvQueued: it stores in the task's row that the task is ready, and why it waits. For a task that waits for slots
+// or pools, text is the reason; its publish may be what waits. For a task that a limit holds back, text is used only if a task ahead
+// of it waits for a slot, and otherwise the limit is the reason. It returns ErrStale if the task waits for neither.
 func (r *Run) waitsInLine(t *task, text string) error {
 	switch t.phase {
-	case phaseOffered:
+	case phaseOffered, phaseQueuedPublish:
 	case phaseHeld, phaseCapped:
 		if text == "" || r.ahead(t) == nil {
 			text = r.explainStart(t)

@@ -31,7 +31,7 @@ type task struct {
 	late     bool  // its publish was asked to end because its time is up
 	listed   bool  // is in Run.wants
 	told     bool  // its want was shown before the last Advance
-	shown    bool  // its stored row has it as ready
+	shown    bool  // its stored row has it as ready, or says why its publish waits
 	known    bool  // counted in Run.counts; a handler is counted once it has left pending and ready
 }
 

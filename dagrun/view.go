@@ -325,6 +325,9 @@ func (r *Run) explainPublish(t *task) string {
 	case phasePublishing:
 		return "publishing"
 	case phaseQueuedPublish:
+		if t.shown {
+			return t.Reason
+		}
 		return PoolNames(t.step.PublishPools)
 	default:
 		return "publish held: " + r.explainHeld(t)

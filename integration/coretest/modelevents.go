@@ -35,7 +35,7 @@ func (m *Model) apply(ev dagrun.Event) error {
 	case dagrun.EvGranted:
 		return m.granted(c)
 	case dagrun.EvQueued:
-		if c == nil || c.State != dagrun.TaskReady || !c.offered && (!c.cleared || m.held()) {
+		if c == nil || !c.offered && (c.State != dagrun.TaskReady || !c.cleared || m.held()) {
 			return dagrun.ErrStale
 		}
 	default:

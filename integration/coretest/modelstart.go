@@ -286,7 +286,7 @@ func (m *Model) granted(c *cell) error {
 	c.offered = false
 	publish := c.State == dagrun.TaskFinishing
 	if publish {
-		c.published, c.gone = true, false
+		c.published, c.gone, c.Reason = true, false, "ran"
 	} else {
 		m.beginAttempt(c)
 		c.State = dagrun.TaskRunning
