@@ -99,7 +99,7 @@ type runSlots struct {
 	permits    *permitQueue
 	byTask     map[dagrun.TaskID]*SlotRequest // requests that wait or hold slots
 	spare      []*SlotRequest                 // requests of bodies that have ended: the next tasks of the run may take over their slots
-	ended      []*permitRequest               // permits of bodies that have ended, whose records are not durable yet
+	ended      []*permitRequest               // permits of bodies that have ended; the records of these ends are not durable yet
 	isExpected bool                           // the slot queue keeps a slot for the run, which has not asked yet
 }
 
@@ -207,8 +207,8 @@ func (d *driver) askFor(want dagrun.Want) {
 		grant.request = t
 		d.events.put(grant)
 	})
-	if t.waits() || t.permit != nil && !t.permit.has() {
-		d.line = append(d.line, inLine{want.Task, t, time.Now().Add(tellAfter)})
+	if t.waits() || t.waitsForPermit() {
+		d.line = append(d.line, inLine{task: want.Task, request: t, due: time.Now().Add(tellAfter)})
 	}
 }
 
@@ -225,6 +225,7 @@ type inLine struct {
 	task    dagrun.TaskID
 	request *SlotRequest
 	due     time.Time // when the reason of the wait is to be recorded
+	told    string    // the reason that was recorded last
 }
 
 // explainWaits records in the rows of tasks why they wait, once they have waited for tellAfter: for slots, or because a limit of
@@ -239,20 +240,28 @@ func (d *driver) explainWaits(now time.Time) {
 	}
 }
 
-// explainLine records why the tasks in d.line wait for slots, in the order in which they asked, and drops them from d.line. If the
-// worker has recorded tellMost reasons within this second, the rest is tried again after tellAfter.
+// explainLine records why the tasks in d.line wait for slots, in the order in which they asked, and drops them from d.line. A task
+// that waits for a permit stays there, since its reason changes. If the worker has recorded tellMost reasons within this second, the rest is tried again after tellAfter.
 func (d *driver) explainLine(now time.Time) {
 	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
-		why := first.request.why(d.life.config.Self.Name)
-		if why != "" && d.slots.byTask[first.task] == first.request {
+		if d.slots.byTask[first.task] != first.request {
+			d.line = d.line[1:]
+			continue
+		}
+		if why := first.request.why(d.life.config.Self.Name); why != "" && why != first.told {
 			if !d.life.tells.take(now) {
 				d.line[0].due = now.Add(tellAfter)
 				return
 			}
 			_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: first.task, Text: why + d.ownShare(why)})
+			first.told = why
 		}
 		d.line = d.line[1:]
+		if first.request.waitsForPermit() { // the database says why only after a while, and its answer changes
+			first.due = now.Add(tellAfter)
+			d.line = append(d.line, first)
+		}
 	}
 }
 

@@ -243,7 +243,7 @@ func TestPermitQueue_ContestedCallsStayFew(t *testing.T) {
 	})
 }
 
-// A call whose outcome is unknown is repeated until it is answered, even if no task needs a permit any more: the database may have
+// A call with an unknown outcome is repeated until it is answered, even if no task needs a permit any more: the database may have
 // granted one.
 func TestPermitQueue_RepeatsAFailedCall(t *testing.T) {
 	t.Parallel()

@@ -391,6 +391,9 @@ func (t *SlotRequest) waits() bool {
 	return t.place >= 0
 }
 
+// waitsForPermit reports whether the task has no permit yet for its pools. The driver of the task calls it.
+func (t *SlotRequest) waitsForPermit() bool { return t.permit != nil && !t.permit.has() }
+
 // why returns, for people, what the request waits for on the named worker, a permit or slots, or "" if it does not wait.
 func (t *SlotRequest) why(worker string) string {
 	if t.permit != nil {

@@ -29,6 +29,7 @@ type PoolUse struct {
 type PoolNeed struct {
 	Weight int  `json:"weight"` // the largest of any body
 	Key    bool `json:"key"`    // a body gives a key
+	First  bool `json:"first"`  // each body with which a run begins needs the pool
 }
 
 // poolTitle begins the schema's words for the name of a pool.
@@ -83,10 +84,29 @@ func (s *Spec) Pools() map[string]PoolNeed {
 	s.eachBody(func(body *Step) {
 		for _, u := range body.Pool {
 			most := all[u.Name]
-			all[u.Name] = PoolNeed{max(most.Weight, u.Weight), most.Key || u.Key != ""}
+			all[u.Name] = PoolNeed{Weight: max(most.Weight, u.Weight), Key: most.Key || u.Key != ""}
 		}
 	})
+	for name, need := range all {
+		need.First = !slices.ContainsFunc(s.first(), func(body *Step) bool {
+			return !slices.ContainsFunc(body.Pool, func(u PoolUse) bool { return u.Name == name })
+		})
+		all[name] = need
+	}
 	return all
+}
+
+// first returns the bodies with which a run begins: the init handler if there is one, else the steps without dependencies.
+func (s *Spec) first() (bodies []*Step) {
+	if s.HandlerOn.Init != nil {
+		return []*Step{s.HandlerOn.Init}
+	}
+	for i := range s.Steps {
+		if len(s.Steps[i].Depends) == 0 {
+			bodies = append(bodies, &s.Steps[i])
+		}
+	}
+	return bodies
 }
 
 const (

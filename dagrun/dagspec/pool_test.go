@@ -42,12 +42,32 @@ func TestCompile_TakesPoolsInEachForm(t *testing.T) {
 
 func TestSpec_PoolsAreTheMostOfAnyBody(t *testing.T) {
 	t.Parallel()
-	want := map[string]PoolNeed{"total": {2, false}, "heavy": {3, false}, "crm": {1, true}, "merge": {1_000_000, false}, "spare": {1, false}, "notify": {1, true}}
+	want := map[string]PoolNeed{
+		"total": {Weight: 2}, "heavy": {Weight: 3}, "crm": {Weight: 1, Key: true}, "merge": {Weight: 1_000_000}, "spare": {Weight: 1},
+		"notify": {Weight: 1, Key: true},
+	}
 	if diff := cmp.Diff(want, readGood(t)["pools.yaml"].Pools()); diff != "" {
 		t.Error(diff)
 	}
 	if got := string(mustMarshal(t, readGood(t)["smallest.json"].Pools())); got != "{}" {
 		t.Errorf("a DAG without pools needs %s", got)
+	}
+}
+
+func TestSpec_PoolsSayWhatARunBeginsWith(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"steps: [{id: a, run: x, pool: p}, {id: b, run: x, depends: [a]}]":           true,
+		"steps: [{id: a, run: x, pool: [o, p]}, {id: b, run: x, pool: p}]":           true,
+		"steps: [{id: a, run: x, pool: p}, {id: b, run: x}]":                         false,
+		"steps: [{id: a, run: x}, {id: b, run: x, depends: [a], pool: p}]":           false,
+		"handler_on: {init: {run: x}}\nsteps: [{id: a, run: x, pool: p}]":            false,
+		"handler_on: {init: {run: x, pool: p}}\nsteps: [{id: a, run: x}]":            true,
+		"steps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: p}]": false,
+	} {
+		if got := mustParse(t, "name: x\n"+text+"\n").Pools()["p"].First; got != want {
+			t.Errorf("%s: first is %t, want %t", text, got, want)
+		}
 	}
 }
 

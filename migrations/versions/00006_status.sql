@@ -179,7 +179,8 @@ END $$;
 -- +goose StatementEnd
 
 -- Returns the first reason why no worker takes a queued run, in words that a person can act on.
--- Returns the pool for which so many permits are asked that a worker claims no new run whose first steps need it; null: there is none.
+-- Returns the first pool that is crowded: workers wait for so many of its permits that they claim no new run that begins with it; null:
+-- there is none.
 -- So runs of a full or closed pool stay in their lane, and hold up no other. The workers need some waiting permits, so that they have the
 -- next run at hand when a permit comes free.
 -- +goose StatementBegin
@@ -574,7 +575,7 @@ A worker claims no runs if its host cannot start tasks or if the database takes 
 - the tasks of all workers that wait for a slot, quiet workers included
 - the queued runs that may start now, one slot for each run
 
-`wanted` leaves out runs that more workers of the same kinds cannot start. More workers cannot start a run that a pause or a full limit of its queue or DAG holds back, a run whose first steps need a pool for which others wait, and a run that needs a label, an action or slots that no worker of its queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
+`wanted` leaves out runs that more workers of the same kinds cannot start. More workers cannot start a run that a pause or a full limit of its queue or DAG holds back, a run that begins with a pool for which others wait, and a run that needs a label, an action or slots that no worker of its queue has. If no worker serves the queue, `wanted` also counts runs that need a label, an action or slots, so that the autoscaler starts a first worker. Therefore, give each kind of worker a queue of its own. `wanted` does not count parked runs.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');
