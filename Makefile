@@ -185,6 +185,7 @@ nightly: ## play far more histories than test does, fill larger tables, race eve
 	@go test -count=1 -timeout 3h -v ./integration/coretest/enumerate -nightly
 	@go test -count=1 -timeout 3h ./integration -nightly -chaos.seeds 4
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./queue ./integration/storetest -nightly
+	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./worker/exec -nightly
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./integration/world -seeds 1000
 	@go test -count=1 -timeout 3h ./migrations -run TestClock -nightly
 	@go test -count=1 -timeout 3h -v ./web -run TestPages_AreBoundedInAll -nightly

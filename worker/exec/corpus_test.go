@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -49,15 +50,16 @@ func TestCorpus_ReadsALineOfTenMegabytes(t *testing.T) {
 }
 
 // The bodies run a hundred at a time, since a machine may not hold all of them.
-func TestCorpus_OutlivesABodyOfTenThousandProcesses(t *testing.T) {
+func TestCorpus_OutlivesABodyOfManyProcesses(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts ten thousand processes")
+		t.Skip("starts thousands of processes")
 	}
+	hundreds := times(20, 100)
 	inBoth(t, func(t *testing.T, change func(*Config)) {
 		x, tag := tagged(t, change)
-		task := shell(`
+		task := shell(fmt.Sprintf(`
 i=0
-while [ $i -lt 100 ]; do
+while [ $i -lt %d ]; do
 	j=0
 	while [ $j -lt 100 ]; do
 		/bin/true &
@@ -66,9 +68,9 @@ while [ $i -lt 100 ]; do
 	wait
 	i=$((i+1))
 done
-echo $((i*j))`)
+echo $((i*j))`, hundreds))
 		task.Worker = x.worker
-		if got := x.Execute(t.Context(), task); got.Kind != dagrun.KindNone || stdout(task) != "10000\n" { // there is no limit of time
+		if got := x.Execute(t.Context(), task); got.Kind != dagrun.KindNone || stdout(task) != fmt.Sprintf("%d\n", 100*hundreds) { // there is no limit of time
 			t.Errorf("got %+v, %q: %s", got, stdout(task), stderr(task))
 		}
 		if left := carriers(t, tag); left > 0 {
@@ -79,11 +81,8 @@ echo $((i*j))`)
 
 func TestCorpus_RemembersNothingOfBodiesInARow(t *testing.T) {
 	t.Parallel()
-	x, bodies := setup(t), 1000
-	if testing.Short() {
-		bodies = 50
-	}
-	for i := range bodies {
+	x := setup(t)
+	for i := range times(100, 1000) {
 		if got := x.run(t, shell("true")); got.Kind != dagrun.KindNone {
 			t.Fatalf("body %d: got %+v", i, got)
 		}

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"flag"
 	"os"
 	"strconv"
 	"strings"
@@ -17,6 +18,17 @@ import (
 
 // patience is how long a test waits for what must come.
 const patience = 30 * time.Second
+
+// nightly makes tests repeat more: `make nightly`.
+var nightly = flag.Bool("nightly", false, "start far more processes")
+
+// times returns how often a test tries something.
+func times(few, many int) int {
+	if *nightly {
+		return many
+	}
+	return few
+}
 
 // nastyVariable makes the test binary one of the programs in nasty_test.go.
 const nastyVariable = "NASTY"
