@@ -43,8 +43,14 @@ RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink 
 # and a dozen other servers they would be about the machine.
 ALONE := $(MODULE)/integration
 
-# All others. Those that take longest begin first, so that none is left to end alone.
-LONG := $(addprefix $(MODULE)/,queue integration/browser integration/storetest cmd/oarlock/internal/cli migrations)
+# Those that take longest begin first, so that none is left to end alone. queue takes a core for two minutes: beside it go those
+# that mostly wait. Two that need both cores would each take as long as if the other had gone first.
+LONG := $(addprefix $(MODULE)/,worker/exec worker/action/postgres worker/supervise \
+	queue cmd/oarlock-bench cmd/oarlock/internal/doctor internal/pglocal integration/browser \
+	integration/storetest cmd/oarlock/internal/cli migrations web)
+longest_first = $(strip $(foreach long,$(LONG),$(filter $(long),$(1))) $(filter-out $(LONG),$(1)))
+
+# All others.
 PLAIN = $(filter-out $(RACED) $(ALONE),$(PACKAGES))
 
 # Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.
@@ -67,8 +73,8 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@tools/ensure-postgres
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
-	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1 -vet=off' RACED='$(filter $(RACED),$(PACKAGES))' \
-		PLAIN='$(strip $(foreach long,$(LONG),$(filter $(long),$(PLAIN))) $(filter-out $(LONG),$(PLAIN)))' \
+	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1 -vet=off' RACED='$(call longest_first,$(filter $(RACED),$(PACKAGES)))' \
+		PLAIN='$(call longest_first,$(PLAIN))' \
 		ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
 		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
