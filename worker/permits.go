@@ -316,14 +316,13 @@ func (q *permitQueue) adjust(line *permitLine, most int, now time.Time) (after t
 		q.drop(asked[len(asked)-1])
 		asked = asked[:len(asked)-1]
 	}
-	first := line.waiting.first()
 	for range lacks - len(asked) {
 		q.nth++
 		p := &permit{nth: q.nth, line: line}
 		q.permits[p.nth], line.permits, asked = p, append(line.permits, p), append(asked, p)
 	}
-	for _, p := range asked {
-		p.run, p.order = first.order.RunID, first.order
+	for i, t := range line.waiting.some(len(asked)) {
+		asked[i].run, asked[i].order = t.order.RunID, t.order
 	}
 	return after
 }

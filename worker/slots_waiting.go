@@ -68,6 +68,20 @@ func (q *waitingRequests) first() *SlotRequest {
 	return q.waits[0].waiting[0]
 }
 
+// some returns n waiting requests: the one that goes before all others, and then the oldest. At least n requests must wait.
+func (q *waitingRequests) some(n int) (requests []*SlotRequest) {
+	if n == 0 {
+		return nil
+	}
+	requests = append(requests, q.first())
+	for e := q.byAge.Front(); len(requests) < n; e = e.Next() {
+		if t := e.Value.(*SlotRequest); t != requests[0] { //nolint:forcetypeassert // ours alone
+			requests = append(requests, t)
+		}
+	}
+	return requests
+}
+
 // oldest returns the request that has waited longest. At least one request must wait.
 func (q *waitingRequests) oldest() *SlotRequest {
 	return q.byAge.Front().Value.(*SlotRequest) //nolint:forcetypeassert // ours alone
