@@ -42,7 +42,7 @@ CREATE TABLE oarlock.permit_calls (
 -- Permits that workers hold or ask for. A permit of several pools has a row for each, and is granted as a whole.
 CREATE TABLE oarlock.permits (
     worker_id     uuid   NOT NULL REFERENCES oarlock.permit_calls ON DELETE CASCADE,
-    nth           bigint NOT NULL, -- number that the worker gave it
+    nth           bigint NOT NULL, -- number that the worker gave it, which never stands for other pools
     pool          text   NOT NULL, -- may be missing in pools: then the worker waits until an administrator makes it
     key           text   NOT NULL,
     weight        int    NOT NULL CHECK (weight > 0),
@@ -54,7 +54,8 @@ CREATE TABLE oarlock.permits (
     PRIMARY KEY (worker_id, nth, pool)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE INDEX permits_granted ON oarlock.permits (pool, key) INCLUDE (weight) WHERE granted_at IS NOT NULL;
-CREATE INDEX permits_waiting ON oarlock.permits (pool, key) WHERE granted_at IS NULL;
+-- In the order in which waiters are served.
+CREATE INDEX permits_waiting ON oarlock.permits (pool, key, run_priority DESC, step_priority DESC, since, worker_id, nth) WHERE granted_at IS NULL;
 
 -- Returns the state of a pool for one key: its slots, how many of these are taken, how many starts the rate allows now, and until when
 -- the pool or the key is closed. It returns nulls if there is no such pool.
@@ -72,6 +73,12 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
+-- Returns a rate as text, in the largest unit that fits: `100 in 1m`, `1 in 1500ms`.
+CREATE FUNCTION oarlock.rate_text(rate int, rate_ms bigint) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+RETURN rate || ' in ' || CASE WHEN rate_ms % 86400000 = 0 THEN rate_ms / 86400000 || 'd' WHEN rate_ms % 3600000 = 0 THEN rate_ms / 3600000 || 'h'
+                              WHEN rate_ms % 60000 = 0 THEN rate_ms / 60000 || 'm' WHEN rate_ms % 1000 = 0 THEN rate_ms / 1000 || 's' ELSE rate_ms || 'ms' END;
+
 -- Returns why a permit that a worker asks for is not granted.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_no_permit(worker uuid, nth bigint) RETURNS text
@@ -81,24 +88,27 @@ DECLARE
     line   text;
     before bigint;
 BEGIN
-    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, s.*, d.name, d.rate, d.rate_ms,
+    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, s.*, d.name, d.rate, d.rate_ms, d.burst,
                     format('pool %s', p.pool) || CASE WHEN p.key <> '' THEN format(' (key %s)', left(p.key, 100)) ELSE '' END AS what
                FROM oarlock.permits p CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) s LEFT JOIN oarlock.pools d ON d.name = p.pool
               WHERE p.worker_id = why_no_permit.worker AND p.nth = why_no_permit.nth AND p.granted_at IS NULL ORDER BY p.pool LOOP
-        before := (SELECT count(*) FROM oarlock.permits o WHERE o.pool = u.pool AND o.key = u.key AND o.granted_at IS NULL
-                      AND (-o.run_priority, -o.step_priority, o.since, o.worker_id, o.nth) < (-u.run_priority, -u.step_priority, u.since, worker, why_no_permit.nth));
+        -- The first twenty in line are enough for the text.
+        before := (SELECT count(*)
+                     FROM (SELECT * FROM oarlock.permits o WHERE o.pool = u.pool AND o.key = u.key AND o.granted_at IS NULL
+                            ORDER BY o.run_priority DESC, o.step_priority DESC, o.since, o.worker_id, o.nth LIMIT 20) o
+                    WHERE (-o.run_priority, -o.step_priority, o.since, o.worker_id, o.nth) < (-u.run_priority, -u.step_priority, u.since, worker, why_no_permit.nth));
         line := coalesce(line, format('waits for %s: %s', u.what, oarlock.in_line(before)));
         IF u.name IS NULL THEN
             RETURN format('waits for pool %s, which does not exist', u.pool);
         ELSIF u.closed_until IS NOT NULL THEN
             RETURN format('waits for %s, which %s closed', u.what, u.closed_by) || CASE WHEN u.closed_until < 'infinity' THEN ' until ' || oarlock.utc_text(u.closed_until) ELSE '' END;
-        ELSIF u.slots < u.weight THEN
-            RETURN format('waits for %s of %s, which has only %s', u.weight, u.what, u.slots);
+        ELSIF least(u.slots, u.burst) < u.weight THEN
+            RETURN format('waits for %s of %s, which has only %s', u.weight, u.what, least(u.slots, u.burst));
         ELSIF u.slots - u.taken < u.weight THEN
             RETURN format('waits for %s: %s of %s taken by %s; %s', CASE WHEN u.weight > 1 THEN u.weight || ' of ' ELSE '' END || u.what, u.taken, u.slots,
                 oarlock.pool_runs(u.pool, u.key), oarlock.in_line(before));
         ELSIF u.tokens < u.weight THEN
-            RETURN format('waits for %s: its rate is %s in %s; %s', u.what, u.rate, u.rate_ms * interval '1 millisecond', oarlock.in_line(before));
+            RETURN format('waits for %s: its rate is %s; %s', u.what, oarlock.rate_text(u.rate, u.rate_ms), oarlock.in_line(before));
         END IF;
     END LOOP;
     RETURN line;
@@ -118,21 +128,27 @@ END;
 -- +goose StatementEnd
 
 -- Takes in all permits that a worker wants to keep or to have, and answers which of them it has. What the worker does not name any more
--- is given back. All that is free then goes to the workers that wait for it, to the first in order; others than the caller are notified.
+-- is given back, and goes to the workers that wait for it, to the first in order; others than the caller are notified. A call looks only
+-- at the places that it gives back or waits for. So a worker that waits has to repeat its call now and then: time refills rates and opens
+-- pools, and administrators change them, without a word.
 --
 -- `call` counts the calls of the worker: a call that comes late, because its connection hung, changes nothing. `held` in a permit says
 -- that a body runs by it. If the database has lost such a permit in a failover, the permit comes back, whatever the pool has left.
 -- Result: an array of {"n", "granted", "contested", "once", "wait_ms", "reason"}; null if the worker has no fence, or the call is late.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.permits(worker uuid, call bigint, wanted jsonb) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s'
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    named  text[];
-    locked text[];
-    spent  text[] := '{}'; -- 'pool key' of which later waiters get nothing
-    lacks  text[];
-    w      record;
+    locked     text[];          -- pools
+    places     text[];          -- 'pool key' that the caller gave back or waits for
+    spent      text[] := '{}';  -- places of which later waiters get nothing
+    kept       jsonb  := '{}';  -- how much of a place is kept for waiters that are overdue
+    its_pools  text[];
+    its_places text[];
+    w          record;
+    s          record;
 BEGIN
     IF num_nulls(worker, call, wanted) > 0 THEN
         RAISE EXCEPTION 'permits: no argument may be null' USING ERRCODE = '22004';
@@ -146,37 +162,66 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- A permit of two pools needs the locks of both, so the call also locks the other pools of waiters.
-    named := ARRAY(SELECT p ->> 'pool' FROM jsonb_array_elements(wanted) t, jsonb_array_elements(t -> 'pools') p
-                   UNION SELECT p.pool FROM oarlock.permits p WHERE p.worker_id = permits.worker);
-    named := named || ARRAY(SELECT DISTINCT o.pool FROM oarlock.permits p JOIN oarlock.permits o USING (worker_id, nth)
-                             WHERE p.pool = ANY (named) AND p.granted_at IS NULL AND o.pool <> ALL (named) LIMIT 8);
-    locked := ARRAY(SELECT x.name FROM (SELECT p.name FROM oarlock.pools p WHERE p.name = ANY (named) ORDER BY p.name FOR NO KEY UPDATE) x);
+    locked := ARRAY(SELECT x.name
+                      FROM (SELECT p.name FROM oarlock.pools p
+                             WHERE p.name IN (SELECT p ->> 'pool' FROM jsonb_array_elements(wanted) t, jsonb_array_elements(t -> 'pools') p
+                                              UNION SELECT p.pool FROM oarlock.permits p WHERE p.worker_id = permits.worker)
+                             ORDER BY p.name FOR NO KEY UPDATE) x);
 
-    DELETE FROM oarlock.permits p WHERE p.worker_id = permits.worker AND NOT (p.nth = ANY (ARRAY(SELECT (t ->> 'n')::bigint FROM jsonb_array_elements(wanted) t)));
+    WITH back AS (
+        DELETE FROM oarlock.permits p
+         WHERE p.worker_id = permits.worker AND NOT (p.nth = ANY (ARRAY(SELECT (t ->> 'n')::bigint FROM jsonb_array_elements(wanted) t)))
+        RETURNING p.pool, p.key
+    )
+    SELECT array_agg(DISTINCT b.pool || ' ' || b.key) INTO places FROM back b;
     INSERT INTO oarlock.permits AS h (worker_id, nth, pool, key, weight, run_id, run_priority, step_priority, granted_at)
     SELECT permits.worker, (t ->> 'n')::bigint, p ->> 'pool', CASE WHEN d.per_key IS NOT FALSE THEN coalesce(p ->> 'key', '') ELSE '' END, (p ->> 'weight')::int,
            (t ->> 'run')::bigint, (t ->> 'priority')::int, (t ->> 'step_priority')::int, CASE WHEN (t ->> 'held')::bool THEN clock_timestamp() END
       FROM jsonb_array_elements(wanted) t CROSS JOIN jsonb_array_elements(t -> 'pools') p LEFT JOIN oarlock.pools d ON d.name = p ->> 'pool'
-    ON CONFLICT (worker_id, nth, pool) DO UPDATE
-       SET run_id = excluded.run_id, run_priority = excluded.run_priority, step_priority = excluded.step_priority, granted_at = coalesce(h.granted_at, excluded.granted_at)
-     WHERE (h.run_id, h.run_priority, h.step_priority, h.granted_at IS NULL)
-           IS DISTINCT FROM (excluded.run_id, excluded.run_priority, excluded.step_priority, coalesce(h.granted_at, excluded.granted_at) IS NULL);
+    ON CONFLICT (worker_id, nth, pool) DO UPDATE -- the key changes if the pool was made after the first call
+       SET key = excluded.key, run_id = excluded.run_id, run_priority = excluded.run_priority, step_priority = excluded.step_priority, granted_at = coalesce(h.granted_at, excluded.granted_at)
+     WHERE (h.key, h.run_id, h.run_priority, h.step_priority, h.granted_at IS NULL)
+           IS DISTINCT FROM (excluded.key, excluded.run_id, excluded.run_priority, excluded.step_priority, coalesce(h.granted_at, excluded.granted_at) IS NULL);
+    places := ARRAY(SELECT unnest(places) UNION SELECT p.pool || ' ' || p.key FROM oarlock.permits p WHERE p.worker_id = permits.worker AND p.granted_at IS NULL);
+    -- A clock that was set back would refill nothing until it is again where it was.
+    UPDATE oarlock.pool_keys k SET tokens_at = clock_timestamp()
+      FROM unnest(places) o
+     WHERE k.pool = split_part(o, ' ', 1) AND k.key = substr(o, strpos(o, ' ') + 1) AND k.tokens_at > clock_timestamp();
+    places := ARRAY(SELECT o FROM unnest(places) o CROSS JOIN LATERAL oarlock.pool_state(split_part(o, ' ', 1), substr(o, strpos(o, ' ') + 1)) s
+                     WHERE split_part(o, ' ', 1) = ANY (locked) AND s.closed_until IS NULL AND (s.slots - s.taken < 1) IS NOT TRUE AND (s.tokens < 1) IS NOT TRUE);
 
-    FOR w IN SELECT p.worker_id, p.nth, min(p.since) < clock_timestamp() - interval '30 seconds' AS is_overdue, bool_and(p.pool = ANY (locked)) AS is_whole,
-                    array_agg(p.pool || ' ' || p.key) AS places
-               FROM oarlock.permits p
-              WHERE (p.worker_id, p.nth) IN (SELECT x.worker_id, x.nth FROM oarlock.permits x WHERE x.pool = ANY (locked) AND x.granted_at IS NULL)
-              GROUP BY p.worker_id, p.nth, p.run_priority, p.step_priority
-              ORDER BY p.run_priority DESC, p.step_priority DESC, min(p.since), p.worker_id, p.nth LIMIT 1000 LOOP
-        CONTINUE WHEN NOT w.is_whole OR w.places && spent;
-        SELECT coalesce(array_agg(p.pool || ' ' || p.key) FILTER (WHERE s.closed_until IS NOT NULL OR s.slots - s.taken < p.weight OR s.tokens < p.weight), '{}'),
-               spent || coalesce(array_agg(p.pool || ' ' || p.key) FILTER (WHERE s.closed_until IS NOT NULL OR s.slots - s.taken < 1 OR s.tokens < 1), '{}')
-          INTO lacks, spent
-          FROM oarlock.permits p CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) s WHERE p.worker_id = w.worker_id AND p.nth = w.nth;
-        IF lacks <> '{}' THEN
+    FOR w IN SELECT x.worker_id, x.nth, o AS place, x.since < clock_timestamp() - interval '30 seconds' AS is_overdue
+               FROM unnest(places) o JOIN oarlock.permits x ON x.pool = split_part(o, ' ', 1) AND x.key = substr(o, strpos(o, ' ') + 1) AND x.granted_at IS NULL
+              ORDER BY x.run_priority DESC, x.step_priority DESC, x.since, x.worker_id, x.nth LOOP
+        EXIT WHEN places <@ spent;
+        CONTINUE WHEN w.place = ANY (spent);
+        SELECT array_agg(p.pool), array_agg(p.pool || ' ' || p.key) INTO its_pools, its_places
+          FROM oarlock.permits p WHERE p.worker_id = w.worker_id AND p.nth = w.nth AND p.granted_at IS NULL;
+        CONTINUE WHEN its_places IS NULL OR its_places && spent;
+        -- Further pools are locked out of order, so without waiting. While another call has one, the waiter is as if there were no room.
+        IF NOT its_pools <@ locked THEN
+            locked := locked || ARRAY(SELECT p.name FROM oarlock.pools p WHERE p.name = ANY (its_pools) AND p.name <> ALL (locked) FOR NO KEY UPDATE SKIP LOCKED);
+        END IF;
+        SELECT bool_or(x.is_shut OR x.weight > x.most) IS TRUE AS is_hopeless, bool_or(x.tokens < x.weight) IS TRUE AS is_slow,
+               coalesce(array_agg(x.place) FILTER (WHERE NOT x.is_locked OR least(x.room, x.tokens) < x.weight), '{}') AS lacks,
+               coalesce(array_agg(x.place) FILTER (WHERE x.is_shut OR least(x.room, x.tokens) < 1), '{}') AS empty,
+               coalesce(jsonb_object_agg(x.place, x.kept + x.weight) FILTER (WHERE x.is_locked AND (least(x.room, x.tokens) < x.weight) IS NOT TRUE), '{}') AS keeps
+          INTO s
+          FROM (SELECT p.weight, q.place, q.kept, least(f.slots, d.burst) AS most, f.slots - f.taken - q.kept AS room, f.tokens - q.kept AS tokens,
+                       d.name IS NULL OR f.closed_until IS NOT NULL OR NOT d.per_key AND p.key <> '' AS is_shut, p.pool = ANY (locked) AS is_locked
+                  FROM oarlock.permits p
+                 CROSS JOIN LATERAL (SELECT p.pool || ' ' || p.key AS place, coalesce((kept ->> (p.pool || ' ' || p.key))::bigint, 0) AS kept) q
+                 CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) f
+                  LEFT JOIN oarlock.pools d ON d.name = p.pool
+                 WHERE p.worker_id = w.worker_id AND p.nth = w.nth) x;
+        spent := spent || s.empty;
+        CONTINUE WHEN s.is_hopeless;
+        IF s.lacks <> '{}' THEN
+            -- Where a waiter that is overdue lacks something, all that comes free is for it. Where it lacks nothing, its weight is kept,
+            -- unless it waits for a rate: a rate comes with time, and others may use the rest meanwhile.
             IF w.is_overdue THEN
-                spent := spent || w.places; -- what comes free from now on is for this one, until there is enough
+                spent := spent || s.lacks;
+                kept := kept || CASE WHEN s.is_slow THEN '{}' ELSE s.keeps END;
             END IF;
             CONTINUE;
         END IF;
@@ -194,12 +239,13 @@ BEGIN
     END LOOP;
 
     RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('n', x.nth, 'granted', x.is_granted, 'contested', x.is_contested, 'once', x.once, 'wait_ms', x.wait_ms,
-                       'reason', CASE WHEN NOT x.is_granted AND x.since < clock_timestamp() - interval '900 milliseconds' THEN oarlock.why_no_permit(permits.worker, x.nth) END)), '[]')
+                       'reason', CASE WHEN NOT x.is_granted AND x.since < clock_timestamp() - interval '900 milliseconds' THEN oarlock.why_no_permit(permits.worker, x.nth) END)
+                       ORDER BY x.nth), '[]')
               FROM (SELECT p.nth, bool_and(p.granted_at IS NOT NULL) AS is_granted, min(p.since) AS since, bool_or(d.rate IS NOT NULL) AS once,
                            bool_or(EXISTS (SELECT FROM oarlock.permits o WHERE o.pool = p.pool AND o.key = p.key AND o.granted_at IS NULL AND o.worker_id <> p.worker_id)) AS is_contested,
-                           max(CASE WHEN s.tokens < p.weight THEN ceil((p.weight - s.tokens) * d.rate_ms / d.rate)::bigint END) AS wait_ms
+                           max(CASE WHEN p.granted_at IS NULL AND d.rate IS NOT NULL THEN
+                                   (SELECT ceil((p.weight - f.tokens) * d.rate_ms / d.rate)::bigint FROM oarlock.pool_state(p.pool, p.key) f WHERE f.tokens < p.weight) END) AS wait_ms
                       FROM oarlock.permits p LEFT JOIN oarlock.pools d ON d.name = p.pool
-                     CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) s
                      WHERE p.worker_id = permits.worker GROUP BY p.nth) x);
 END $$;
 -- +goose StatementEnd
@@ -482,5 +528,6 @@ DROP FUNCTION oarlock.check_pools(text, jsonb);
 DROP FUNCTION oarlock.permits(uuid, bigint, jsonb);
 DROP FUNCTION oarlock.why_no_permit(uuid, bigint);
 DROP FUNCTION oarlock.pool_runs(text, text);
+DROP FUNCTION oarlock.rate_text(int, bigint);
 DROP FUNCTION oarlock.pool_state(text, text);
 DROP TABLE oarlock.permits, oarlock.permit_calls, oarlock.pool_keys, oarlock.pools;
