@@ -47,7 +47,7 @@ func goodCalls() map[string]string {
 		"log_starts":    "1; '{0}'; '{\"\"}'; '{0}'; '{1}'; '{2026-11-20}'; 9; now()",
 		"follow":        "1; 'c'; 60; true",
 		"unfollow":      "1; 'c'",
-		"put_dag":       `'{"name": "n", "steps": [{"id": "a"}]}'; 's'; 'h'; '{}'; 1; 0; 'p'`,
+		"put_dag":       `'{"name": "n", "steps": [{"id": "a"}]}'; 's'; 'h'; '{}'; 1; 0; 'p'; false; '{}'`,
 		"set_dag":       report + "; true; false",
 		"set_queue":     "'default'; false; 1; 1",
 		"drain_worker":  "'w1'",
@@ -77,6 +77,14 @@ func goodCalls() map[string]string {
 		"schedule_list":      "'nightly'; 'postgres'; 9; 0; 's'",
 		"schedule_fires":     "'nightly'; 's'; now(); 9; 'postgres'",
 		"schedule_times":     "'nightly'; 's'; 5; 'postgres'",
+		"set_pool":           "'heavy'; 5; false; 100; '1 minute'; 20; 'note'",
+		"set_pool_key":       "'crm'; 'k'; 3",
+		"close_pool":         "'crm'; 'k'; now()",
+		"open_pool":          "'crm'; 'k'",
+		"remove_pool":        "'crm'",
+		"pool_list":          "'crm'",
+		"pool_permits":       "'crm'; 'k'; 5",
+		"permits":            "gen_random_uuid(); 1; '[]'",
 		"keep":               "1; 's'; 'k'; '{}'; 1; 0; true", "place_of": "1; now(); now()",
 	}
 }
@@ -88,6 +96,7 @@ func TestAPI_ANullIsTheDefaultOrRefused(t *testing.T) {
 	b := apiWithRoles(t)
 	b.put(t, nightlyDAG)
 	must(t, b.conn, "SELECT oarlock.put_schedule('nightly', 's', every => '1h')")
+	must(t, b.conn, "SELECT oarlock.set_pool('crm', slots => 1, per_key => true)")
 	b.claim(t, enqueue(t, b.conn))
 	ended := enqueue(t, b.conn)
 	b.claim(t, ended)

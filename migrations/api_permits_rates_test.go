@@ -88,7 +88,7 @@ func TestRates_AClockSetBackRefillsNothing(t *testing.T) {
 func TestRates_HoldInEveryWindow(t *testing.T) {
 	t.Parallel()
 	b := api(t)
-	const rate, burst, calls = 7, 5, 300 // a second
+	const rate, burst, calls = 7, 5, 200 // a second
 	b.setPools(t, "'api', rate => 7, per => '1 s', burst => 5")
 	c := b.caller(t, "one")
 	type start struct {
@@ -101,6 +101,9 @@ func TestRates_HoldInEveryWindow(t *testing.T) {
 	weights, waiting, next := map[int64]int{}, []ticket{}, int64(0)
 	for range calls {
 		for range random.IntN(4) {
+			if len(waiting) == 5 {
+				break
+			}
 			next++
 			w := want(next, "api")
 			w.Pools[0].Weight = 1 + random.IntN(3)

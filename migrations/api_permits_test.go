@@ -258,7 +258,9 @@ func TestPermits_WhatIsOverdueIsServedBesideStreams(t *testing.T) {
 	b := api(t)
 	b.setPools(t, "'a', slots => 2", "'b', slots => 2")
 	as, bs, both := b.caller(t, "as"), b.caller(t, "bs"), b.caller(t, "both")
-	stream := func(c *caller, pool string, n int64) { c.ask(t, want(n, pool), want(n+1, pool), want(n+2, pool), want(n+3, pool)) }
+	stream := func(c *caller, pool string, n int64) {
+		c.ask(t, want(n, pool), want(n+1, pool), want(n+2, pool), want(n+3, pool))
+	}
 	stream(as, "a", 1)
 	stream(bs, "b", 1)
 	both.wants(t, "", want(1, "a*2", "b*2"))

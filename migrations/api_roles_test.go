@@ -91,6 +91,24 @@ var roleCalls = map[string]may{
 	"UPDATE oarlock.agenda SET at = now()":                                                          {no, no, no, no, no},
 	"UPDATE oarlock.schedules SET decided_at = now()":                                               {no, no, no, no, no},
 	"SELECT oarlock.make_run(s, d, now(), 'schedule', '') FROM oarlock.schedules s, oarlock.dags d": {no, no, no, no, no},
+	"SELECT oarlock.set_pool('heavy', slots => 1)":                                                  {no, no, no, no, ""},
+	"SELECT oarlock.set_pool_key('crm', 'k', slots => 1)":                                           {no, no, no, no, ""},
+	"SELECT oarlock.close_pool('crm')":                                                              {no, no, no, no, ""},
+	"SELECT oarlock.open_pool('crm')":                                                               {no, no, no, no, ""},
+	"SELECT oarlock.remove_pool('none')":                                                            {no, no, no, no, "OA013"},
+	"SELECT * FROM oarlock.pool_list()":                                                             {no, "", no, "", ""},
+	"SELECT * FROM oarlock.pool_permits('crm')":                                                     {no, "", no, "", ""},
+	"SELECT oarlock.permits(gen_random_uuid(), 1, '[]')":                                            {no, no, no, "", no},
+	"SELECT oarlock.why_no_permit(gen_random_uuid(), 1)":                                            {no, no, no, no, no},
+	"SELECT oarlock.pool_state('crm', '')":                                                          {no, no, no, no, no},
+	"SELECT oarlock.lock_pool('crm')":                                                               {no, no, no, no, no},
+	"SELECT oarlock.prune_pool_keys(1)":                                                             {no, no, no, no, no},
+	"SELECT count(*) FROM oarlock.pools":                                                            {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.pool_keys":                                                        {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.permits":                                                          {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.permit_calls":                                                     {no, no, no, no, no},
+	"UPDATE oarlock.permits SET granted_at = now()":                                                 {no, no, no, no, no},
+	"UPDATE oarlock.pools SET slots = 9":                                                            {no, no, no, no, no},
 	"CREATE TABLE oarlock.mine (x int)":                                                             {no, no, no, no, no},
 	"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')":      {no, no, no, no, ""},
 }
@@ -102,6 +120,7 @@ func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 	approve, nobody := b.user(t, "ap", "oarlock_approve"), b.user(t, "no")
 	enqueue(t, admin)
 	enqueue(t, submit)
+	must(t, b.conn, "SELECT oarlock.set_pool('crm', slots => 1, per_key => true)")
 	for call, want := range roleCalls {
 		wantCode(t, submit, want.submit, call)
 		wantCode(t, read, want.read, call)

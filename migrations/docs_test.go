@@ -95,6 +95,7 @@ func TestDocs_EveryExampleRuns(t *testing.T) {
 	must(t, b.conn, "ALTER TABLE oarlock.runs ALTER COLUMN run_id RESTART WITH 40")
 	b.finish(t, enqueue(t, b.conn), 0)
 	enqueue(t, b.conn)
+	must(t, b.conn, "SELECT oarlock.set_pool('crm', per_key => true, slots => 2)")
 	must(t, b.conn, "INSERT INTO oarlock.controls (control_id, run_id, verb, by) OVERRIDING SYSTEM VALUE VALUES (7, 41, 'pause', 'x')")
 	must(t, b.conn, "ALTER TABLE oarlock.controls ALTER COLUMN control_id RESTART WITH 8")
 	ran := 0

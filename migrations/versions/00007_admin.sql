@@ -398,6 +398,7 @@ BEGIN
      WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));
     PERFORM oarlock.prune_fires(batch);
     log_days := oarlock.prune_logs(batch);
+    PERFORM oarlock.prune_pool_keys(batch); -- late, since calls that use these keys wait for the end of the transaction
     PERFORM oarlock.prune_lanes(); -- last, since enqueues that use these lanes wait a moment for the end of the transaction
 END $$;
 -- +goose StatementEnd
@@ -409,6 +410,7 @@ COMMENT ON FUNCTION oarlock.prune IS $$Deletes data that is past its retention. 
 - run keys that are at least 7 days old, when the run of the key is deleted
 - rows of workers that ended more than 7 days ago
 - lanes that submitters chose, when all runs of the lane have ended
+- what is known of a key of a pool, if the key has no `slots` of its own, is not closed, and its rate is full again
 - logs of a run, together with the run
 - all logs of a day, when the day is past the `logs_days` of the DAG that keeps logs longest. Logs of a run that has not ended stay
 

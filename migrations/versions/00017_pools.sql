@@ -58,24 +58,26 @@ CREATE INDEX permits_granted ON oarlock.permits (pool, key) INCLUDE (weight) WHE
 CREATE INDEX permits_waiting ON oarlock.permits (pool, key, run_priority DESC, step_priority DESC, since, worker_id, nth) WHERE granted_at IS NULL;
 
 -- Returns the state of a pool for one key: its slots, how many of these are taken, how many starts the rate allows now, and until when
--- the pool or the key is closed. It returns nulls if there is no such pool.
+-- the pool or the key is closed. It returns nulls if there is no such pool. PL/pgSQL keeps its plan from call to call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.pool_state(pool text, key text, OUT slots int, OUT taken bigint, OUT tokens float8, OUT closed_until timestamptz, OUT closed_by text)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
     SELECT coalesce(k.slots, p.slots),
            (SELECT coalesce(sum(h.weight), 0) FROM oarlock.permits h WHERE h.pool = p.name AND h.key = pool_state.key AND h.granted_at IS NOT NULL),
            CASE WHEN p.rate > 0 THEN
                least(p.burst, k.tokens + greatest(0, extract(epoch FROM clock_timestamp() - k.tokens_at)::float8) * 1000 * p.rate / p.rate_ms) END,
            CASE WHEN greatest(p.closed_until, k.closed_until) > clock_timestamp() THEN greatest(p.closed_until, k.closed_until) END,
            CASE WHEN p.closed_until >= coalesce(k.closed_until, '-infinity') THEN p.closed_by ELSE k.closed_by END
+      INTO slots, taken, tokens, closed_until, closed_by
       FROM oarlock.pools p LEFT JOIN oarlock.pool_keys k ON k.pool = p.name AND k.key = pool_state.key WHERE p.name = pool_state.pool;
-END;
+END $$;
 -- +goose StatementEnd
 
 -- Returns a rate as text, in the largest unit that fits: `100 in 1m`, `1 in 1500ms`.
 CREATE FUNCTION oarlock.rate_text(rate int, rate_ms bigint) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+LANGUAGE sql IMMUTABLE
 RETURN rate || ' in ' || CASE WHEN rate_ms % 86400000 = 0 THEN rate_ms / 86400000 || 'd' WHEN rate_ms % 3600000 = 0 THEN rate_ms / 3600000 || 'h'
                               WHEN rate_ms % 60000 = 0 THEN rate_ms / 60000 || 'm' WHEN rate_ms % 1000 = 0 THEN rate_ms / 1000 || 's' ELSE rate_ms || 'ms' END;
 
@@ -88,10 +90,11 @@ DECLARE
     line   text;
     before bigint;
 BEGIN
-    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, s.*, d.name, d.rate, d.rate_ms, d.burst,
+    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, p.granted_at, s.*, d.name, d.rate, d.rate_ms, d.burst,
                     format('pool %s', p.pool) || CASE WHEN p.key <> '' THEN format(' (key %s)', left(p.key, 100)) ELSE '' END AS what
                FROM oarlock.permits p CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) s LEFT JOIN oarlock.pools d ON d.name = p.pool
-              WHERE p.worker_id = why_no_permit.worker AND p.nth = why_no_permit.nth AND p.granted_at IS NULL ORDER BY p.pool LOOP
+              WHERE p.worker_id = why_no_permit.worker AND p.nth = why_no_permit.nth ORDER BY p.pool LOOP
+        EXIT WHEN u.granted_at IS NOT NULL;
         -- The first twenty in line are enough for the text.
         before := (SELECT count(*)
                      FROM (SELECT * FROM oarlock.permits o WHERE o.pool = u.pool AND o.key = u.key AND o.granted_at IS NULL
@@ -118,13 +121,14 @@ END $$;
 -- Returns the runs that have permits of a pool, as text: `runs 41, 42, 44 and 3 more`.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.pool_runs(pool text, key text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT CASE count(*) WHEN 1 THEN 'run ' ELSE 'runs ' END || string_agg(x.run_id::text, ', ' ORDER BY x.run_id) FILTER (WHERE x.n <= 5)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN (SELECT CASE count(*) WHEN 1 THEN 'run ' ELSE 'runs ' END || string_agg(x.run_id::text, ', ' ORDER BY x.run_id) FILTER (WHERE x.n <= 5)
            || CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END
       FROM (SELECT p.run_id, row_number() OVER (ORDER BY p.run_id) AS n FROM oarlock.permits p
-             WHERE p.pool = pool_runs.pool AND p.key = pool_runs.key AND p.granted_at IS NOT NULL GROUP BY p.run_id) x;
-END;
+             WHERE p.pool = pool_runs.pool AND p.key = pool_runs.key AND p.granted_at IS NOT NULL GROUP BY p.run_id) x);
+END $$;
 -- +goose StatementEnd
 
 -- Takes in all permits that a worker wants to keep or to have, and answers which of them it has. What the worker does not name any more
@@ -182,7 +186,9 @@ BEGIN
        SET key = excluded.key, run_id = excluded.run_id, run_priority = excluded.run_priority, step_priority = excluded.step_priority, granted_at = coalesce(h.granted_at, excluded.granted_at)
      WHERE (h.key, h.run_id, h.run_priority, h.step_priority, h.granted_at IS NULL)
            IS DISTINCT FROM (excluded.key, excluded.run_id, excluded.run_priority, excluded.step_priority, coalesce(h.granted_at, excluded.granted_at) IS NULL);
-    places := ARRAY(SELECT unnest(places) UNION SELECT p.pool || ' ' || p.key FROM oarlock.permits p WHERE p.worker_id = permits.worker AND p.granted_at IS NULL);
+    -- FILTER, since WHERE would let the plan read the waiters of all workers.
+    places := ARRAY(SELECT unnest(places) UNION
+                    SELECT unnest(array_agg(p.pool || ' ' || p.key) FILTER (WHERE p.granted_at IS NULL)) FROM oarlock.permits p WHERE p.worker_id = permits.worker);
     -- A clock that was set back would refill nothing until it is again where it was.
     UPDATE oarlock.pool_keys k SET tokens_at = clock_timestamp()
       FROM unnest(places) o
@@ -195,8 +201,8 @@ BEGIN
               ORDER BY x.run_priority DESC, x.step_priority DESC, x.since, x.worker_id, x.nth LOOP
         EXIT WHEN places <@ spent;
         CONTINUE WHEN w.place = ANY (spent);
-        SELECT array_agg(p.pool), array_agg(p.pool || ' ' || p.key) INTO its_pools, its_places
-          FROM oarlock.permits p WHERE p.worker_id = w.worker_id AND p.nth = w.nth AND p.granted_at IS NULL;
+        SELECT array_agg(p.pool) FILTER (WHERE p.granted_at IS NULL), array_agg(p.pool || ' ' || p.key) FILTER (WHERE p.granted_at IS NULL)
+          INTO its_pools, its_places FROM oarlock.permits p WHERE p.worker_id = w.worker_id AND p.nth = w.nth;
         CONTINUE WHEN its_places IS NULL OR its_places && spent;
         -- Further pools are locked out of order, so without waiting. While another call has one, the waiter is as if there were no room.
         IF NOT its_pools <@ locked THEN
@@ -326,6 +332,11 @@ BEGIN
         RAISE EXCEPTION 'dag % has a step that needs more of pool % at once', needy, pool USING ERRCODE = 'OA013',
             HINT = 'lower the weight of the step first; to let nothing start: oarlock pools close ' || pool;
     END IF;
+    SELECT d.name INTO needy FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
+     WHERE d.removed_at IS NULL AND (v.pools -> pool ->> 'key')::bool AND set_pool.per_key IS NOT TRUE ORDER BY d.name LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'dag % has a step with a key for pool %', needy, pool USING ERRCODE = 'OA013', HINT = 'set the pool with --per-key, or remove the key from the step first';
+    END IF;
     UPDATE oarlock.pools p
        SET slots = set_pool.slots, per_key = coalesce(set_pool.per_key, false), rate = set_pool.rate, rate_ms = millis,
            burst = CASE WHEN set_pool.rate IS NOT NULL THEN coalesce(set_pool.burst, 1) END, note = coalesce(set_pool.note, ''), set_by = oarlock.who(), set_at = clock_timestamp()
@@ -339,7 +350,7 @@ An argument that you leave out takes its default: the call sets the whole pool. 
 
 - `slots`: how many bodies run at once, each counted by its `weight`. NULL means any number, if the pool has a rate.
 - `per_key`: if true, `slots` and `rate` hold for each key that steps give.
-- `rate`, `per`: how many bodies start in a time, such as 100 in one minute.
+- `rate`, `per`: how many bodies start in a time, such as 100 in one minute, each counted by its `weight`.
 - `burst`: how many bodies start at once after a quiet time. The default is 1.
 
 ```sql
@@ -514,7 +525,22 @@ SELECT key, worker, run, weight, granted_at FROM oarlock.pool_permits('heavy');
 ```$$;
 -- +goose StatementEnd
 
+-- Deletes keys that are as if they had no row: without slots of their own, not closed, and with all of their burst. It waits for no call,
+-- since a call may hold one key and want another.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune_pool_keys(batch int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM oarlock.pool_keys k
+     WHERE k.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.pool_keys x JOIN oarlock.pools p ON p.name = x.pool
+                                WHERE x.slots IS NULL AND (x.closed_until > clock_timestamp()) IS NOT TRUE
+                                  AND (x.tokens + extract(epoch FROM clock_timestamp() - x.tokens_at)::float8 * 1000 * p.rate / p.rate_ms < p.burst) IS NOT TRUE
+                                LIMIT batch FOR UPDATE OF x SKIP LOCKED));
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION oarlock.prune_pool_keys(int);
 DROP FUNCTION oarlock.pool_permits(text, text, int);
 DROP FUNCTION oarlock.pool_list(text);
 DROP FUNCTION oarlock.remove_pool(text);
