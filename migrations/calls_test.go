@@ -71,13 +71,14 @@ func addCalls(t *testing.T, url string) {
 	}
 }
 
-// uncalled returns the functions that no test called. It leaves out the functions of later files, which the tests of package
+// uncalled returns the functions that no test called. It leaves out most functions of later files, which the tests of package
 // queue call.
 func uncalled() (names []string, err error) {
 	files, err := filepath.Glob("versions/0000[3-7]_*.sql")
 	if err != nil {
 		return nil, err
 	}
+	files = append(files, "versions/00017_pools.sql")
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
