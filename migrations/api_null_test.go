@@ -77,15 +77,21 @@ func goodCalls() map[string]string {
 		"schedule_list":      "'nightly'; 'postgres'; 9; 0; 's'",
 		"schedule_fires":     "'nightly'; 's'; now(); 9; 'postgres'",
 		"schedule_times":     "'nightly'; 's'; 5; 'postgres'",
-		"set_pool":           "'heavy'; 5; false; 100; '1 minute'; 20; 'note'",
-		"set_pool_key":       "'crm'; 'k'; 3",
-		"close_pool":         "'crm'; 'k'; now()",
-		"open_pool":          "'crm'; 'k'",
-		"remove_pool":        "'crm'",
-		"pool_list":          "'crm'",
-		"pool_permits":       "'crm'; 'k'; 5",
-		"permits":            "gen_random_uuid(); 1; '[]'",
 		"keep":               "1; 's'; 'k'; '{}'; 1; 0; true", "place_of": "1; now(); now()",
+	}
+}
+
+// goodPoolCalls are those of pools.
+func goodPoolCalls() map[string]string {
+	return map[string]string{
+		"set_pool":     "'heavy'; 5; false; 100; '1 minute'; 20; 'note'",
+		"set_pool_key": "'crm'; 'k'; 3",
+		"close_pool":   "'crm'; 'k'; now()",
+		"open_pool":    "'crm'; 'k'",
+		"remove_pool":  "'crm'",
+		"pool_list":    "'crm'",
+		"pool_permits": "'crm'; 'k'; 5",
+		"permits":      "gen_random_uuid(); 1; '[]'",
 	}
 }
 
@@ -101,12 +107,14 @@ func TestAPI_ANullIsTheDefaultOrRefused(t *testing.T) {
 	ended := enqueue(t, b.conn)
 	b.claim(t, ended)
 	b.leave(t, ended, "failed")
+	all := goodCalls()
+	maps.Copy(all, goodPoolCalls())
 	roles := b.list(t, `SELECT DISTINCT p.proname::text FROM pg_proc p, aclexplode(p.proacl) a
 		WHERE p.pronamespace = 'oarlock'::regnamespace AND a.grantee <> p.proowner AND p.pronargs > 0 AND p.proname <> 'is_sound' ORDER BY 1`)
-	if known := slices.Sorted(maps.Keys(goodCalls())); !slices.Equal(known, roles) {
+	if known := slices.Sorted(maps.Keys(all)); !slices.Equal(known, roles) {
 		t.Errorf("functions with arguments are %v, known are %v", roles, known)
 	}
-	for name, good := range goodCalls() {
+	for name, good := range all {
 		args := strings.Split(good, "; ")
 		if code := b.codeOf(t, name, args); code != "" {
 			t.Errorf("oarlock.%s(%s) fails: %s", name, good, code)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/sql"
@@ -144,13 +143,32 @@ func TestPermits_WaitForNoFurtherPool(t *testing.T) {
 	both.wants(t, "1", want(1, "a", "b"))
 }
 
+// group runs functions at once.
+type group struct{ ends []chan error }
+
+func (g *group) run(f func() error) {
+	end := make(chan error, 1)
+	g.ends = append(g.ends, end)
+	go func() { end <- f() }()
+}
+
+// wait waits for all functions, none of which may fail.
+func (g *group) wait(t *testing.T) {
+	t.Helper()
+	for _, end := range g.ends {
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Calls that name the same pools in opposite order, and grant permits to each other, never wait for each other.
 func TestPermits_PoolsInOppositeOrder(t *testing.T) {
 	t.Parallel()
 	b := api(t)
 	b.setPools(t, "'a', slots => 1", "'b', slots => 1, per_key => true", "'c', slots => 2, rate => 1000, per => '1 ms', burst => 1000")
 	const rounds = 150
-	var group errgroup.Group
+	var all group
 	for n, uses := range []string{"a b/x c", "c b/x a", "b/y c", "c b/y a"} {
 		c := b.caller(t, fmt.Sprint("w", n))
 		conn := connect(t, b.db.URL)
@@ -158,7 +176,7 @@ func TestPermits_PoolsInOppositeOrder(t *testing.T) {
 		for i := range int64(rounds) {
 			calls = append(calls, jsonOf(t, []ticket{want(i/2, strings.Fields(uses)...), want(rounds+i, strings.Fields(uses)...)}))
 		}
-		group.Go(func() error {
+		all.run(func() error {
 			for i, wanted := range calls {
 				if _, err := conn.Exec(t.Context(), askSQL, c.id, i+1, wanted); err != nil {
 					return err
@@ -167,9 +185,7 @@ func TestPermits_PoolsInOppositeOrder(t *testing.T) {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Error(err)
-	}
+	all.wait(t)
 }
 
 // Five philosophers sit around a table with five forks, and each eats with the two beside it.
@@ -178,7 +194,7 @@ func TestPermits_PhilosophersEat(t *testing.T) {
 	b := api(t)
 	const table, meals = 5, 200
 	var eats [table]atomic.Bool
-	var group errgroup.Group
+	var all group
 	for n := range table {
 		b.setPools(t, fmt.Sprintf("'fork%d', slots => 1", n))
 	}
@@ -194,7 +210,7 @@ func TestPermits_PhilosophersEat(t *testing.T) {
 		for meal := range int64(meals) {
 			wanted = append(wanted, jsonOf(t, []ticket{want(meal, fmt.Sprint("fork", n), fmt.Sprint("fork", (n+1)%table))}))
 		}
-		group.Go(func() error {
+		all.run(func() error {
 			for _, meal := range wanted {
 				for granted := false; !granted; {
 					var err error
@@ -217,7 +233,5 @@ func TestPermits_PhilosophersEat(t *testing.T) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Error(err)
-	}
+	all.wait(t)
 }

@@ -15,51 +15,74 @@ func (b bundle) reason(t *testing.T, c *caller, n int64) string {
 	return get[string](t, b.conn, "SELECT oarlock.why_no_permit($1, $2)", c.id, n)
 }
 
+const setPool = "SELECT oarlock.set_pool"
+
+// waits are permits that wait, and why.
+var waits = []struct {
+	name   string
+	before []string // statements
+	has    []ticket // what the other worker has
+	want   ticket
+	after  []string
+	reason string
+}{
+	{"no pool", nil, nil, want(9, "new/k"), nil, "waits for pool new, which does not exist"},
+	{"closed", []string{setPool + "('heavy', slots => 1)", "SELECT oarlock.close_pool('heavy')"}, nil, want(9, "heavy"), nil, "waits for pool heavy, which USER closed"},
+	{
+		"closed until",
+		[]string{setPool + "('heavy', slots => 1)", "SELECT oarlock.close_pool('heavy', until => '2100-01-02 03:04Z')"},
+		nil, want(9, "heavy"), nil,
+		"waits for pool heavy, which USER closed until 2100-01-02T03:04:00Z",
+	},
+	{
+		"closed key",
+		[]string{setPool + "('crm', slots => 1, per_key => true)", "SELECT oarlock.close_pool('crm', key => 'acme')"},
+		nil, want(9, "crm/acme"), nil,
+		"waits for pool crm (key acme), which USER closed",
+	},
+	{
+		"too few slots",
+		[]string{setPool + "('heavy', slots => 5)"},
+		[]ticket{want(1, "heavy*5")},
+		want(9, "heavy*5"),
+		[]string{setPool + "('heavy', slots => 3)"},
+		"waits for 5 of pool heavy, which has only 3",
+	},
+	{"too small a burst", []string{setPool + "('api', rate => 5, per => '1 s', burst => 2)"}, nil, want(9, "api*3"), nil, "waits for 3 of pool api, which has only 2"},
+	{"taken", []string{setPool + "('heavy', slots => 1)"}, []ticket{want(41, "heavy")}, want(9, "heavy"), nil, "waits for pool heavy: 1 of 1 taken by run 41; 1st in line"},
+	{
+		"taken by many",
+		[]string{setPool + "('heavy', slots => 9)"},
+		append(wants(41, 47, "heavy"), want(48, "heavy*2"), want(49, "heavy"), want(50, "heavy")), want(9, "heavy*2"), nil,
+		"waits for 2 of pool heavy: 9 of 9 taken by runs 41, 42, 43, 44, 45 and 3 more; 3rd in line",
+	},
+	{
+		"taken key",
+		[]string{setPool + "('crm', slots => 2, per_key => true)", "SELECT oarlock.set_pool_key('crm', 'acme', slots => 1)"},
+		wants(41, 70, "crm/acme"), want(9, "crm/acme"), nil,
+		"waits for pool crm (key acme): 1 of 1 taken by run 41; behind 20 others or more",
+	},
+	{"rate", []string{setPool + "('api', rate => 100, per => '1 day')"}, []ticket{want(1, "api")}, want(9, "api"), nil, "waits for pool api: its rate is 100 in 1d; 1st in line"},
+	{
+		"in order",
+		[]string{setPool + "('heavy', slots => 5)"},
+		[]ticket{want(1, "heavy*4")},
+		want(9, "heavy*2"),
+		[]string{setPool + "('heavy', slots => 9)"},
+		"waits for pool heavy: 1st in line",
+	},
+	{
+		"second pool",
+		[]string{setPool + "('a', slots => 1)", setPool + "('b', slots => 1)"},
+		[]ticket{want(41, "b")},
+		want(9, "a", "b"), nil,
+		"waits for pool b: 1 of 1 taken by run 41; 1st in line",
+	},
+}
+
 func TestPools_SayWhyAPermitWaits(t *testing.T) {
 	t.Parallel()
-	const set = "SELECT oarlock.set_pool"
-	for _, test := range []struct {
-		name   string
-		before []string // statements
-		has    []ticket // what the other worker has
-		want   ticket
-		after  []string
-		reason string
-	}{
-		{"no pool", nil, nil, want(9, "new/k"), nil, "waits for pool new, which does not exist"},
-		{"closed", []string{set + "('heavy', slots => 1)", "SELECT oarlock.close_pool('heavy')"}, nil, want(9, "heavy"), nil, "waits for pool heavy, which USER closed"},
-		{
-			"closed until", []string{set + "('heavy', slots => 1)", "SELECT oarlock.close_pool('heavy', until => '2100-01-02 03:04Z')"}, nil, want(9, "heavy"), nil,
-			"waits for pool heavy, which USER closed until 2100-01-02T03:04:00Z",
-		},
-		{
-			"closed key", []string{set + "('crm', slots => 1, per_key => true)", "SELECT oarlock.close_pool('crm', key => 'acme')"}, nil, want(9, "crm/acme"), nil,
-			"waits for pool crm (key acme), which USER closed",
-		},
-		{
-			"too few slots", []string{set + "('heavy', slots => 5)"}, []ticket{want(1, "heavy*5")}, want(9, "heavy*5"), []string{set + "('heavy', slots => 3)"},
-			"waits for 5 of pool heavy, which has only 3",
-		},
-		{"too small a burst", []string{set + "('api', rate => 5, per => '1 s', burst => 2)"}, nil, want(9, "api*3"), nil, "waits for 3 of pool api, which has only 2"},
-		{"taken", []string{set + "('heavy', slots => 1)"}, []ticket{want(41, "heavy")}, want(9, "heavy"), nil, "waits for pool heavy: 1 of 1 taken by run 41; 1st in line"},
-		{
-			"taken by many", []string{set + "('heavy', slots => 9)"}, append(wants(41, 47, "heavy"), want(48, "heavy*2"), want(49, "heavy"), want(50, "heavy")), want(9, "heavy*2"), nil,
-			"waits for 2 of pool heavy: 9 of 9 taken by runs 41, 42, 43, 44, 45 and 3 more; 3rd in line",
-		},
-		{
-			"taken key", []string{set + "('crm', slots => 2, per_key => true)", "SELECT oarlock.set_pool_key('crm', 'acme', slots => 1)"}, wants(41, 70, "crm/acme"), want(9, "crm/acme"), nil,
-			"waits for pool crm (key acme): 1 of 1 taken by run 41; behind 20 others or more",
-		},
-		{"rate", []string{set + "('api', rate => 100, per => '1 day')"}, []ticket{want(1, "api")}, want(9, "api"), nil, "waits for pool api: its rate is 100 in 1d; 1st in line"},
-		{
-			"in order", []string{set + "('heavy', slots => 5)"}, []ticket{want(1, "heavy*4")}, want(9, "heavy*2"), []string{set + "('heavy', slots => 9)"},
-			"waits for pool heavy: 1st in line",
-		},
-		{
-			"second pool", []string{set + "('a', slots => 1)", set + "('b', slots => 1)"}, []ticket{want(41, "b")}, want(9, "a", "b"), nil,
-			"waits for pool b: 1 of 1 taken by run 41; 1st in line",
-		},
-	} {
+	for _, test := range waits {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			b := api(t)
