@@ -91,6 +91,7 @@ func goodPoolCalls() map[string]string {
 		"remove_pool":  "'crm'",
 		"pool_list":    "'crm'",
 		"pool_permits": "'crm'; 'k'; 5",
+		"crowded_pool": "'{crm}'",
 		"permits":      "gen_random_uuid(); 1; '[]'",
 	}
 }

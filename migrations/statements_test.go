@@ -15,6 +15,7 @@ var administrators = map[string]bool{
 	"queue/put_dag": true, "queue/set_dag": true, "queue/set_queue": true, "queue/drain_worker": true,
 	"queue/prune": true, "queue/put_schedule": true, "queue/drop_schedule": true, "queue/pause_schedule": true, "queue/resume_schedule": true,
 	"queue/trigger_schedule": true, "queue/backfill": true, "queue/backfill_times": true,
+	"queue/set_pool": true, "queue/set_pool_key": true, "queue/close_pool": true, "queue/open_pool": true, "queue/remove_pool": true,
 }
 
 // Every file is a statement that this schema understands. A login with nothing but its role may execute the statements of
