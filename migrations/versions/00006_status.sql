@@ -178,10 +178,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns the first reason why no worker takes a queued run, in words that a person can act on.
 -- Returns the first pool that is crowded: workers wait for so many of its permits that they claim no new run that begins with it; null:
--- there is none.
--- So runs of a full or closed pool stay in their lane, and hold up no other. The workers need some waiting permits, so that they have the
+-- there is none. So runs of a full or closed pool stay in their lane, and hold up no other. The workers need some waiting permits, so that they have the
 -- next run at hand when a permit comes free.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.crowded_pool(pools text[]) RETURNS text
@@ -196,6 +194,7 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.crowded_pool(text[]) IS 'Internal: the pool that holds back new runs.';
 
+-- Returns the first reason why no worker takes a queued run, in words that a person can act on.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
