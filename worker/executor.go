@@ -183,7 +183,6 @@ type Claimer interface {
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
 	Attend(ctx context.Context) (queue.Attended, error)
-	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
 }
 
 // Reader reads what drivers need.
@@ -203,10 +202,12 @@ type Writer interface {
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }
 
-// Lease keeps a worker registered, and ends the registration.
+// Lease keeps a worker registered, and ends the registration. The worker's permits of pools end with it. Calls of Permits must not
+// overlap.
 type Lease interface {
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
+	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 	Stats() queue.SessionStats

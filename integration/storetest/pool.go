@@ -28,11 +28,21 @@ type permitRow struct {
 	granted bool
 }
 
-// SetPool makes a pool, or changes it.
-func (m *Memory) SetPool(name string, slots int, perKey bool) {
-	m.mu.Lock()
+// SetPool makes a pool, or changes it, and reports whether it is new. It knows no rates.
+func (m *Memory) SetPool(ctx context.Context, pool string, limits queue.PoolLimits) (isNew bool, err error) {
+	if err := m.enter(ctx); err != nil {
+		return false, err
+	}
 	defer m.mu.Unlock()
-	m.pools[name] = &poolRow{slots, perKey}
+	if limits.Rate != 0 {
+		return false, fmt.Errorf("set pool %s: the store in memory knows no rates", pool)
+	}
+	if limits.Slots < 1 {
+		return false, refusal(nil, "OA013", "give it slots", "pool %s limits nothing", pool)
+	}
+	isNew = m.pools[pool] == nil
+	m.pools[pool] = &poolRow{limits.Slots, limits.PerKey}
+	return isNew, nil
 }
 
 // Permits takes in all permits that the worker keeps or wants, and grants what is free to the first in order.

@@ -25,6 +25,7 @@ type Client interface {
 type Administrator interface {
 	SetQueue(ctx context.Context, c queue.QueueChange) error
 	SetDAG(ctx context.Context, c queue.DAGChange) error
+	SetPool(ctx context.Context, pool string, limits queue.PoolLimits) (isNew bool, err error)
 	DrainWorker(ctx context.Context, worker string) (int, error)
 }
 
@@ -49,7 +50,6 @@ type Claimer interface {
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
 	Attend(ctx context.Context) (queue.Attended, error)
-	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
 }
 
 // Reader reads the data of claimed runs.
@@ -69,11 +69,12 @@ type Journal interface {
 	Stats() queue.SessionStats
 }
 
-// Lease proves that a worker is alive, and ends with it.
+// Lease proves that a worker is alive, and ends with it. So do the worker's permits.
 type Lease interface {
 	ID() uuid.UUID
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
+	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 }

@@ -51,7 +51,7 @@ type promise struct {
 // Run tests that a store keeps every promise. fresh is called once for each promise.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
-	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, keyedPromises, commitPromises, leasePromises, refusePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises, uidPromises, schedulePromises} {
+	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, keyedPromises, commitPromises, leasePromises, refusePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises, uidPromises, schedulePromises, poolPromises} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()

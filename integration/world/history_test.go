@@ -183,7 +183,9 @@ func newStore(h *history) *store {
 		Now: time.Now, Boot: func() time.Duration { return time.Since(h.began) }, User: "app",
 	})}
 	for name, slots := range pools {
-		s.memory.SetPool(name, slots, false)
+		if _, err := s.memory.SetPool(context.Background(), name, queue.PoolLimits{Slots: slots}); err != nil {
+			h.breaks("set pool %s: %v", name, err)
+		}
 	}
 	s.audit = newAudit(h, s.memory)
 	return s
