@@ -42,7 +42,9 @@ var ErrNoPermits = errors.New("the database gives this worker no permits")
 // Permits tells the database all permits that the worker keeps or wants, and returns which of them it has. A permit that is not
 // named any more is given back. Call it again with the same permits after an error: the database then knows the rest. Calls must
 // not overlap.
-func (s *Session) Permits(ctx context.Context, all []Permit) ([]PermitAnswer, error) {
+func (s *Session) Permits(ctx context.Context, all []Permit) (answers []PermitAnswer, err error) {
+	began := time.Now()
+	defer func() { s.store.meter.permitted(time.Since(began), err) }()
 	wanted, err := json.Marshal(wantedRows(all))
 	if err != nil {
 		return nil, fmt.Errorf("permits: %w", err)

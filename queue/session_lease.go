@@ -166,7 +166,8 @@ type Meter struct {
 	Swept      func(err error)         // err: of a Sweep, unless the call came too soon
 	ChoresDone func(err error)         // err: of a DoChores, unless nothing was due
 	Attended   func(done Attended, took time.Duration, err error)
-	Overdue    func(d time.Duration) // of each Look: for how long the first item of the agenda has been due; 0: nothing is due
+	Permitted  func(took time.Duration, err error) // of each Permits
+	Overdue    func(d time.Duration)               // of each Look: for how long the first item of the agenda has been due; 0: nothing is due
 }
 
 func (m *Meter) requeued(workers, runs int) {
@@ -184,6 +185,12 @@ func (m *Meter) overdue(d time.Duration) {
 func (m *Meter) attended(done Attended, took time.Duration, err error) {
 	if m.Attended != nil {
 		m.Attended(done, took, err)
+	}
+}
+
+func (m *Meter) permitted(took time.Duration, err error) {
+	if m.Permitted != nil {
+		m.Permitted(took, err)
 	}
 }
 

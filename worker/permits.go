@@ -96,6 +96,24 @@ func (q *permitQueue) crowded() bool {
 	return q.waiting >= permitWaiters
 }
 
+// PermitStats counts permits of pools, and the tasks that wait for them.
+type PermitStats struct {
+	Held    int // permits that the worker has; for a moment, a permit may be without a task
+	Waiting int // tasks that wait for permits
+}
+
+func (q *permitQueue) stats() PermitStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := PermitStats{Waiting: q.waiting}
+	for _, p := range q.permits {
+		if !p.granted.IsZero() {
+			s.Held++
+		}
+	}
+	return s
+}
+
 // lineKey returns a text that is the same for the same uses, whatever their order.
 func lineKey(uses []dagrun.PoolUse) string {
 	parts := make([]string, len(uses))

@@ -335,6 +335,9 @@ func TestPermitQueue_SaysWhatATaskWaitsFor(t *testing.T) {
 	d.call(q, 4)
 	q.hear()
 	d.call(q, 4)
+	if got, want := q.stats(), (PermitStats{Held: 1, Waiting: 2}); got != want {
+		t.Errorf("stats %+v, want %+v", got, want)
+	}
 	for name, tt := range map[string]struct {
 		request *permitRequest
 		want    string

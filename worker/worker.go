@@ -447,6 +447,7 @@ type Status struct {
 	Runs          int           // runs that are driven here
 	Stalled       []queue.RunID // runs among these that can do nothing until they get a slot
 	Slots         SlotStats
+	Permits       PermitStats
 	Session       queue.SessionStats
 }
 
@@ -463,7 +464,7 @@ func (w *Worker) Status() Status {
 	s, l := w.view.status, w.view.life
 	w.view.mu.Unlock()
 	s.Slots, s.Unfit, s.UnfitFor = w.slotQueue.Stats(), w.fitness.texts(), w.unfitFor()
-	s.Unwritten = w.unwrittenFor()
+	s.Permits, s.Unwritten = w.permits.stats(), w.unwrittenFor()
 	if l != nil {
 		s.Unlogged = l.appends.failingFor()
 		s.Soft, s.Hard = l.session.Deadline()

@@ -94,6 +94,7 @@ func (r *Rig) open(ctx context.Context) (err error) {
 		return err
 	}
 	r.metrics.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return r.store.Scale(ctx, "") })
+	r.metrics.WatchPools(func(ctx context.Context) ([]queue.Pool, error) { return r.store.Pools(ctx, "") })
 	r.metrics.WatchPrune(r.store.PruneOverdue)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 // events are the frequent events.
 func events(s *metrics.Set) map[string]func() {
-	flushed, looked, try := s.Queue().Flushed, s.Queue().Looked, queue.FlushTry{Batches: 10, Records: 30, Bytes: 9000, Took: time.Millisecond}
+	flushed, looked, permitted, try := s.Queue().Flushed, s.Queue().Looked, s.Queue().Permitted, queue.FlushTry{Batches: 10, Records: 30, Bytes: 9000, Took: time.Millisecond}
 	poll := worker.PollEnd{Wanted: 8, Got: queue.Polled{Claims: make([]*queue.Claim, 8)}, Took: time.Millisecond}
 	return map[string]func(){
 		"RunStarted":  func() { s.RunStarted("d", time.Second) },
@@ -21,10 +21,11 @@ func events(s *metrics.Set) map[string]func() {
 		"AttemptEnded": func() {
 			s.AttemptEnded(worker.AttemptEnd{DAG: "d", Body: "run", Outcome: "succeeded", Took: time.Second})
 		},
-		"Flushed": func() { flushed(try) },
-		"Polled":  func() { s.Polled(poll) },
-		"Looked":  func() { looked(nil) },
-		"Renewed": func() { s.Renewed(time.Second, time.Millisecond, nil) },
+		"Flushed":   func() { flushed(try) },
+		"Polled":    func() { s.Polled(poll) },
+		"Looked":    func() { looked(nil) },
+		"Permitted": func() { permitted(time.Millisecond, nil) },
+		"Renewed":   func() { s.Renewed(time.Second, time.Millisecond, nil) },
 	}
 }
 

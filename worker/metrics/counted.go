@@ -47,6 +47,8 @@ type counted struct {
 	attendTook prometheus.Histogram
 	fires      choice
 	fireLate   prometheus.Histogram
+	permits    choice
+	permitTook prometheus.Histogram
 	unattended prometheus.Counter
 	overdue    prometheus.Gauge
 	reaped     prometheus.Counter
@@ -88,6 +90,8 @@ func newCounted() counted {
 		attendTook: histogram("attend_duration_seconds", "How long these calls took.", tripBuckets),
 		fires:      newChoice("fires_total", "Fire times of schedules that this worker decided, by outcome.", "outcome", fireOutcomes),
 		fireLate:   histogram("fire_lateness_seconds", "From when a run of a schedule was due to when it was made.", lateBuckets),
+		permits:    newChoice("permit_calls_total", "Calls that asked for permits of pools or gave some back, by result.", "result", results),
+		permitTook: histogram("permit_call_duration_seconds", "How long these calls took.", tripBuckets),
 		unattended: counter("agenda_failures_total", "Items of the agenda that this worker could not attend to, and put off for a minute or more."),
 		overdue:    gaugeOf("agenda_oldest_seconds", "For how long the oldest item of the agenda has been due, as of the last look; 0: nothing is due."),
 		reaped:     counter("workers_reaped_total", "Dead workers that this worker found: it queued their runs again."),
@@ -121,7 +125,7 @@ func newCounted() counted {
 func (c *counted) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
-		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.chores.vec, c.attends.vec, c.attendTook, c.fires.vec, c.fireLate, c.unattended, c.overdue, c.reaped, c.requeued,
+		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.chores.vec, c.attends.vec, c.attendTook, c.fires.vec, c.fireLate, c.permits.vec, c.permitTook, c.unattended, c.overdue, c.reaped, c.requeued,
 		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
 		c.renewals.vec, c.renewTook, c.margins, c.fencesLost, c.replacements.vec,
 	}
@@ -189,7 +193,7 @@ func (s *Set) Queue() queue.Meter {
 		Flushed: s.flushed, FenceLost: c.fencesLost.Inc, Requeued: s.requeued,
 		Looked: func(err error) { c.looks.inc(result(err)) }, Swept: func(err error) { c.sweeps.inc(result(err)) },
 		ChoresDone: func(err error) { c.chores.inc(result(err)) },
-		Attended:   s.attended, Overdue: func(d time.Duration) { c.overdue.Set(d.Seconds()) },
+		Permitted:  s.permitted, Attended: s.attended, Overdue: func(d time.Duration) { c.overdue.Set(d.Seconds()) },
 	}
 }
 
@@ -211,6 +215,13 @@ func (s *Set) attended(done queue.Attended, took time.Duration, err error) {
 		if d.Outcome == "fired" {
 			c.fireLate.Observe(d.Late.Seconds())
 		}
+	}
+}
+
+func (s *Set) permitted(took time.Duration, err error) {
+	s.counted.permits.inc(result(err))
+	if err == nil {
+		s.counted.permitTook.Observe(took.Seconds())
 	}
 }
 

@@ -60,10 +60,13 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	q.Flushed(queue.FlushTry{Err: io.EOF})
 	q.FenceLost()
 	q.Requeued(1, 2)
+	q.Permitted(2*time.Second, nil)
+	q.Permitted(time.Second, io.EOF)
 	s.Watch(func() worker.Status {
 		return worker.Status{
 			Phase: worker.Draining, Containment: "cgroup", TTL: 5 * time.Minute, Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},
 			Slots:   worker.SlotStats{Slots: 8, Free: 3, Waiting: 11, Active: 6, IdleSlotSeconds: 1.5},
+			Permits: worker.PermitStats{Held: 19, Waiting: 20},
 			Session: queue.SessionStats{Waiting: 12, Trying: 2 * time.Second},
 		}
 	})
@@ -72,6 +75,9 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 		return queue.Scale{Queued: 13, Claimed: 14, Slots: 15, Wanted: 16, Oldest: 17 * time.Second}, nil
 	})
 	s.WatchPrune(func(context.Context) (time.Duration, error) { return 18 * time.Second, nil })
+	s.WatchPools(func(context.Context) ([]queue.Pool, error) {
+		return []queue.Pool{{Name: "heavy", Taken: 21, Waiting: 22, Oldest: 23 * time.Second}, {Name: "idle"}}, nil
+	})
 	return s
 }
 
@@ -116,6 +122,9 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_slot_idle_seconds_total 1.5`, `oarlock_journal_waiting 12`, `oarlock_journal_busy_seconds 2`,
 		`oarlock_log_stored_bytes_total 100`, `oarlock_log_dropped_bytes_total 20`, `oarlock_log_spooled_bytes_total 30`, `oarlock_log_waiting_bytes 40`,
 		`oarlock_queue_depth 13`, `oarlock_queue_claimed 14`, `oarlock_queue_slots 15`, `oarlock_queue_slots_wanted 16`,
+		`oarlock_permit_calls_total{result="ok"} 1`, `oarlock_permit_calls_total{result="error"} 1`, `oarlock_permit_call_duration_seconds_sum 2`,
+		`oarlock_permits_held 19`, `oarlock_permit_waiting 20`, `oarlock_pool_taken{pool="heavy"} 21`, `oarlock_pool_waiting{pool="heavy"} 22`,
+		`oarlock_pool_oldest_wait_seconds{pool="heavy"} 23`, `oarlock_pool_oldest_wait_seconds{pool="idle"} 0`,
 		`oarlock_queue_oldest_age_seconds 17`, `oarlock_queue_errors_total 0`, `oarlock_prune_overdue_seconds 18`, `oarlock_lease_seconds 300`,
 	)
 	if !strings.Contains(page, "oarlock_lease_margin_seconds 35") || !strings.Contains(page, "go_goroutines ") || !strings.Contains(page, "process_open_fds ") {
@@ -139,7 +148,7 @@ func TestSet_RegistersWithWhatTheProgramGives(t *testing.T) {
 	if n, err := testutil.GatherAndCount(mine, "oarlock_slots"); err != nil || n != 1 {
 		t.Errorf("after a second set that failed: %d series, %v", n, err)
 	}
-	hidden := newSet(t, metrics.Config{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"pool": "a"}, prometheus.NewRegistry())})
+	hidden := newSet(t, metrics.Config{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"fleet": "a"}, prometheus.NewRegistry())})
 	w := httptest.NewRecorder()
 	if hidden.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
@@ -182,6 +191,27 @@ func TestSet_BoundsItsLabels(t *testing.T) {
 	}
 	if len(dags) != 201 {
 		t.Errorf("%d DAGs, want 200 and the others", len(dags))
+	}
+}
+
+func TestSet_ShowsSomePoolsByName(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, metrics.Config{})
+	all := []queue.Pool{{Name: "other", Taken: 1000}} // a name that a user may choose
+	for i := range 60 {
+		all = append(all, queue.Pool{Name: fmt.Sprintf("p%02d", i), Taken: 1, Waiting: 2, Oldest: time.Duration(i) * time.Second})
+	}
+	s.WatchPools(func(context.Context) ([]queue.Pool, error) { return all, nil })
+	page := scrape(t, s)
+	shows(t, page, `oarlock_pool_taken{pool="p48"} 1`, `oarlock_pool_taken{pool="other"} 1011`, `oarlock_pool_waiting{pool="other"} 22`,
+		`oarlock_pool_oldest_wait_seconds{pool="p48"} 48`, `oarlock_pool_oldest_wait_seconds{pool="other"} 59`)
+	if n := strings.Count(page, "\noarlock_pool_taken{"); n != 50 {
+		t.Errorf("%d series, want 50", n)
+	}
+	away := newSet(t, metrics.Config{})
+	away.WatchPools(func(context.Context) ([]queue.Pool, error) { return nil, errors.New("away") })
+	if strings.Contains(scrape(t, away), "oarlock_pool_taken{") {
+		t.Error("pools are shown that are not known")
 	}
 }
 

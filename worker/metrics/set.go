@@ -23,6 +23,7 @@ type Config struct {
 const (
 	maxDAGs   = 200
 	maxBodies = 200
+	maxPools  = 50
 )
 
 // other is the label of all values beyond a limit.

@@ -19,6 +19,7 @@ type watched struct {
 	version string
 	gauges  map[string]gauge
 	depth   *answer[queue.Scale]
+	taken   *answer[[]queue.Pool]
 	overdue *answer[time.Duration]
 
 	mu     sync.Mutex
@@ -27,6 +28,7 @@ type watched struct {
 	logs   func() logship.Stats // nil: no logs are watched
 	past   logship.Stats        // of logs that were watched before
 	scale  func(context.Context) (queue.Scale, error)
+	pools  func(context.Context) ([]queue.Pool, error)
 	prune  func(context.Context) (time.Duration, error)
 }
 
@@ -37,7 +39,7 @@ type gauge struct {
 }
 
 func newWatched(version string) *watched {
-	w := &watched{version: version, gauges: map[string]gauge{}, depth: newAnswer[queue.Scale](), overdue: newAnswer[time.Duration]()}
+	w := &watched{version: version, gauges: map[string]gauge{}, depth: newAnswer[queue.Scale](), taken: newAnswer[[]queue.Pool](), overdue: newAnswer[time.Duration]()}
 	for _, f := range []struct {
 		name, help string
 		kind       prometheus.ValueType
@@ -58,6 +60,8 @@ func newWatched(version string) *watched {
 		{"slots_busy", "Slots in use.", prometheus.GaugeValue, nil},
 		{"tasks_active", "Tasks that hold slots, or run without one.", prometheus.GaugeValue, nil},
 		{"tasks_waiting", "Tasks that wait for a slot here.", prometheus.GaugeValue, nil},
+		{"permits_held", "Permits of pools that this worker has.", prometheus.GaugeValue, nil},
+		{"permit_waiting", "Tasks that wait for permits of pools here.", prometheus.GaugeValue, nil},
 		{"slot_idle_seconds_total", "Time that slots were free while a task waited, times slots.", prometheus.CounterValue, nil},
 		{"journal_waiting", "Commits that no flush has taken yet.", prometheus.GaugeValue, nil},
 		{"journal_busy_seconds", "How long the journal has been at one try of a flush; 0 while it has nothing to do.", prometheus.GaugeValue, nil},
@@ -70,6 +74,9 @@ func newWatched(version string) *watched {
 		{"queue_claimed", "Runs that some worker holds.", prometheus.GaugeValue, nil},
 		{"queue_slots", "Slots of all live workers that give signs of life.", prometheus.GaugeValue, nil},
 		{"queue_slots_wanted", "Slots that would leave nothing waiting.", prometheus.GaugeValue, nil},
+		{"pool_taken", "Slots of a pool that are taken, in the whole cluster.", prometheus.GaugeValue, []string{"pool"}},
+		{"pool_waiting", "Permits of a pool that workers wait for, in the whole cluster.", prometheus.GaugeValue, []string{"pool"}},
+		{"pool_oldest_wait_seconds", "How long the first of these has waited; 0 for none.", prometheus.GaugeValue, []string{"pool"}},
 		{"prune_overdue_seconds", "For how long the run that is furthest past its retention should have been gone; 0 for none.", prometheus.GaugeValue, nil},
 		{"queue_errors_total", "Times that the database did not say how deep the queue is.", prometheus.CounterValue, nil},
 	} {
@@ -123,6 +130,14 @@ func (s *Set) WatchQueue(scale func(context.Context) (queue.Scale, error)) {
 	s.watched.scale = scale
 }
 
+// WatchPools sets the function that asks the database for all pools by name, queue.Store.Pools. Scrapes call it at most every five
+// seconds. Without one, the metrics of pools are missing.
+func (s *Set) WatchPools(pools func(context.Context) ([]queue.Pool, error)) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	s.watched.pools = pools
+}
+
 // WatchPrune sets the function that asks the database how overdue pruning is, queue.Store.PruneOverdue. Scrapes call it at most
 // every five seconds. Without one, the metric is missing.
 func (s *Set) WatchPrune(overdue func(context.Context) (time.Duration, error)) {
@@ -151,7 +166,7 @@ func (w *watched) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (w *watched) Collect(out chan<- prometheus.Metric) {
 	w.mu.Lock()
-	status, scale, prune, hasLogs, logs, before := w.status, w.scale, w.prune, w.logs != nil, w.logStats(), w.before
+	status, scale, pools, prune, hasLogs, logs, before := w.status, w.scale, w.pools, w.prune, w.logs != nil, w.logStats(), w.before
 	w.mu.Unlock()
 	show := shower{w, out}
 	if status != nil {
@@ -162,6 +177,11 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 	}
 	if scale != nil {
 		show.queue(w.depth.ask(scale))
+	}
+	if pools != nil {
+		if now, known, _ := w.taken.ask(pools); known {
+			show.pools(now)
+		}
 	}
 	if prune != nil {
 		if late, known, _ := w.overdue.ask(prune); known {
@@ -203,6 +223,8 @@ func (s shower) worker(now worker.Status, before Carried) {
 	s.one("slots_busy", float64(now.Slots.Slots-now.Slots.Free))
 	s.one("tasks_active", float64(now.Slots.Active))
 	s.one("tasks_waiting", float64(now.Slots.Waiting))
+	s.one("permits_held", float64(now.Permits.Held))
+	s.one("permit_waiting", float64(now.Permits.Waiting))
 	s.one("slot_idle_seconds_total", now.Slots.IdleSlotSeconds)
 	s.one("journal_waiting", float64(now.Session.Waiting))
 	s.one("journal_busy_seconds", now.Session.Trying.Seconds())
@@ -226,6 +248,25 @@ func (s shower) queue(now queue.Scale, known bool, errors int64) {
 	s.one("queue_claimed", float64(now.Claimed))
 	s.one("queue_slots", float64(now.Slots))
 	s.one("queue_slots_wanted", float64(now.Wanted))
+}
+
+// pools sends the numbers of the first maxPools pools to the scrape, and the numbers of all further ones together as other.
+func (s shower) pools(all []queue.Pool) {
+	sums := map[string]queue.Pool{}
+	for i, p := range all {
+		name := p.Name
+		if i >= maxPools {
+			name = other
+		}
+		sum := sums[name] // a pool may be called other
+		sum.Taken, sum.Waiting, sum.Oldest = sum.Taken+p.Taken, sum.Waiting+p.Waiting, max(sum.Oldest, p.Oldest)
+		sums[name] = sum
+	}
+	for name, p := range sums {
+		s.one("pool_taken", float64(p.Taken), name)
+		s.one("pool_waiting", float64(p.Waiting), name)
+		s.one("pool_oldest_wait_seconds", p.Oldest.Seconds(), name)
+	}
 }
 
 func truth(is bool) float64 {

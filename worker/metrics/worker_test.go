@@ -64,6 +64,7 @@ func work(t *testing.T, store *queue.Store, set *metrics.Set) {
 	}
 	set.Watch(w.Status)
 	set.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return store.Scale(ctx, "") })
+	set.WatchPools(func(ctx context.Context) ([]queue.Pool, error) { return store.Pools(ctx, "") })
 	set.WatchPrune(store.PruneOverdue)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
@@ -90,7 +91,10 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	owner := open(t, queue.Config{URL: db.URL})
-	put(t, owner, "name: d\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x, depends: [a]}\n")
+	if _, err := owner.SetPool(t.Context(), "heavy", queue.PoolLimits{Slots: 2}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, owner, "name: d\nsteps:\n  - {id: a, run: x, pool: heavy}\n  - {id: b, run: x, depends: [a]}\n")
 	for range 5 {
 		if _, err := owner.Enqueue(t.Context(), queue.Request{DAG: "d"}); err != nil {
 			t.Fatal(err)
@@ -133,7 +137,7 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 	}
 	for name, least := range map[string]float64{
 		`oarlock_flushes_total{result="ok"}`: 3, `oarlock_flush_records_sum`: 20, `oarlock_flush_bytes_total`: 1000,
-		`oarlock_polls_total{result="ok"}`: 1, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
+		`oarlock_polls_total{result="ok"}`: 1, `oarlock_permit_calls_total{result="ok"}`: 1, `oarlock_pool_taken{pool="heavy"}`: 0, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
 	} {
 		if got := number(page, name); got < least {
 			t.Errorf("%s is %v, want %v or more", name, got, least)
