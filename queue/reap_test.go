@@ -293,7 +293,7 @@ func leavesAWorkerThatBeats(t *testing.T) (inTime bool) {
 	if s := <-swept; len(s.Lost) > 0 {
 		t.Errorf("took over from %v", s.Lost)
 	}
-	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences WHERE worker_id = $1", slow.ID()); n != 4 {
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences WHERE worker_id = $1", slow.ID()); n != 5 {
 		t.Errorf("%d fences are left", n)
 	}
 	f.wantStates(t, "running:1")

@@ -31,8 +31,8 @@ func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
 	if got := value[[]string](t, f.clientBundle, "SELECT offers FROM oarlock.worker_offers WHERE worker_id = $1", id); !slices.Equal(got, describe().Offers) {
 		t.Errorf("it offers %v, want %v as when it came", got, describe().Offers)
 	}
-	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences"); n != 1+4 {
-		t.Errorf("%d rows, want a worker and four fences", n)
+	if n := value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.clientBundle, "SELECT count(*) FROM oarlock.fences"); n != 1+5 {
+		t.Errorf("%d rows, want a worker and five fences", n)
 	}
 	f.exec(t, "UPDATE oarlock.workers SET state = 'lost'")
 	if _, err := f.worker.Register(t.Context(), queue.Worker{ID: id}); !errors.Is(err, queue.ErrLeaseLost) {
@@ -115,7 +115,7 @@ func TestRegister_SurvivesALostReply(t *testing.T) {
 	t.Parallel()
 	f := newSessionBundle(t)
 	proxy, url := netfault.Through(t, f.url)
-	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 4"), Do: netfault.Cut})
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 5"), Do: netfault.Cut})
 	s := f.registerAt(t, f.open(t, url))
 	cut.MustFire(t)
 	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {

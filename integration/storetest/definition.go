@@ -22,8 +22,9 @@ type dag struct {
 	oldest  int // the oldest version in service; earlier ones are retired
 	paused  bool
 	removed bool
-	limit   int  // how many runs may be active at once; 0: no limit
-	keyed   bool // its current version has a limit by key
+	limit   int      // how many runs may be active at once; 0: no limit
+	keyed   bool     // its current version has a limit by key
+	pools   []string // pools that each body needs with which a run of its current version begins
 }
 
 type versionKey struct {
@@ -101,7 +102,7 @@ func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (q
 		return queue.Put{ID: d.id, Version: d.current.number}, nil
 	}
 	d.last++
-	d.limit, d.keyed = spec.MaxActiveRuns, spec.Concurrency != nil
+	d.limit, d.keyed, d.pools = spec.MaxActiveRuns, spec.Concurrency != nil, firstPools(spec)
 	v := &version{
 		dag: d, number: d.last, hash: spec.Hash(), spec: spec, graph: graph, needs: needs, slots: widest(graph),
 		timeout: spec.QueueTimeout.Std(),
@@ -111,6 +112,16 @@ func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (q
 	d.current = v
 	m.versions[versionKey{d.id, v.number}] = v
 	return queue.Put{ID: d.id, Version: v.number, IsNew: true}, m.syncSchedules(d)
+}
+
+// firstPools returns the pools that a run needs to begin with anything.
+func firstPools(spec *dagspec.Spec) (names []string) {
+	for name, need := range spec.Pools() {
+		if need.First {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func widest(g *dagrun.Graph) int {
@@ -137,7 +148,7 @@ func (m *Memory) queueNamed(name string) *queueRow {
 // lane returns the lane for runs with the same needs, and makes it if there is none.
 func (m *Memory) lane(v *version, queueName string, priority int, selector map[string]string) *lane {
 	key := laneKey{queueName, priority, string(spell(selector)), strings.Join(v.needs, ","), v.slots, 0, v.dag.keyed}
-	owned := v.dag.limit > 0 || v.dag.keyed
+	owned := v.dag.limit > 0 || v.dag.keyed || len(v.dag.pools) > 0
 	if owned {
 		key.dag = v.dag.id
 	}

@@ -133,6 +133,9 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 
 // claimable returns the first runs of a shelf that limits and pauses let a worker claim, at most so many.
 func (m *Memory) claimable(w *worker, s *shelf, most int) (found []*run) {
+	if d := s.lane.owner; s.stage == stageNew && d != nil && w.Only == 0 && slices.ContainsFunc(d.pools, m.crowded) {
+		return nil
+	}
 	if q := s.lane.queue; q.maxRunning > 0 {
 		most = min(most, q.maxRunning-m.claimed(func(r *run) bool { return r.lane.queue == q }))
 	}

@@ -25,6 +25,8 @@ var poolPromises = []promise{
 	{"a lost worker has no permits", permitsOfTheLost},
 	{"a worker that closes has no permits", permitsOfTheClosed},
 	{"a permit of a pool that does not exist waits until there is one", poolUnknown},
+	{"runs that begin with a pool for which workers wait stay in the queue, and hold up no other", poolCrowded},
+	{"a worker for one run claims it, whatever waits for its pool", poolCrowdedOnly},
 }
 
 // setPool makes a pool, or changes it.
@@ -252,4 +254,45 @@ func poolUnknown(s *setup) {
 	s.wantGranted(w, wanted("later"))
 	s.setPool("later", queue.PoolLimits{Slots: 1})
 	s.wantGranted(w, wanted("later"), 1)
+}
+
+// begins returns a DAG with runs that begin with a pool, and one with runs that need it later.
+const (
+	begins   = "name: begins\nsteps: [{id: a, action: approval, pool: heavy}, {id: b, run: x, depends: [a]}]\n"
+	goesOn   = "name: goeson\nsteps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: heavy}]\n"
+	usesNone = "name: none\nsteps: [{id: a, action: approval}]\n"
+)
+
+func poolCrowded(s *setup) {
+	s.setPool("heavy", queue.PoolLimits{Slots: 2})
+	for _, source := range []string{begins, goesOn, usesNone} {
+		s.put(source)
+	}
+	a, b := s.worker(), s.worker()
+	enqueue := func() (ids []queue.RunID) {
+		for _, dag := range []string{"begins", "begins", "goeson", "none"} {
+			ids = append(ids, s.enqueue(queue.Request{DAG: dag}))
+		}
+		return ids
+	}
+	s.wantGranted(a, wanted("heavy", "heavy", "heavy"), 1, 2)
+	s.wantClaimable(b, enqueue(), "0 1 2 3") // one permit waits: its worker may soon want another run
+	s.wantGranted(a, wanted("heavy", "heavy", "heavy", "heavy"), 1, 2)
+	ids := enqueue()
+	claims := s.wantClaimable(b, ids, "2 3")
+	s.must(b.Release(s.Context(), claims[ids[3]], false, 0))
+	s.wantClaimable(b, ids, "3")
+	s.wantGranted(a, wanted("heavy", "heavy", "heavy"), 1, 2)
+	s.wantClaimable(b, ids, "0 1")
+}
+
+func poolCrowdedOnly(s *setup) {
+	s.setPool("heavy", queue.PoolLimits{Slots: 1})
+	s.put(begins)
+	a := s.worker()
+	s.wantGranted(a, wanted("heavy", "heavy"), 1)
+	id := s.enqueue(queue.Request{DAG: "begins"})
+	s.wantClaimable(a, []queue.RunID{id}, "")
+	only := s.worker(func(w *queue.Worker) { w.Only = id })
+	s.wantClaimable(only, []queue.RunID{id}, "0")
 }

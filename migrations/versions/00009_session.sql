@@ -34,7 +34,7 @@ SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, pa
 COMMENT ON VIEW oarlock.claims IS 'Internal: the columns of runs that a claim writes and returns.';
 
 -- Returns how many more runs of a queue and a DAG may begin or go on by their limits; null: there is no limit. The limit of the
--- DAG, its pools and pauses do not apply to runs that have begun.
+-- DAG and pauses do not apply to runs that have begun.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.room_of(queue text, dag bigint, stage int) RETURNS int
 LANGUAGE sql STABLE
@@ -45,8 +45,7 @@ BEGIN ATOMIC
                     - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = d.dag_id)
                     - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = d.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                           AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) END,
-                 CASE WHEN room_of.stage = 2 AND (q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL) THEN 0 END,
-                 CASE WHEN room_of.stage = 2 AND d.current_pools <> '{}' AND oarlock.crowded_pool(d.current_pools) IS NOT NULL THEN 0 END)::int
+                 CASE WHEN room_of.stage = 2 AND (q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL) THEN 0 END)::int
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = room_of.dag WHERE q.name = room_of.queue;
 END;
 -- +goose StatementEnd
@@ -157,7 +156,7 @@ BEGIN
               FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- the bound keeps the plan on runs_worker
               JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
     FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, coalesce(d.max_active_runs, 0) AS max_active_runs, q.max_running > 0 AS by_queue,
-                        s.stage = 2 AND l.keyed AS by_key, s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR l.keyed) AS by_dag
+                        s.stage = 2 AND l.keyed AS by_key, CASE WHEN s.stage = 2 THEN d.current_pools ELSE '{}' END AS pools, s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR l.keyed) AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
@@ -176,6 +175,7 @@ BEGIN
         CONTINUE WHEN shelf.by_dag AND shelf.max_active_runs > 0 AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
             SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = shelf.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) >= shelf.max_active_runs;
+        CONTINUE WHEN shelf.pools <> '{}' AND oarlock.crowded_pool(shelf.pools) IS NOT NULL;
         PERFORM FROM oarlock.queues q WHERE q.name = shelf.queue AND shelf.by_queue FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN shelf.by_queue AND NOT FOUND;
         PERFORM FROM oarlock.dags d WHERE d.dag_id = shelf.dag_id AND shelf.by_dag FOR NO KEY UPDATE SKIP LOCKED;
