@@ -153,6 +153,7 @@ func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*SlotRequest)) *SlotRequest {
 	if len(want.Pools) > 0 {
 		t := s.queue.newRequest(want.Slots, order, grant)
+		t.permitted = true
 		s.byTask[want.Task] = t
 		t.permit = s.permits.request(want.Pools, order, func() { s.queue.enter(t, false) })
 		return t

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ const (
 	permitAskAgain = time.Second            // between calls while tasks wait for permits
 	permitEvery    = 250 * time.Millisecond // between calls in the long run
 	permitBurst    = 8                      // calls that may follow each other at once after a quiet time
+	// permitsAhead is how many permits the worker asks for beside those that it has free slots for. So tasks that wait for one pool
+	// do not hide the pools of others, and a busy worker has a permit when a slot comes free.
+	permitsAhead = 16
 	// permitWaiters is how many tasks may wait for permits before the worker claims no more runs.
 	permitWaiters = 1000
 )
@@ -58,6 +62,7 @@ type permit struct {
 	line      *permitLine
 	run       queue.RunID // that used it last or asks for it
 	order     Order
+	asked     time.Time
 	granted   time.Time // zero: the worker asks for it
 	idle      time.Time // since when no task has it; zero: a task has it
 	contested bool      // other workers wait for one of its pools
@@ -229,14 +234,7 @@ func (r *permitRequest) why(worker string) string {
 	q := r.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	names := make([]string, len(r.line.uses))
-	for i, u := range r.line.uses {
-		names[i] = u.Pool
-	}
-	pools := "pool " + names[0]
-	if len(names) > 1 {
-		pools = "pools " + strings.Join(names, ", ")
-	}
+	pools := dagrun.PoolNames(r.line.uses)
 	switch {
 	case r.permit != nil:
 		return ""
@@ -249,16 +247,34 @@ func (r *permitRequest) why(worker string) string {
 	}
 }
 
-// due returns the permits to name in a call now. Some is false if no call is due; after is when one may be, at the latest. free is
-// the number of free slots: the queue asks for no more permits than there are slots for, but for one in each line.
-func (q *permitQueue) due(free int, now time.Time) (all []queue.Permit, after time.Duration, some bool) {
+// inOrder returns the lines: first the ones in which tasks wait, by the first task of each.
+func (q *permitQueue) inOrder() []*permitLine {
+	return slices.SortedFunc(maps.Values(q.lines), func(a, b *permitLine) int {
+		switch first, second := a.waiting.first(), b.waiting.first(); {
+		case first != nil && second != nil:
+			return cmp.Or(inOrder(first, second), cmp.Compare(a.key, b.key))
+		case first == nil && second == nil:
+			return cmp.Compare(a.key, b.key)
+		case first != nil:
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
+// due returns the permits to name in a call now. Some is false if no call is due; after is when one may be, at the latest. The queue
+// asks for about as many permits as slots are free, so that permits do not lie idle on a busy worker: slots has the free ones, and
+// how many tasks have their permit already and wait for a slot.
+func (q *permitQueue) due(slots SlotStats, now time.Time) (all []queue.Permit, after time.Duration, some bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	after, asks := time.Hour, false
-	for key, line := range q.lines {
-		after = min(after, q.adjust(line, max(free, 1), now))
+	may := max(slots.Free, 1) + permitsAhead - slots.Permitted
+	for _, line := range q.inOrder() {
+		after = min(after, q.adjust(line, max(slots.Free, 1), &may, now))
 		if len(line.permits) == 0 && len(line.waiting.runs) == 0 {
-			delete(q.lines, key)
+			delete(q.lines, line.key)
 		}
 		for _, p := range line.permits {
 			if p.granted.IsZero() {
@@ -312,8 +328,9 @@ func (q *permitQueue) hear() {
 }
 
 // adjust asks for the permits that the tasks of a line lack, at most the given number beside the ones that the worker has, and gives
-// up permits that are asked for in vain or idle. It returns after how long an idle permit is to be given back.
-func (q *permitQueue) adjust(line *permitLine, most int, now time.Time) (after time.Duration) {
+// up permits that are asked for in vain or idle. may is how many the worker may ask for, over all lines; what it has asked for long ago
+// does not count. adjust returns after how long the line is to be adjusted again.
+func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time) (after time.Duration) {
 	after = time.Hour
 	lacks, asked := line.waiting.Len(), []*permit{}
 	for _, p := range slices.Clone(line.permits) {
@@ -334,9 +351,19 @@ func (q *permitQueue) adjust(line *permitLine, most int, now time.Time) (after t
 		q.drop(asked[len(asked)-1])
 		asked = asked[:len(asked)-1]
 	}
+	for _, p := range asked {
+		if now.Sub(p.asked) < permitAskAgain {
+			*may--
+		}
+	}
 	for range lacks - len(asked) {
+		if *may <= 0 {
+			after = min(after, permitAskAgain)
+			break
+		}
+		*may--
 		q.nth++
-		p := &permit{nth: q.nth, line: line}
+		p := &permit{nth: q.nth, line: line, asked: now}
 		q.permits[p.nth], line.permits, asked = p, append(line.permits, p), append(asked, p)
 	}
 	for i, t := range line.waiting.some(len(asked)) {
@@ -382,7 +409,7 @@ func (q *permitQueue) answered(all []queue.Permit, answers []queue.PermitAnswer,
 // life has ended.
 func (l *life) askForPermits() {
 	for {
-		all, after, some := l.permits.due(l.slotQueue.Stats().Free, time.Now())
+		all, after, some := l.permits.due(l.slotQueue.Stats(), time.Now())
 		if !some {
 			if !l.pause(after, l.permits.changed) {
 				return

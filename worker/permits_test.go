@@ -59,7 +59,7 @@ func (d *database) taken() (n int) {
 // call lets one queue make the call that is due, and grants what is free to what was asked for first. It returns how long the
 // queue may wait for its next call.
 func (d *database) call(q *permitQueue, free int) time.Duration {
-	all, after, some := q.due(free, time.Now())
+	all, after, some := q.due(SlotStats{Free: free}, time.Now())
 	if !some {
 		return after
 	}
@@ -103,7 +103,7 @@ func (r *granted) request(q *permitQueue, name string, order Order) *permitReque
 func TestPermitQueue_CallsNothingWhileNoTaskNeedsAPool(t *testing.T) {
 	t.Parallel()
 	q := newPermitQueue()
-	if all, after, some := q.due(4, time.Now().Add(time.Hour)); some || after < time.Minute {
+	if all, after, some := q.due(SlotStats{Free: 4}, time.Now().Add(time.Hour)); some || after < time.Minute {
 		t.Fatalf("a call with %v is due in %s", all, after)
 	}
 }
@@ -250,18 +250,18 @@ func TestPermitQueue_RepeatsAFailedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newPermitQueue()
 		only := q.request(poolOf("heavy", 1), Order{}, func() {})
-		all, _, _ := q.due(1, time.Now())
+		all, _, _ := q.due(SlotStats{Free: 1}, time.Now())
 		only.release()
 		q.answered(all, nil, errors.New("no answer"))
 		for range 2 {
 			time.Sleep(permitAskAgain)
-			if all, _, some := q.due(1, time.Now()); !some || len(all) != 0 {
+			if all, _, some := q.due(SlotStats{Free: 1}, time.Now()); !some || len(all) != 0 {
 				t.Fatalf("a call with %v is due: %t, want one with no permits", all, some)
 			}
 		}
 		q.answered(nil, nil, nil)
 		time.Sleep(permitAskAgain)
-		if _, _, some := q.due(1, time.Now()); some {
+		if _, _, some := q.due(SlotStats{Free: 1}, time.Now()); some {
 			t.Error("a call is due after the answer")
 		}
 	})
@@ -315,11 +315,33 @@ func TestPermitQueue_AsksForNoMoreThanItHasSlots(t *testing.T) {
 		for range 10 {
 			q.request(poolOf("heavy", 1), Order{}, func() {})
 		}
-		all, _, some := q.due(tt.free, time.Now())
+		all, _, some := q.due(SlotStats{Free: tt.free}, time.Now())
 		if !some || len(all) != tt.want {
 			t.Errorf("with %d free slots the queue asks for %d permits, want %d", tt.free, len(all), tt.want)
 		}
 	}
+}
+
+// Tasks of many tenants wait on a worker with few slots: it asks for few permits at once, and comes to all of them in time.
+func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newPermitQueue()
+		for i := range 100 {
+			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, func() {})
+		}
+		for _, want := range []int{2 + permitsAhead, 2 * (2 + permitsAhead), 3 * (2 + permitsAhead)} {
+			all, _, some := q.due(SlotStats{Free: 2}, time.Now())
+			if !some || len(all) != want || all[0].Pools[0].Key != "0" {
+				t.Fatalf("a call with %d permits is due: %t, want %d, the first for the task that waits longest", len(all), some, want)
+			}
+			q.answered(all, nil, nil)
+			time.Sleep(permitAskAgain) // the database has none for these
+		}
+		if all, _, _ := q.due(SlotStats{Permitted: 1 + permitsAhead}, time.Now()); len(all) != 3*(2+permitsAhead) {
+			t.Errorf("a busy worker asks for %d permits, want no more than before", len(all))
+		}
+	})
 }
 
 func TestPermitQueue_SaysWhatATaskWaitsFor(t *testing.T) {

@@ -38,14 +38,15 @@ type Order struct {
 // SlotQueue gives the slots of a worker to the tasks of all its runs. If enough slots are free and no task waits, Ask grants them
 // before it returns. A SlotQueue is safe for concurrent use, and calls no callback while it is locked.
 type SlotQueue struct {
-	mu      sync.Mutex
-	slots   int
-	free    int
-	shut    bool   // grants stop until a sign of life is answered
-	unfit   string // why this host cannot start tasks: grants stop; "": it can
-	waiting waitingRequests
-	active  int // requests that hold slots, or that needed none and are not released
-	grants  int // turns by order since the request that had waited longest got one
+	mu        sync.Mutex
+	slots     int
+	free      int
+	shut      bool   // grants stop until a sign of life is answered
+	unfit     string // why this host cannot start tasks: grants stop; "": it can
+	waiting   waitingRequests
+	active    int // requests that hold slots, or that needed none and are not released
+	permitted int // waiting requests that have a permit
+	grants    int // turns by order since the request that had waited longest got one
 
 	expected int // free slots kept for the runs of a poll under way, or for claimed runs that have not asked yet
 	asks     asks
@@ -87,6 +88,7 @@ type SlotStats struct {
 	Slots, Free     int
 	Expected        int     // how many of the free slots are kept for runs that are being claimed
 	Waiting, Active int     // requests
+	Permitted       int     // how many of the waiting requests have a permit, which others may wait for
 	IdleSlotSeconds float64 // free slots multiplied by the time during which requests waited beside them
 }
 
@@ -119,6 +121,7 @@ type SlotRequest struct {
 	wide      *list.Element
 	held      bool
 	released  bool
+	permitted bool           // it entered the queue with a permit
 	permit    *permitRequest // of the task, owned by its driver; in a line for permits the place's own; nil: the task needs no pool
 	ask       *QueueAsk      // Transfer refused for the sake of this ask, which gets the slots at Release; nil: none
 }
@@ -191,7 +194,7 @@ func (g *SlotQueue) Look() SlotLook {
 	g.lock()
 	defer g.mu.Unlock()
 	look := SlotLook{SlotStats: SlotStats{
-		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.sum.Seconds(),
+		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, Permitted: g.permitted, IdleSlotSeconds: g.idle.sum.Seconds(),
 	}}
 	look.Room = g.room()
 	if first := g.waiting.first(); first != nil {
@@ -259,6 +262,9 @@ func (g *SlotQueue) enter(t *SlotRequest, arrives bool) {
 		return
 	}
 	g.waiting.add(t)
+	if t.permitted {
+		g.permitted++
+	}
 	g.giveOut()
 }
 
@@ -524,6 +530,9 @@ func (g *SlotQueue) take(t *SlotRequest) *SlotRequest {
 // leave takes a request out of the queue, and ends its turn if all slots that come free were kept for it.
 func (g *SlotQueue) leave(t *SlotRequest) {
 	g.waiting.remove(t)
+	if t.permitted {
+		g.permitted--
+	}
 	if g.wide.request == t {
 		g.wide.request, g.wide.between = nil, 0
 	}

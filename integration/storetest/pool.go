@@ -156,6 +156,16 @@ func (m *Memory) crowded(name string) bool {
 	return waiting >= most
 }
 
+// waitsForPool returns the reason of a new run that a crowded pool holds back, "" for any other run.
+func (m *Memory) waitsForPool(r *run) string {
+	if d := r.lane.owner; d != nil && r.stage == stageNew {
+		if i := slices.IndexFunc(d.pools, m.crowded); i >= 0 {
+			return fmt.Sprintf("waits for pool %s, for which other runs wait already", d.pools[i])
+		}
+	}
+	return ""
+}
+
 // losePermits takes all permits from a worker that has no fence any more.
 func (m *Memory) losePermits(w *worker) {
 	m.permits = slices.DeleteFunc(m.permits, func(p *permitRow) bool { return p.worker == w })

@@ -177,7 +177,7 @@ func (m *Memory) shown(r *run) queue.Run {
 	case r.epoch == 0 && r.runAt.After(m.now()):
 		v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
 	default:
-		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), m.waitsForKey(r), m.placeInLine(r))
+		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), m.waitsForKey(r), m.waitsForPool(r), m.placeInLine(r))
 	}
 	return v
 }

@@ -280,6 +280,9 @@ func poolCrowded(s *setup) {
 	s.wantGranted(a, wanted("heavy", "heavy", "heavy", "heavy"), 1, 2)
 	ids := enqueue()
 	claims := s.wantClaimable(b, ids, "2 3")
+	if r := s.get(ids[0]); r.Reason != "waits for pool heavy, for which other runs wait already" {
+		s.Errorf("it %s", r.Reason)
+	}
 	s.must(b.Release(s.Context(), claims[ids[3]], false, 0))
 	s.wantClaimable(b, ids, "3")
 	s.wantGranted(a, wanted("heavy", "heavy", "heavy"), 1, 2)

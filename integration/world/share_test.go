@@ -139,7 +139,7 @@ func (s *store) lookAtSharing() {
 	waits := map[queue.RunID]bool{}
 	if room != nil {
 		for _, id := range a.order {
-			if r, err := a.memory.Get(context.Background(), id); err == nil && r.State == "queued" && !r.RunAt.After(now) && !strings.HasPrefix(r.Reason, "waits for key") {
+			if r, err := a.memory.Get(context.Background(), id); err == nil && r.State == "queued" && !r.RunAt.After(now) && !strings.HasPrefix(r.Reason, "waits for key") && !strings.HasPrefix(r.Reason, "waits for pool") {
 				waits[id] = true
 			}
 		}
