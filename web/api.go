@@ -51,6 +51,7 @@ func (s *server) apiRoutes() []apiRoute {
 		{http.MethodGet, "/runs/{run}/steps/{step}/log", []string{"item", "attempt", "from", "limit"}, s.apiLog},
 		{http.MethodGet, "/dags", []string{"all"}, s.apiDAGs},
 		{http.MethodGet, "/queues", nil, s.apiQueues},
+		{http.MethodGet, "/pools", nil, s.apiPools},
 		{http.MethodGet, "/workers", []string{"all"}, s.apiWorkers},
 		{http.MethodGet, "/stats", []string{"since", "dag"}, s.apiStats},
 		{http.MethodPost, "/runs", nil, s.apiAct(s.apiEnqueue)},

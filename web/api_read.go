@@ -210,6 +210,14 @@ func (s *server) apiQueues(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, pageOf(queues, runview.NewQueueJSON))
 }
 
+func (s *server) apiPools(w http.ResponseWriter, r *http.Request) error {
+	pools, err := s.store.Pools(r.Context(), "")
+	if err != nil {
+		return err
+	}
+	return answerJSON(w, http.StatusOK, pageOf(pools, runview.NewPoolJSON))
+}
+
 func (s *server) apiWorkers(w http.ResponseWriter, r *http.Request) error {
 	all, err := boolIn(r.URL.Query(), "all")
 	if err != nil {

@@ -186,8 +186,9 @@ func TestAPI_ReadsTheCluster(t *testing.T) {
 	b.fail(t, b.enqueue(t, queue.Request{}), "exit status 1")
 	b.enqueue(t, queue.Request{})
 	b.atWork(t, "w1", nil)
+	b.exec(t, "SELECT oarlock.set_pool('heavy', slots => 5), oarlock.set_pool('crm', rate => 100, per => '1 minute', per_key => true), oarlock.close_pool('crm')")
 	b.exec(t, "UPDATE oarlock.workers SET state = 'gone', ended_at = now() WHERE worker_id = $1", b.atWork(t, "w2", []string{"etl"}))
-	for path, want := range map[string]int{"/dags": 1, "/dags?all=true": 1, "/queues": 1, "/workers": 1, "/workers?all=1": 2} {
+	for path, want := range map[string]int{"/dags": 1, "/dags?all=true": 1, "/queues": 1, "/pools": 2, "/workers": 1, "/workers?all=1": 2} {
 		if got := items(b.call(t, c, path, "", http.StatusOK)); len(got) != want {
 			t.Errorf("%s: %v", path, got)
 		}
@@ -381,7 +382,7 @@ func TestAPI_IsBoundedInAll(t *testing.T) {
 	at := fmt.Sprintf("/runs/%d", run)
 	for path, most := range map[string]int{
 		"/runs?limit=1000": 1, at: 2, fmt.Sprintf("/runs/%d", few): 2, at + "/tasks?limit=1000": 1, at + "/events": 4, fmt.Sprintf("/runs/%d/events", few): 4,
-		at + "/steps/scan": 1, at + "/steps/scan/log": 4, "/dags": 1, "/queues": 1, "/workers": 1, "/stats": 2, "/stats?dag=gallery": 3,
+		at + "/steps/scan": 1, at + "/steps/scan/log": 4, "/dags": 1, "/queues": 1, "/pools": 1, "/workers": 1, "/stats": 2, "/stats?dag=gallery": 3,
 	} {
 		b.get(t, apiRoot+path) // the version of the DAG is read once
 		sent.Take()

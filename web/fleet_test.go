@@ -60,6 +60,27 @@ func TestQueues_ShowWhatWaitsAndRuns(t *testing.T) {
 	wantTexts(t, b.page(t, "/queues/%3Cb%3Enone", http.StatusNotFound), "There is no queue <b>none.")
 }
 
+func TestQueues_ShowPoolsBelow(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	if list := b.page(t, "/queues", http.StatusOK); strings.Contains(list, "Pools") {
+		t.Errorf("pools are listed, and there are none:\n%s", list)
+	}
+	b.exec(t, `SELECT oarlock.set_pool('heavy', slots => 5, note => '<b>note</b>'),
+		oarlock.set_pool('crm', slots => 2, per_key => true, rate => 100, per => '1 minute', burst => 20), oarlock.close_pool('crm', until => '2100-01-02 03:04:05Z')`)
+	worker := b.atWork(t, "w", nil)
+	b.exec(t, `WITH f AS (INSERT INTO oarlock.fences (worker_id, channel) VALUES ($1, 'permits') RETURNING worker_id),
+		c AS (INSERT INTO oarlock.permit_calls (worker_id, call) SELECT worker_id, 1 FROM f RETURNING worker_id)
+		INSERT INTO oarlock.permits (worker_id, nth, pool, key, weight, run_id, run_priority, step_priority, since, granted_at)
+		SELECT worker_id, n, 'heavy', '', 3, 1, 0, 0, now() - interval '2 minutes', CASE n WHEN 1 THEN now() END FROM c, generate_series(1, 2) n`, worker)
+	b.server.pools.forget()
+	list := b.page(t, "/queues", http.StatusOK)
+	wantTexts(t, list, "Pools", "oarlock pools", "heavy 5 – 3", "1 2m", "open <b>note</b>", "crm 2 a key 100/1m a key, burst 20 0", "closed until 2100-01-02 03:04:05Z by")
+	if strings.Contains(list, "<b>note") {
+		t.Error("a note is markup")
+	}
+}
+
 func TestQueues_AreNotServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})

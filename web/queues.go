@@ -58,6 +58,25 @@ type queuesData struct {
 	Rows    []queueRow
 	Idle    int // number of idle queues that one line stands for
 	Command string
+	Pools   []poolRow
+}
+
+// poolRow is a pool in the list below the queues.
+type poolRow struct {
+	queue.Pool
+
+	Slots, Rate string        // limits; "": none
+	Bar         template.HTML // what is taken of the slots; "": they are not limited, or by key
+}
+
+func (s *server) readPools(ctx context.Context) ([]queue.Pool, error) { return s.store.Pools(ctx, "") }
+
+func poolRowOf(p *queue.Pool) poolRow {
+	row := poolRow{Pool: *p, Slots: runview.PoolSlots(p.PoolLimits), Rate: runview.PoolRate(p.PoolLimits)}
+	if p.PoolLimits.Slots > 0 && !p.PerKey {
+		row.Bar = draw.Progress([]draw.Part{{Count: int(min(p.Taken, int64(p.PoolLimits.Slots))), Class: "b-active"}}, p.PoolLimits.Slots)
+	}
+	return row
 }
 
 // queues lists the queues, the busy and the paused first. One line stands for many idle queues, unless the query has a value for
@@ -90,12 +109,16 @@ func (s *server) readQueues(ctx context.Context, all bool) (*queuesData, error) 
 	for i := range shown {
 		data.Rows = append(data.Rows, queueRowOf(&shown[i]))
 	}
-	return data, nil
+	pools, err := s.pools.get(ctx)
+	for i := range pools {
+		data.Pools = append(data.Pools, poolRowOf(&pools[i]))
+	}
+	return data, err
 }
 
 func (s *server) liveQueues(w http.ResponseWriter, r *http.Request) error {
 	all := r.URL.Query().Get("all") != ""
-	return s.stream(w, r, s.listSource(fmt.Sprint("queues ", all), "queues.html", []string{"queues#list"}, func(ctx context.Context) (any, error) {
+	return s.stream(w, r, s.listSource(fmt.Sprint("queues ", all), "queues.html", []string{"queues#list", "queues#pools"}, func(ctx context.Context) (any, error) {
 		return s.readQueues(ctx, all)
 	}))
 }

@@ -49,6 +49,7 @@ type server struct {
 	pages   pages
 	assets  assets
 	glances cached[glance]
+	pools   cached[[]queue.Pool]
 	doctors cached[examined]
 	found   atomic.Pointer[examined] // newest examination that succeeded; nil: none yet
 	dags    kept[dagVersion, *queue.Definition]
@@ -106,6 +107,7 @@ func (s *server) forLogin(l Login) *server {
 // prepare sets up the fields that each login has for itself: cached reads and the hub.
 func (s *server) prepare() {
 	s.glances.read, s.glances.interval, s.glances.timeout = s.lookAround, lookInterval, lookTimeout
+	s.pools.read, s.pools.interval, s.pools.timeout = s.readPools, lookInterval, lookTimeout
 	s.doctors.read, s.doctors.interval, s.doctors.timeout = s.examine, examineInterval, examineTimeout
 	s.hub = newHub()
 }

@@ -30,6 +30,41 @@ func NewQueueJSON(q *queue.Queue) QueueJSON {
 	return j
 }
 
+// PoolJSON is the JSON of a pool.
+type PoolJSON struct {
+	Name         string     `json:"name"`
+	Slots        int        `json:"slots"` // 0: no limit
+	PerKey       bool       `json:"per_key"`
+	Rate         int        `json:"rate"`   // 0: no limit
+	PerMs        *int64     `json:"per_ms"` // null: there is no rate
+	Burst        *int       `json:"burst"`
+	Taken        int64      `json:"taken"`
+	Waiting      int64      `json:"waiting"`
+	OldestWaitMs *int64     `json:"oldest_wait_ms"` // null: nothing waits
+	Keys         int64      `json:"keys"`
+	ClosedUntil  *time.Time `json:"closed_until"` // null: open, or closed until it is opened
+	ClosedBy     *string    `json:"closed_by"`    // null: open
+	Note         *string    `json:"note"`
+	SetBy        string     `json:"set_by"`
+	SetAt        *time.Time `json:"set_at"`
+}
+
+// NewPoolJSON returns the JSON of a pool.
+func NewPoolJSON(p *queue.Pool) PoolJSON {
+	j := PoolJSON{
+		Name: p.Name, Slots: p.Slots, PerKey: p.PerKey, Rate: p.Rate, Taken: p.Taken, Waiting: p.Waiting, Keys: p.Keys,
+		ClosedUntil: TimeOrNull(p.Closed.Until), ClosedBy: TextOrNull(p.Closed.By), Note: TextOrNull(p.Note),
+		SetBy: p.SetBy, SetAt: TimeOrNull(p.SetAt),
+	}
+	if p.Rate > 0 {
+		j.PerMs, j.Burst = new(p.Per.Milliseconds()), &p.Burst
+	}
+	if p.Waiting > 0 {
+		j.OldestWaitMs = new(p.Oldest.Milliseconds())
+	}
+	return j
+}
+
 // WorkerJSON is the JSON of a worker.
 type WorkerJSON struct {
 	Name        string            `json:"name"`

@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/term"
-	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -159,41 +158,8 @@ func findPool(ctx context.Context, store *queue.Store, name string) (*queue.Pool
 	return nil, &failure{kind: notFound, err: fmt.Errorf("there is no pool %q", name), hint: hint}
 }
 
-type jsonPool struct {
-	Name         string     `json:"name"`
-	Slots        int        `json:"slots"` // 0: no limit
-	PerKey       bool       `json:"per_key"`
-	Rate         int        `json:"rate"`   // 0: no limit
-	PerMs        *int64     `json:"per_ms"` // null: there is no rate
-	Burst        *int       `json:"burst"`
-	Taken        int64      `json:"taken"`
-	Waiting      int64      `json:"waiting"`
-	OldestWaitMs *int64     `json:"oldest_wait_ms"` // null: nothing waits
-	Keys         int64      `json:"keys"`
-	ClosedUntil  *time.Time `json:"closed_until"` // null: open, or closed until it is opened
-	ClosedBy     *string    `json:"closed_by"`    // null: open
-	Note         *string    `json:"note"`
-	SetBy        string     `json:"set_by"`
-	SetAt        *time.Time `json:"set_at"`
-}
-
-func poolJSON(p *queue.Pool) jsonPool {
-	j := jsonPool{
-		Name: p.Name, Slots: p.Slots, PerKey: p.PerKey, Rate: p.Rate, Taken: p.Taken, Waiting: p.Waiting, Keys: p.Keys,
-		ClosedUntil: runview.TimeOrNull(p.Closed.Until), ClosedBy: runview.TextOrNull(p.Closed.By), Note: runview.TextOrNull(p.Note),
-		SetBy: p.SetBy, SetAt: runview.TimeOrNull(p.SetAt),
-	}
-	if p.Rate > 0 {
-		j.PerMs, j.Burst = new(p.Per.Milliseconds()), &p.Burst
-	}
-	if p.Waiting > 0 {
-		j.OldestWaitMs = new(p.Oldest.Milliseconds())
-	}
-	return j
-}
-
 type jsonPoolShown struct {
-	jsonPool
+	runview.PoolJSON
 
 	KeyLimits []jsonPoolKey `json:"key_limits"`
 	Permits   []jsonPermit  `json:"permits"`
@@ -225,7 +191,7 @@ func poolKeyJSON(k *queue.PoolKey) jsonPoolKey {
 }
 
 func poolShownJSON(p *queue.Pool, keys []queue.PoolKey, permits []queue.PoolPermit) jsonPoolShown {
-	j := jsonPoolShown{jsonPool: poolJSON(p), KeyLimits: []jsonPoolKey{}, Permits: []jsonPermit{}}
+	j := jsonPoolShown{PoolJSON: runview.NewPoolJSON(p), KeyLimits: []jsonPoolKey{}, Permits: []jsonPermit{}}
 	for i := range keys {
 		j.KeyLimits = append(j.KeyLimits, poolKeyJSON(&keys[i]))
 	}
@@ -240,17 +206,17 @@ func poolShownJSON(p *queue.Pool, keys []queue.PoolKey, permits []queue.PoolPerm
 
 func (e *env) poolsAnswer(pools []queue.Pool) answer {
 	paint := e.stdoutPaint()
-	object := []jsonPool{}
+	object := []runview.PoolJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
 	t := term.Table{Head: paint.head("NAME", "SLOTS", "RATE", "TAKEN", "WAITING", "STATE", "NOTE")}
 	for i := range pools {
 		p := &pools[i]
-		j := poolJSON(p)
+		j := runview.NewPoolJSON(p)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, p.Name)
 		t.Rows = append(t.Rows, []string{
-			p.Name, cmp.Or(slotsText(p.PoolLimits), paint.Dim("–")), cmp.Or(rateText(p.PoolLimits), paint.Dim("–")), decimal(p.Taken), waitingText(p),
+			p.Name, cmp.Or(runview.PoolSlots(p.PoolLimits), paint.Dim("–")), cmp.Or(runview.PoolRate(p.PoolLimits), paint.Dim("–")), decimal(p.Taken), waitingText(p),
 			paint.poolState(p.Closed), paint.Dim(runview.InlineText(p.Note)),
 		})
 	}
@@ -259,29 +225,6 @@ func (e *env) poolsAnswer(pools []queue.Pool) answer {
 		a.text = e.fitted(t.String())
 	}
 	return a
-}
-
-// slotsText returns the slots of a pool, such as 5, or 2 a key. It returns "" if the pool does not limit them.
-func slotsText(l queue.PoolLimits) string {
-	if l.Slots == 0 {
-		return ""
-	}
-	return strconv.Itoa(l.Slots) + ofKey(l)
-}
-
-// rateText returns the rate of a pool, such as 100/1m, burst 20. It returns "" if the pool has none.
-func rateText(l queue.PoolLimits) string {
-	if l.Rate == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%s%s, burst %d", l.Rate, dagspec.Duration(l.Per.Milliseconds()), ofKey(l), l.Burst)
-}
-
-func ofKey(l queue.PoolLimits) string {
-	if l.PerKey {
-		return " a key"
-	}
-	return ""
 }
 
 // waitingText returns how many permits workers wait for, and the age of the oldest request: 3, oldest 12s.
@@ -316,8 +259,8 @@ func (p painter) poolSheet(pool *queue.Pool, keys []queue.PoolKey, permits []que
 			rows = append(rows, []string{p.Dim(name), value})
 		}
 	}
-	fact("slots", slotsText(pool.PoolLimits))
-	fact("rate", rateText(pool.PoolLimits))
+	fact("slots", runview.PoolSlots(pool.PoolLimits))
+	fact("rate", runview.PoolRate(pool.PoolLimits))
 	fact("taken", decimal(pool.Taken))
 	fact("waiting", waitingText(pool))
 	fact("note", runview.InlineText(pool.Note))

@@ -207,10 +207,10 @@ func rateFlag(text string) (n int, per time.Duration, err error) {
 // limitsText returns all limits of a pool in a line, such as slots 2 a key, rate 100/1m a key, burst 20.
 func limitsText(l queue.PoolLimits) string {
 	var parts []string
-	if text := slotsText(l); text != "" {
+	if text := runview.PoolSlots(l); text != "" {
 		parts = append(parts, "slots "+text)
 	}
-	if text := rateText(l); text != "" {
+	if text := runview.PoolRate(l); text != "" {
 		parts = append(parts, "rate "+text)
 	}
 	return strings.Join(parts, ", ")
@@ -321,7 +321,7 @@ func (e *env) withPool(ctx context.Context, name string, use func(*queue.Store, 
 // sayPool prints a pool behind the word done, such as made, with more behind it.
 func (e *env) sayPool(p *queue.Pool, done, more string) error {
 	text := e.stdoutPaint().Good(done) + " " + p.Name + more + "\n"
-	return e.say(answer{object: poolJSON(p), ids: []string{p.Name}, text: text})
+	return e.say(answer{object: runview.NewPoolJSON(p), ids: []string{p.Name}, text: text})
 }
 
 // sayPoolKey reads a key of a pool, and prints it behind the word done, with the text of more behind it.
