@@ -36,7 +36,8 @@ func (s *setup) setPool(pool string, limits queue.PoolLimits) {
 	s.must(err)
 }
 
-// wanted returns permits with the numbers from 1, one for each list of pools. Pools are written as in "heavy", "heavy=2" for a
+// wanted returns permits with the numbers from 1, one for each list of pools. A worker that has a number must not use it for other
+// pools, before it has given the permit back. Pools are written as in "heavy", "heavy=2" for a
 // weight, "crm/acme" for a key, or "heavy total" for two pools.
 func wanted(lists ...string) []queue.Permit {
 	all := make([]queue.Permit, len(lists))
@@ -254,6 +255,15 @@ func poolUnknown(s *setup) {
 	s.wantGranted(w, wanted("later"))
 	s.setPool("later", queue.PoolLimits{Slots: 1})
 	s.wantGranted(w, wanted("later"), 1)
+
+	// Permits may wait by key before it is known that the pool ignores keys.
+	other := s.worker()
+	s.wantGranted(w, nil)
+	s.wantGranted(w, wanted("last/acme"))
+	s.wantGranted(other, wanted("last/bolt"))
+	s.setPool("last", queue.PoolLimits{Slots: 1})
+	s.wantGranted(w, wanted("last/acme"), 1)
+	s.wantGranted(other, wanted("last/bolt"))
 }
 
 // begins returns a DAG with runs that begin with a pool, and one with runs that need it later.
