@@ -89,6 +89,7 @@ func populate(t *testing.T) (*town, world) {
 		t.Fatal(err)
 	}
 	s.putAll(t)
+	s.setPools(t)
 	if _, err := s.start(t, map[string]string{"room": "<i data-xss>"}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +197,22 @@ func (s *town) putAll(t *testing.T) {
 		if _, err := s.PutDAG(t.Context(), spec, string(source), path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// setPools makes pools for the page of queues. One is closed, and has a hostile note.
+func (s *town) setPools(t *testing.T) {
+	t.Helper()
+	for name, limits := range map[string]queue.PoolLimits{
+		"warehouse": {Slots: 5},
+		"shop-api":  {Slots: 2, PerKey: true, Rate: 100, Per: time.Minute, Burst: 20, Note: "<i data-xss>"},
+	} {
+		if _, err := s.SetPool(t.Context(), name, limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.ClosePool(t.Context(), "shop-api", "", 0); err != nil {
+		t.Fatal(err)
 	}
 }
 
