@@ -93,6 +93,7 @@ func goodPoolCalls() map[string]string {
 		"pool_permits": "'crm'; 'k'; 5",
 		"crowded_pool": "'{crm}'",
 		"permits":      "gen_random_uuid(); 1; '[]'",
+		"leave_alone":  "41; '{crm}'; '{k}'; '1 minute'",
 	}
 }
 

@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -140,5 +141,33 @@ func TestRates_HoldInEveryWindow(t *testing.T) {
 	}
 	if least := rate * skipped.Seconds() / 4; float64(len(starts)) < least {
 		t.Errorf("only %d starts in %v", len(starts), skipped)
+	}
+}
+
+// A service that answers 429 closes the key of its pool, or a pool with a rate, until it may be asked again.
+func TestLeaveAlone_ClosesWhatLimitsAService(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.setPools(t, "'crm', slots => 9, per_key => true", "'api', rate => 100, per => '1 day', burst => 20", "'heavy', slots => 9")
+	must(t, b.conn, "SELECT oarlock.leave_alone(41, '{api,crm,heavy,gone}', '{"",acme,"",""}', '10 minutes')")
+	must(t, b.conn, "SELECT oarlock.leave_alone(42, '{api}', '{}', '1 second')") // the longer pause stays
+	c := b.caller(t, "one")
+	c.wants(t, "2 4", want(1, "crm/acme"), want(2, "crm/bolt"), want(3, "api"), want(4, "heavy"))
+	must(t, b.conn, "UPDATE oarlock.permits SET since = since - interval '2 seconds'")
+	for nth, begins := range map[int]string{1: "waits for pool crm (key acme), which run 41 closed until 20", 3: "waits for pool api, which run 41 closed until 20"} {
+		if why := get[string](t, b.conn, "SELECT oarlock.why_no_permit(worker_id, nth) FROM oarlock.permits WHERE nth = $1", nth); !strings.HasPrefix(why, begins) {
+			t.Errorf("%q does not begin with %q", why, begins)
+		}
+	}
+	if by := get[string](t, b.conn, "SELECT string_agg(closed_by, ' ') FROM oarlock.pool_list() WHERE closed_until < clock_timestamp() + interval '1 hour'"); by != "run 41" {
+		t.Errorf("closed are the pools of %q", by)
+	}
+	must(t, b.conn, "SELECT oarlock.open_pool('api')")
+	c.wants(t, "2 3 4", want(1, "crm/acme"), want(2, "crm/bolt"), want(3, "api"), want(4, "heavy"))
+	must(t, b.conn, "SELECT oarlock.open_pool('crm', 'acme')")
+	c.wants(t, "1 2 3 4", want(1, "crm/acme"), want(2, "crm/bolt"), want(3, "api"), want(4, "heavy"))
+	must(t, b.conn, "SELECT oarlock.leave_alone(41, '{api}', '{}', '30 days')")
+	if !get[bool](t, b.conn, "SELECT max(closed_until) < clock_timestamp() + interval '61 minutes' FROM oarlock.pool_keys") {
+		t.Error("a service closes a pool for longer than an hour")
 	}
 }

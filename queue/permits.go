@@ -13,7 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-var callPermits = sql.Named("queue/permits")
+var (
+	callPermits = sql.Named("queue/permits")
+	leaveAlone  = sql.Named("queue/leave_alone")
+)
 
 // Permit is the right to run one body that needs pools. The worker gives it a number, and keeps the number for as long as it wants
 // the permit.
@@ -108,4 +111,21 @@ func permitAnswers(answer []byte) ([]PermitAnswer, error) {
 		all[i] = PermitAnswer{r.Nth, r.Granted, r.Contested, r.Once, time.Duration(r.WaitMS) * time.Millisecond, r.Reason}
 	}
 	return all, nil
+}
+
+// LeaveAlone closes pools for a while, because a service that a body of the run called wants no more requests. Of pools, it closes
+// the keys in uses. It leaves pools alone that limit neither by rate nor by key: they protect something else than the service.
+func (s *Session) LeaveAlone(ctx context.Context, run RunID, uses []dagrun.PoolUse, pause time.Duration) error {
+	names, keys := make([]string, len(uses)), make([]string, len(uses))
+	for i, use := range uses {
+		names[i], keys[i] = use.Pool, use.Key
+	}
+	args := pgx.StrictNamedArgs{"run": run, "pools": names, "keys": keys, "pause": pause}
+	err := s.call(ctx, func(ctx context.Context, db caller) error {
+		return db.QueryRow(ctx, leaveAlone, args).Scan(nil)
+	})
+	if err != nil {
+		return fmt.Errorf("close pools: %w", err)
+	}
+	return nil
 }

@@ -71,6 +71,9 @@ func (d *driver) start(a dagrun.Action) {
 		return
 	}
 	d.bodies.add(b)
+	if t := d.slots.byTask[a.Task]; t != nil && t.permit != nil {
+		task.pools = t.permit.line.uses
+	}
 	if o := d.life.drivers.danger.Load(); o != nil {
 		b.giveUp(o)
 	}
@@ -106,6 +109,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	start, failures := time.Now(), d.life.host.failuresSoFar()
 	res := task.outcome(d.execute(ctx, task, log))
 	took, ended := time.Since(start), d.clock.now() // before the log is closed, which takes a while in an outage of the database
+	d.leaveAlone(ctx, task)
 	d.life.ends.add()
 	if res.Unstarted {
 		d.life.cannotStart(res.Reason)
@@ -128,6 +132,22 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 		b.chunks, b.lastLine = log.Close(ctx, endWord(res))
 	}
 	d.events.put(driverEvent{event: event, body: b})
+}
+
+// leaveAloneTimeout bounds the call that closes pools for a service. If it fails, other bodies ask the service and hear the same.
+const leaveAloneTimeout = 2 * time.Second
+
+// leaveAlone closes the pools of a task that limit by rate or by key, if the service that its body called wants no more requests for
+// a while. The body still has its permit, so no other body of the same key starts in between.
+func (d *driver) leaveAlone(ctx context.Context, task *Task) {
+	if task.LeaveAlone <= 0 || len(task.pools) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveAloneTimeout)
+	defer cancel()
+	if err := d.life.session.LeaveAlone(ctx, d.claim.Run, task.pools, task.LeaveAlone); err != nil {
+		d.life.log.Warn("could not close the pools of a service that wants no more requests", "run", d.claim.Run, "err", err)
+	}
 }
 
 // execute reads the secrets of a task, has log mask them, and returns the result of the task's executor. If the executor panics, it

@@ -54,15 +54,17 @@ type Task struct {
 	Stdout, Stderr io.Writer     // the log of the attempt; writes never block for long
 	Note           func(string)  // adds a line of Oarlock to the log; nil: the log takes none
 	Started        func()        // the executor calls it once, when the body is under way: the timeout counts from then
+	LeaveAlone     time.Duration // set by the executor: for how long the called service wants no more requests; 0: it said nothing
 	Now            chan struct{} // closed: the body is to end at once, without grace
 
 	hidden   []string // values that are masked in everything that the task shows
 	claim    *queue.Claim
 	id       dagrun.TaskID
 	clock    *runClock
-	taken    int  // bytes of the outputs of other tasks of the run, at the start
-	mayLose  bool // the worker takes one more lost attempt of this task
-	settling bool // Settlement was called: if the task succeeds, its outputs are stored already
+	taken    int              // bytes of the outputs of other tasks of the run, at the start
+	pools    []dagrun.PoolUse // what the body holds of pools, with their keys
+	mayLose  bool             // the worker takes one more lost attempt of this task
+	settling bool             // Settlement was called: if the task succeeds, its outputs are stored already
 }
 
 // Settlement returns the success of this attempt, with its outputs, for queue.Session.SettleTx, which stores it in a transaction of
@@ -208,6 +210,7 @@ type Lease interface {
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
+	LeaveAlone(ctx context.Context, run queue.RunID, pools []dagrun.PoolUse, pause time.Duration) error
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 	Stats() queue.SessionStats

@@ -52,6 +52,7 @@ const (
 	OpSweep        Op = "Sweep"
 	OpAttend       Op = "Attend"
 	OpPermits      Op = "Permits"
+	OpLeaveAlone   Op = "LeaveAlone"
 	OpLoad         Op = "Load"
 	OpReadMail     Op = "ReadMail"
 	OpDefinition   Op = "Definition"

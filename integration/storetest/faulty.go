@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -97,6 +98,10 @@ func (s *faultySession) Attend(ctx context.Context) (queue.Attended, error) {
 
 func (s *faultySession) Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error) {
 	return do(ctx, s.faults, OpPermits, func() ([]queue.PermitAnswer, error) { return s.Session.Permits(ctx, all) })
+}
+
+func (s *faultySession) LeaveAlone(ctx context.Context, run queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error {
+	return try(ctx, s.faults, OpLeaveAlone, func() error { return s.Session.LeaveAlone(ctx, run, uses, pause) })
 }
 
 // giveBack releases the claims that a poll made and did not return.

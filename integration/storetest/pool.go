@@ -18,6 +18,7 @@ const overdue = 30 * time.Second
 type poolRow struct {
 	slots  int
 	perKey bool
+	closed map[string]time.Time // by key
 }
 
 // permitRow is a permit that a worker has or asks for.
@@ -41,7 +42,7 @@ func (m *Memory) SetPool(ctx context.Context, pool string, limits queue.PoolLimi
 		return false, refusal(nil, "OA013", "give it slots", "pool %s limits nothing", pool)
 	}
 	isNew = m.pools[pool] == nil
-	m.pools[pool] = &poolRow{limits.Slots, limits.PerKey}
+	m.pools[pool] = &poolRow{limits.Slots, limits.PerKey, map[string]time.Time{}}
 	return isNew, nil
 }
 
@@ -70,6 +71,23 @@ func (s *MemorySession) Permits(ctx context.Context, all []queue.Permit) ([]queu
 		answers = append(answers, a)
 	}
 	return answers, nil
+}
+
+// LeaveAlone closes keys of pools for a while.
+func (s *MemorySession) LeaveAlone(ctx context.Context, _ queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	for _, u := range uses {
+		if pool := m.pools[u.Pool]; pool != nil && pool.perKey {
+			if until := m.now().Add(min(pause, time.Hour)); until.After(pool.closed[u.Key]) {
+				pool.closed[u.Key] = until
+			}
+		}
+	}
+	return nil
 }
 
 // takeIn makes the permits of a worker the given ones.
@@ -109,10 +127,10 @@ func (m *Memory) grantPermits(caller *worker) {
 	}
 }
 
-// freeOf returns how many slots of a pool are free for a use; -1 if there is no such pool.
+// freeOf returns how many slots of a pool are free for a use; -1 if there is no such pool, or if it is closed.
 func (m *Memory) freeOf(u dagrun.PoolUse) int {
 	pool := m.pools[u.Pool]
-	if pool == nil {
+	if pool == nil || pool.closed[u.Key].After(m.now()) {
 		return -1
 	}
 	left := pool.slots

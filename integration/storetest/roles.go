@@ -75,6 +75,7 @@ type Lease interface {
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
+	LeaveAlone(ctx context.Context, run queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 }

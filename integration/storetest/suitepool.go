@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -25,6 +26,7 @@ var poolPromises = []promise{
 	{"a lost worker has no permits", permitsOfTheLost},
 	{"a worker that closes has no permits", permitsOfTheClosed},
 	{"a permit of a pool that does not exist waits until there is one", poolUnknown},
+	{"a key that a service wants left alone grants nothing for a while, and other keys do", poolLeftAlone},
 	{"runs that begin with a pool for which workers wait stay in the queue, and hold up no other", poolCrowded},
 	{"a worker for one run claims it, whatever waits for its pool", poolCrowdedOnly},
 }
@@ -308,4 +310,18 @@ func poolCrowdedOnly(s *setup) {
 	s.wantClaimable(a, []queue.RunID{id}, "")
 	only := s.worker(func(w *queue.Worker) { w.Only = id })
 	s.wantClaimable(only, []queue.RunID{id}, "0")
+}
+
+func poolLeftAlone(s *setup) {
+	s.setPool("crm", queue.PoolLimits{Slots: 2, PerKey: true})
+	s.setPool("heavy", queue.PoolLimits{Slots: 1})
+	w := s.worker()
+	all := wanted("crm/acme", "crm/bolt", "heavy", "crm/acme")
+	s.wantGranted(w, all[:1], 1)
+	leave := func(pause time.Duration) {
+		s.must(w.LeaveAlone(s.Context(), 1, []dagrun.PoolUse{{Pool: "crm", Key: "acme"}, {Pool: "heavy"}, {Pool: "gone"}}, pause))
+	}
+	leave(time.Hour)
+	leave(time.Millisecond) // a longer pause stays
+	s.wantGranted(w, all, 1, 2, 3)
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,6 +17,11 @@ var pools = map[string]int{"narrow": 1, "wide": 3}
 // fate of the call is drawn by the moment.
 func (l *link) Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error) {
 	return call(ctx, l.process, "permits", l.boot().String(), func() ([]queue.PermitAnswer, error) { return l.store.permits(ctx, l, all) })
+}
+
+// LeaveAlone is never called: no body of a history calls a service.
+func (l *link) LeaveAlone(ctx context.Context, run queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error {
+	return l.inner.LeaveAlone(ctx, run, uses, pause)
 }
 
 func (s *store) permits(ctx context.Context, l *link, all []queue.Permit) ([]queue.PermitAnswer, error) {

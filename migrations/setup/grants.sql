@@ -73,7 +73,7 @@ BEGIN
         ('schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake place_of make_log_days end_backends operates', 'oarlock_worker'),
         ('lanes_of room_of claim_limited claim_family pick_keyed counted_runs is_full crowded_pool', 'oarlock_worker'), -- they run with the rights of the worker
-        ('wake_due expire_queued set_aside release_unreadable attend permits', 'oarlock_worker'),
+        ('wake_due expire_queued set_aside release_unreadable attend permits leave_alone', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so each role that writes the row needs the right
         ('child_ended fail_run keep vouch', 'oarlock_worker')
       ) g (functions, roles),

@@ -257,6 +257,24 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.permits IS 'Internal: gives permits of pools back, and asks for some.';
 
+-- Closes keys of pools for a while, an hour at most, because a service wants no more requests: of pools with a rate or with keys. A key
+-- that is closed for longer stays so.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.leave_alone(run bigint, pools text[], keys text[], pause interval) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s'
+BEGIN ATOMIC
+    SELECT FROM oarlock.pools p WHERE p.name = ANY (leave_alone.pools) ORDER BY p.name FOR NO KEY UPDATE; -- as oarlock.permits: the two never deadlock
+    INSERT INTO oarlock.pool_keys AS k (pool, key, closed_until, closed_by)
+    SELECT p.name, u.key, clock_timestamp() + least(leave_alone.pause, interval '1 hour'), 'run ' || leave_alone.run
+      FROM unnest(leave_alone.pools, leave_alone.keys) n (pool, key) JOIN oarlock.pools p ON p.name = n.pool
+     CROSS JOIN LATERAL (SELECT CASE WHEN p.per_key THEN coalesce(n.key, '') ELSE '' END AS key) u
+     WHERE p.rate IS NOT NULL OR p.per_key
+    ON CONFLICT (pool, key) DO UPDATE SET closed_until = excluded.closed_until, closed_by = excluded.closed_by
+     WHERE (k.closed_until >= excluded.closed_until) IS NOT TRUE;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.leave_alone IS 'Internal: closes pools for a service that wants no more requests.';
+
 -- Raises OA013 if a DAG uses a pool that does not exist, needs more of it than it has, or counts otherwise than it. pools: for each
 -- name the largest `weight`, and whether a step gives a `key`.
 -- +goose StatementBegin
@@ -433,6 +451,7 @@ DECLARE
 BEGIN
     IF open_pool.key IS NULL THEN
         UPDATE oarlock.pools x SET closed_until = NULL, closed_by = NULL WHERE x.name = pool;
+        UPDATE oarlock.pool_keys k SET closed_until = NULL, closed_by = NULL WHERE k.pool = open_pool.pool AND k.key = ''; -- closed by a run
     ELSE
         PERFORM oarlock.check_pool_key(p, open_pool.key);
         UPDATE oarlock.pool_keys k SET closed_until = NULL, closed_by = NULL WHERE k.pool = open_pool.pool AND k.key = open_pool.key;
@@ -481,9 +500,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT p.name, p.slots, p.per_key, p.rate, p.rate_ms * interval '1 millisecond', p.burst,
            coalesce(h.taken, 0), coalesce(h.waiting, 0), h.oldest_since, coalesce(h.keys, 0),
-           CASE WHEN p.closed_until > clock_timestamp() THEN p.closed_until END, CASE WHEN p.closed_until > clock_timestamp() THEN p.closed_by END,
-           p.note, p.set_by, p.set_at
+           s.closed_until, CASE WHEN s.closed_until IS NOT NULL THEN s.closed_by END, p.note, p.set_by, p.set_at
       FROM oarlock.pools p
+     CROSS JOIN LATERAL oarlock.pool_state(p.name, '') s -- key '': the whole pool, unless it counts by key
       LEFT JOIN (SELECT h.pool, sum(h.weight) FILTER (WHERE h.granted_at IS NOT NULL) AS taken, count(*) FILTER (WHERE h.granted_at IS NULL) AS waiting,
                         min(h.since) FILTER (WHERE h.granted_at IS NULL) AS oldest_since, count(DISTINCT h.key) AS keys
                    FROM oarlock.permits h GROUP BY h.pool) h ON h.pool = p.name
@@ -551,6 +570,7 @@ DROP FUNCTION oarlock.check_pool_key(oarlock.pools, text);
 DROP FUNCTION oarlock.set_pool(text, int, bool, int, interval, int, text);
 DROP FUNCTION oarlock.lock_pool(text);
 DROP FUNCTION oarlock.check_pools(text, jsonb);
+DROP FUNCTION oarlock.leave_alone(bigint, text[], text[], interval);
 DROP FUNCTION oarlock.permits(uuid, bigint, jsonb);
 DROP FUNCTION oarlock.why_no_permit(uuid, bigint);
 DROP FUNCTION oarlock.pool_runs(text, text);

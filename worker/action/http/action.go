@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -78,12 +79,29 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 		}
 		told := mask(string(got.body))
 		fmt.Fprintf(task.Stderr, "%s\n", told[:min(len(told), shownBytes)])
+		task.LeaveAlone = got.leaveAlone(time.Now())
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
 	}
 	if got.cut {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
 	return got.result(task)
+}
+
+// leaveAlone returns for how long the service wants no more requests: the header Retry-After of a status 429 or 503, in seconds or as
+// a date. It returns 0 if the answer does not say.
+func (got *answer) leaveAlone(now time.Time) time.Duration {
+	if got.status != http.StatusTooManyRequests && got.status != http.StatusServiceUnavailable {
+		return 0
+	}
+	header := got.headers.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
 }
 
 // lacking returns the error by which this host lacks descriptors or memory, if that is the reason why no connection was made; else

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -41,6 +42,40 @@ func callContext(ctx context.Context, with map[string]any, p http.Policy) (dagru
 		Started: func() {}, Now: make(chan struct{}),
 	}
 	return http.New(p).Execute(ctx, task), log.String()
+}
+
+// A service that says when to come back is heard, and only then.
+func TestExecute_HearsRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status int
+		header string
+		want   time.Duration
+	}{
+		{429, "120", 2 * time.Minute},
+		{503, "3", 3 * time.Second},
+		{500, "3", 0},
+		{200, "3", 0},
+		{429, "", 0},
+		{429, "-5", 0},
+		{429, "soon", 0},
+		{429, "99999999999999999999", 0},
+		{429, "Wed, 21 Oct 2015 07:28:00 GMT", 0},
+		{429, time.Now().Add(time.Hour).UTC().Format(nethttp.TimeFormat), time.Hour},
+	} {
+		url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			w.Header().Set("Retry-After", tt.header)
+			w.WriteHeader(tt.status)
+		})
+		task := &worker.Task{
+			Key: "key-1", Resolved: &dagspec.Resolved{With: map[string]any{"url": url}}, Stdout: io.Discard, Stderr: io.Discard,
+			Started: func() {}, Now: make(chan struct{}),
+		}
+		http.New(http.Policy{}).Execute(t.Context(), task)
+		if d := tt.want - task.LeaveAlone; d < 0 || d > time.Minute {
+			t.Errorf("status %d, Retry-After %q: to be left alone for %v, want %v", tt.status, tt.header, task.LeaveAlone, tt.want)
+		}
+	}
 }
 
 func TestExecute_PutsOutWhatCameBack(t *testing.T) {
