@@ -76,6 +76,7 @@ copy() { tee -a "$DIR/copies/$OARLOCK_RUN_ID:$OARLOCK_STEP:${OARLOCK_ITEM:-}:$OA
 talk() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); echo "run $OARLOCK_RUN_ID $OARLOCK_STEP ${OARLOCK_ITEM:-}#$OARLOCK_ATTEMPT tick $n line $i"; done; }
 work() { n=0; talk $2; while [ $n -lt $1 ]; do n=$((n+1)); sleep 0.2 || :; see tick; talk $2; done; }
 body() { see start; work $1 $2 | copy; see end; exit $3; }
+publish() { see publish; n=0; while [ $n -lt $1 ]; do n=$((n+1)); sleep 0.2 || :; see publishing; done; see published; }
 flood() { see start; yes "run $OARLOCK_RUN_ID $OARLOCK_STEP#$OARLOCK_ATTEMPT says a lot, and means nothing by it" | head -c $(($1*1024)) | copy; see end; exit 0; }
 leave() { setsid -f sleep 120 </dev/null >/dev/null 2>&1; (trap '' TERM; sleep 120 & exec sleep 120) </dev/null >/dev/null 2>&1 & }
 `
@@ -268,6 +269,11 @@ func set(ctx context.Context, node *pgcluster.Node, name, value string) error {
 
 func (a *chaosBundle) putAll(t *testing.T, plan *traffic.Plan) {
 	t.Helper()
+	for _, p := range traffic.Pools() {
+		if _, err := a.SetPool(t.Context(), p.Name, queue.PoolLimits{Slots: p.Slots, PerKey: p.ByN}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, d := range plan.DAGs {
 		a.put(t, d.Source)
 	}

@@ -59,6 +59,7 @@ type ended struct {
 	canceled      bool // a cancel was accepted
 	queue         string
 	key           string // by which its DAG limits its runs
+	n             string // its param n, by which pools count
 }
 
 // judge checks everything that a seed left.
@@ -103,7 +104,7 @@ type judge struct {
 const starved = chaosTTL * 2 / 10
 
 func (j *judge) say(what string) {
-	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late) || strings.HasPrefix(what, "C2")
+	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late) || strings.HasPrefix(what, "C2") || strings.HasPrefix(what, "C5")
 	if j.res.lag > starved && timely {
 		j.res.inconclusive = append(j.res.inconclusive, what)
 		return
@@ -129,7 +130,7 @@ func readAll[T any](j *judge, name string, scan func(pgx.CollectableRow) (T, err
 
 func (j *judge) readRuns() []ended {
 	return readAll(j, "ended", func(row pgx.CollectableRow) (e ended, err error) {
-		return e, row.Scan(&e.id, &e.dag, &e.state, &e.reason, &e.generation, &e.epoch, &e.canceled, &e.queue, &e.key)
+		return e, row.Scan(&e.id, &e.dag, &e.state, &e.reason, &e.generation, &e.epoch, &e.canceled, &e.queue, &e.key, &e.n)
 	})
 }
 
@@ -360,7 +361,9 @@ func (j *judge) witness() {
 	}
 	j.res.counts["lines of the witness"] = len(j.seen)
 	if j.scene != asyncScene {
-		j.sayAll(check.Witness(j.seen, j.trail, j.excusedIDs()))
+		excused := j.excusedIDs()
+		j.sayAll(check.Witness(j.seen, j.trail, excused))
+		j.pools(excused)
 	}
 	tasks := map[string]bool{}
 	for _, s := range j.seen {
@@ -370,6 +373,30 @@ func (j *judge) witness() {
 		}
 	}
 	j.res.counts["tasks"] = len(tasks)
+}
+
+// pools checks C5. Where a failover loses acknowledged commits it may lose permits, too, so the caller leaves that scene out.
+func (j *judge) pools(excused check.Excused) {
+	runs := map[int64]*ended{}
+	for i := range j.runs {
+		runs[j.runs[i].id] = &j.runs[i]
+	}
+	full, broken := check.Pools(j.seen, func(s *check.Sight) (takes []check.Take) {
+		r := runs[s.Run]
+		if r == nil {
+			return nil // S6 or S2 says so
+		}
+		for _, u := range j.dag(r.dag).Takes(check.StepOf(s.Task), s.OfPublish()) {
+			place := "pool " + u.Name
+			if u.ByN {
+				place += " by key " + r.n
+			}
+			takes = append(takes, check.Take{Place: place, Weight: u.Weight, Slots: u.Slots})
+		}
+		return takes
+	}, excused)
+	j.res.counts["pools: bodies that took the last slot"] = full
+	j.sayAll(broken)
 }
 
 // stored is a row of the statement logs.

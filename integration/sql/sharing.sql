@@ -1,5 +1,5 @@
--- Purpose: a moment of the sharing of work: workers, and runs that need only a slot to go on. It leaves out runs behind a limit or a pause, and
---          runs with a task under way or a timer. It has the idle runs that a worker holds only if the worker reports at least as many tasks
+-- Purpose: a moment of the sharing of work: workers, and runs that need only a slot to go on. It leaves out runs behind a limit or a pause,
+--          runs of DAGs that name pools, and runs with a task under way or a timer. It has the idle runs that a worker holds only if the worker reports at least as many tasks
 --          that wait for slots
 -- Index: none: a few rows
 -- Locks: none
@@ -15,8 +15,9 @@ WITH session AS (
            ARRAY(SELECT w.worker_id FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
                   WHERE w.state = 'live' AND w.worker_id IS DISTINCT FROM r.worker_id AND oarlock.may_serve(w, o.offers, l)) AS may
       FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
+           JOIN oarlock.dag_versions v ON v.dag_id = r.dag_id AND v.version = r.version
      WHERE (r.state = 'queued' AND r.run_at <= statement_timestamp() OR r.state = 'running' AND r.ending = '' AND r.paused_by = '')
-       AND q.paused_by IS NULL AND q.max_running = 0 AND d.paused_by IS NULL AND d.max_active_runs = 0 AND NOT l.keyed
+       AND q.paused_by IS NULL AND q.max_running = 0 AND d.paused_by IS NULL AND d.max_active_runs = 0 AND NOT l.keyed AND v.pools = '{}'
 ), held AS (
     SELECT f.run_id, f.worker_id, w.waiting, count(*) OVER (PARTITION BY f.worker_id) AS n,
            (SELECT count(*) + coalesce(sum(t.attempt), 0) + count(t.finished_at) FROM oarlock.tasks t WHERE t.run_id = f.run_id) AS progress

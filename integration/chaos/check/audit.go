@@ -172,15 +172,15 @@ func (c *Change) begins() bool {
 
 // checkEdges reports a task that starts before all its parents are settled.
 func (h *history) checkEdges(c Change, edges map[string][]string, say sayer) {
-	for _, parent := range edges[stepOf(c.Task)] {
+	for _, parent := range edges[StepOf(c.Task)] {
 		if p := h.tasks[parent]; !terminal[p.Is] {
 			say("S5", "%s started while %s was %q", c.Task, parent, p.Is)
 		}
 	}
 }
 
-// stepOf returns the step of a task: s1 for s1/a and for s1~2.
-func stepOf(task string) string {
+// StepOf returns the step of a task: s1 for s1/a and for s1~2.
+func StepOf(task string) string {
 	for i, r := range task {
 		if r == '/' || r == '~' {
 			return task[:i]

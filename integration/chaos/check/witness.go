@@ -9,12 +9,19 @@ import (
 
 // Sight is a line of the witness file: a task writes that it starts, lives or ends.
 type Sight struct {
-	What    string // start, tick, end
+	What    string // start, tick, end; of a publish: publish, publishing, published
 	Run     int64
 	Task    string // as in Change
 	Attempt int
 	Epoch   int
 	Worker  string
+}
+
+// OfPublish reports whether the publish of a step wrote the line, not its first body.
+func (s *Sight) OfPublish() bool { return strings.HasPrefix(s.What, "publish") }
+
+func (s *Sight) body() bodyOf {
+	return bodyOf{attemptOf{s.Run, s.Task, s.Attempt}, s.Epoch, s.OfPublish()}
 }
 
 // ReadWitness reads lines of "what run step item attempt epoch worker uptime". An incomplete last line is ignored.
@@ -51,6 +58,9 @@ func Witness(sights []Sight, trail []Change, excused Excused) (broken []Violatio
 	started := map[attemptOf]int{}
 	ended := map[attemptOf]bool{}
 	for _, s := range sights {
+		if s.OfPublish() {
+			continue // it lives after the end of the first body, and only its epoch is judged
+		}
 		a := attemptOf{s.Run, s.Task, s.Attempt}
 		say := func(rule, format string, args ...any) {
 			broken = append(broken, Violation{rule, s.Run, fmt.Sprintf(format, args...)})

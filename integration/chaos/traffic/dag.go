@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,8 @@ type Step struct {
 	Always  bool   // trigger_rule: all_done
 	Ends    string // its state at the end of a run that is not canceled
 	Items   int    // number of items of a Fan
+	Pools   []Use  // taken by its bodies
+	Publish []Use  // taken by its publish; nil: it has none
 }
 
 // DAG is a graph, as a file and with its expected end.
@@ -130,6 +133,7 @@ func newDAG(r *rand.Rand, name string, options Options) *DAG {
 	if name == keyedDAG {
 		d.ByKey = limitOfKey
 	}
+	pooled := slices.Contains(pooledDAGs, name)
 	n := minSteps + r.IntN(maxSteps-minSteps+1)
 	for i := range n {
 		s := Step{ID: fmt.Sprintf("s%d", i), Kind: pick(r)}
@@ -137,6 +141,9 @@ func newDAG(r *rand.Rand, name string, options Options) *DAG {
 		s.Always = len(s.Parents) > 0 && r.IntN(8) == 0
 		if s.Kind == Fan {
 			s.Items = 2 + r.IntN(5)
+		}
+		if pooled {
+			s.drawPools(r)
 		}
 		d.Steps = append(d.Steps, s)
 	}
@@ -232,6 +239,12 @@ func (s *Step) write(text *strings.Builder, r *rand.Rand, options Options) {
 	}
 	if s.Always {
 		text.WriteString("    trigger_rule: all_done\n")
+	}
+	if len(s.Pools) > 0 {
+		fmt.Fprintf(text, "    pool: %s\n", list(s.Pools))
+	}
+	if len(s.Publish) > 0 {
+		fmt.Fprintf(text, "    publish: {pool: %s, run: '. $DIR/lib; publish %d'}\n", list(s.Publish), r.IntN(3))
 	}
 	for _, line := range s.body(r, options) {
 		fmt.Fprintf(text, "    %s\n", line)

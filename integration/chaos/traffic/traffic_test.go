@@ -39,13 +39,15 @@ func TestNew_IsDrawnFromItsSeedAlone(t *testing.T) {
 func TestNew_HasEverythingThatMatters(t *testing.T) {
 	t.Parallel()
 	kinds, ways, verbs, ends := map[Kind]int{}, map[Way]int{}, map[Verb]int{}, map[string]int{}
-	diamonds := 0
+	diamonds, takes := 0, map[string]int{}
 	for seed := range uint64(50) {
 		p := plan(seed)
 		for _, d := range p.DAGs {
 			ends[d.Ends]++
 			for _, s := range d.Steps {
 				kinds[s.Kind]++
+				takes[list(s.Pools)]++
+				takes["publish "+list(s.Publish)]++
 				if len(s.Parents) > 1 {
 					diamonds++
 				}
@@ -58,8 +60,8 @@ func TestNew_HasEverythingThatMatters(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != len(odds) || len(ways) != 4 || len(verbs) != 3 || diamonds == 0 || ends["failed"] == 0 || ends["succeeded"] == 0 {
-		t.Errorf("kinds %v, ways %v, verbs %v, %d diamonds, ends %v", kinds, ways, verbs, diamonds, ends)
+	if len(kinds) != len(odds) || len(ways) != 4 || len(verbs) != 3 || diamonds == 0 || ends["failed"] == 0 || ends["succeeded"] == 0 || len(takes) != 7 {
+		t.Errorf("kinds %v, ways %v, verbs %v, %d diamonds, ends %v, pools %v", kinds, ways, verbs, diamonds, ends, takes)
 	}
 }
 
