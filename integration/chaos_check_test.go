@@ -416,9 +416,13 @@ func (j *judge) logs() {
 	all := readAll(j, "logs", func(row pgx.CollectableRow) (s stored, err error) {
 		return s, row.Scan(&s.run, &s.step, &s.item, &s.attempt, &s.state, &s.failureKind, &s.seqs, &s.finals, &s.data, &s.dropped)
 	})
-	seen := map[string]bool{}
+	seen, epochs := map[string]bool{}, map[string]int{}
+	moved := map[string]bool{} // attempts with a driver that was lost before their publish: the log of the body may lack its end
 	for _, s := range j.seen {
-		seen[fmt.Sprintf("%s %d %s#%d", s.What, s.Run, s.Task, s.Attempt)] = true
+		attempt := fmt.Sprintf("%d %s#%d", s.Run, s.Task, s.Attempt)
+		seen[s.What+" "+attempt] = true
+		moved[attempt] = moved[attempt] || epochs[attempt] != 0 && epochs[attempt] != s.Epoch
+		epochs[attempt] = s.Epoch
 	}
 	var logs []check.Log
 	for i := range all {
@@ -428,7 +432,7 @@ func (j *judge) logs() {
 			name += "/" + s.item
 		}
 		l := check.Log{Run: s.run, Attempt: fmt.Sprintf("%s#%d", name, s.attempt), Lost: s.failureKind == "lost"}
-		l.Complete = seen[fmt.Sprintf("end %d %s", s.run, l.Attempt)] && s.failureKind != "lost" && s.state != "canceled" && s.state != "paused"
+		l.Complete = seen[fmt.Sprintf("end %d %s", s.run, l.Attempt)] && !moved[fmt.Sprintf("%d %s", s.run, l.Attempt)] && s.failureKind != "lost" && s.state != "canceled" && s.state != "paused"
 		l.Over = seen[fmt.Sprintf("start %d %s", s.run, l.Attempt)]
 		if l.Lost {
 			j.res.counts["attempts whose driver was lost"]++
