@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	permitIdle     = 250 * time.Millisecond // how long a permit that no task takes stays with this worker, if no other worker waits for it
-	permitPassing  = 250 * time.Millisecond // how long a permit goes from task to task here while other workers wait for it
+	permitIdle = 250 * time.Millisecond // how long a permit that no task takes stays with this worker, if no other worker waits for it
+	// permitPassing is how long a permit goes from task to task here while other workers wait for it. A permit that goes to another worker
+	// lies idle until both workers have called, which can take permitEvery each, so it must not go much more often.
+	permitPassing  = time.Second
 	permitAskAgain = time.Second            // between calls while tasks wait for permits
 	permitEvery    = 250 * time.Millisecond // between calls in the long run
 	permitBurst    = 8                      // calls that may follow each other at once after a quiet time
@@ -54,6 +56,7 @@ type permitLine struct {
 	permits []*permit
 	reason  string // why the database has not granted the permit that was asked for first; "": not known
 	wait    time.Duration
+	isFull  bool // the last call was refused a permit for the line
 }
 
 // permit is a permit that this worker has, or asks for.
@@ -193,8 +196,8 @@ func (r *permitRequest) bodyEnded() {
 	}
 }
 
-// release gives the permit of a task back, or its place in the line. The permit then goes to the next task of the line, unless other
-// workers have waited for it, or it holds for one body only. release may be called more than once.
+// release gives the permit of a task back, or its place in the line. The permit then goes to the next task of the line, unless it holds
+// for one body only, or other workers wait and have let it pass on here for permitPassing. release may be called more than once.
 func (r *permitRequest) release() {
 	q, line := r.queue, r.line
 	q.mu.Lock()
@@ -346,6 +349,9 @@ func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time
 			after = min(after, permitIdle-idle)
 		}
 	}
+	if line.isFull && len(asked) > 0 && !q.heard && now.Sub(q.called) < permitAskAgain {
+		most = len(asked) // other tasks and slots come and go, which is no reason for a call: it would get nothing
+	}
 	lacks = max(0, min(lacks, most))
 	for len(asked) > lacks {
 		q.drop(asked[len(asked)-1])
@@ -384,7 +390,7 @@ func (q *permitQueue) answered(all []queue.Permit, answers []queue.PermitAnswer,
 	for i := range all {
 		q.told = append(q.told, all[i].Nth)
 		if p := q.permits[all[i].Nth]; p != nil {
-			p.line.reason, p.line.wait = "", 0
+			p.line.reason, p.line.wait, p.line.isFull = "", 0, false
 		}
 	}
 	var given []*SlotRequest
@@ -394,6 +400,7 @@ func (q *permitQueue) answered(all []queue.Permit, answers []queue.PermitAnswer,
 			continue // given up meanwhile
 		}
 		p.contested, p.once = a.Contested, a.Once
+		p.line.isFull = p.line.isFull || !a.Granted
 		switch {
 		case !a.Granted && p.line.reason == "":
 			p.line.reason, p.line.wait = a.Reason, a.Wait

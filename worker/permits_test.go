@@ -427,3 +427,52 @@ func TestPermitQueue_NeverHasMoreThanThePool(t *testing.T) {
 		}
 	})
 }
+
+// Tasks of 10 ms wait on each worker, more than the pool has slots. A permit that goes to another worker lies idle until that worker
+// calls, so permits must not go to and fro.
+func TestPermitQueue_ContestedPermitsAreUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slots, lasts, steps = 8, 10, 10_000
+		d := newDatabase(slots, 4)
+		type task struct {
+			*permitRequest
+
+			age int
+		}
+		tasks := map[*permitQueue][]*task{}
+		busy, held := 0, map[*permitQueue]int{}
+		for range steps {
+			for _, q := range d.queues {
+				for len(tasks[q]) < 6 {
+					tasks[q] = append(tasks[q], &task{permitRequest: q.request(poolOf("heavy", 1), Order{}, func() {})})
+				}
+				tasks[q] = slices.DeleteFunc(tasks[q], func(r *task) bool {
+					if !r.has() {
+						return false
+					}
+					if r.age++; r.age > lasts {
+						r.release()
+						return true
+					}
+					busy++
+					held[q]++
+					return false
+				})
+				d.call(q, 4)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if share := float64(busy) / (slots * steps); share < 0.85 {
+			t.Errorf("bodies use %.0f %% of the permits, want 85 %%", share*100)
+		}
+		for i, q := range d.queues {
+			if held[q] < steps*slots/4/2 {
+				t.Errorf("worker %d has %.1f permits on average, want half of its share at least", i, float64(held[q])/steps)
+			}
+			for _, r := range tasks[q] {
+				r.release()
+			}
+		}
+	})
+}
