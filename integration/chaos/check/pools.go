@@ -21,9 +21,9 @@ type bodyOf struct {
 // the body of a sight takes. Pools also returns how many bodies began and found the last slot of a place, or took it.
 //
 // Only the lines of the bodies count, no row of Oarlock. A body is under way from its first line to its last one. Each line is
-// appended by the body itself, so the body lives at both, and all bodies between whose lines another body begins live at that moment.
+// appended by the body itself, so the body lives at both, and also at each moment between them at which another body begins.
 // The order of the lines is the order in time, so no clock is needed. A killed body writes no end: it may live on for a while after
-// its last line, which is not judged.
+// its last line, which is not judged. Nor is the record of an end: simulated histories find a permit that goes before it (C4).
 //
 // The bodies of excused workers are left out. Such a worker stood still as a whole, or died with its guard, so nothing could end its
 // bodies before its lease and its permits went.
