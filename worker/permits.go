@@ -197,7 +197,7 @@ func (r *permitRequest) bodyEnded() {
 }
 
 // release gives the permit of a task back, or its place in the line. The permit then goes to the next task of the line, unless it holds
-// for one body only, or other workers wait and have let it pass on here for permitPassing. release may be called more than once.
+// for one body only, or other workers or lines wait for its pools and it has passed on here for permitPassing. release may be called more than once.
 func (r *permitRequest) release() {
 	q, line := r.queue, r.line
 	q.mu.Lock()
@@ -207,7 +207,7 @@ func (r *permitRequest) release() {
 		r.permit = nil
 		line.waiting.gain(r.place.run, -1)
 		p.isEnding, p.idle = false, time.Now()
-		if p.once || p.contested && time.Since(p.granted) >= permitPassing {
+		if p.once || q.isWanted(p) && time.Since(p.granted) >= permitPassing {
 			q.drop(p)
 		}
 		given = q.give(line)
@@ -217,6 +217,21 @@ func (r *permitRequest) release() {
 	}
 	line.waiting.forget(r.place.run)
 	q.unlock(given)
+}
+
+// isWanted reports whether other workers wait for a pool of the permit, or tasks of another line here.
+func (q *permitQueue) isWanted(p *permit) bool {
+	if p.contested {
+		return true
+	}
+	for _, line := range q.lines {
+		if line != p.line && line.isFull && line.waiting.Len() > 0 && slices.ContainsFunc(line.uses, func(u dagrun.PoolUse) bool {
+			return slices.ContainsFunc(p.line.uses, func(o dagrun.PoolUse) bool { return o.Pool == u.Pool && o.Key == u.Key })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // drop forgets a permit. The next call gives it back.
@@ -343,7 +358,7 @@ func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time
 		case p.isEnding && !p.once:
 			lacks--
 		case p.idle.IsZero():
-		case p.contested || idle >= permitIdle:
+		case q.isWanted(p) || idle >= permitIdle:
 			q.drop(p)
 		default:
 			after = min(after, permitIdle-idle)

@@ -476,3 +476,37 @@ func TestPermitQueue_ContestedPermitsAreUsed(t *testing.T) {
 		}
 	})
 }
+
+// A task that needs a further pool is in a line of its own. The tasks of another line on its worker do not keep it waiting.
+func TestPermitQueue_ALineKeepsNoPoolFromAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(2, 1)
+		q := d.queues[0]
+		var many []*permitRequest
+		more := func() {
+			for len(many) < 4 {
+				many = append(many, q.request(poolOf("heavy", 1), Order{}, func() {}))
+			}
+		}
+		more()
+		d.call(q, 4)
+		only := q.request(append(poolOf("heavy", 1), poolOf("total", 1)...), Order{}, func() {})
+		begun := time.Now()
+		for !only.has() && time.Since(begun) < time.Minute {
+			more()
+			if i := slices.IndexFunc(many, (*permitRequest).has); i >= 0 {
+				many[i].release()
+				many = slices.Delete(many, i, i+1)
+			}
+			d.call(q, 4)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if waited := time.Since(begun); waited > 2*permitPassing {
+			t.Errorf("it waited %s, want %s at most", waited, 2*permitPassing)
+		}
+		for _, r := range append(many, only) {
+			r.release()
+		}
+	})
+}
