@@ -60,7 +60,7 @@ func goodCalls() map[string]string {
 		"child_ended":   "2",
 		"lanes_of":      "gen_random_uuid()", "room_of": "'default'; 1; 2",
 		"pick_keyed": "1; 1; now(); 1", "counted_runs": "1; 'k'; 1", "is_full": `1; '[{"limit": 1}]'; '{k}'`,
-		"claim_limited":      "gen_random_uuid(); '{}'; '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'",
+		"claim_limited":      "gen_random_uuid(); '{}'; '{}'; '{}'; 'epoch'; 2; -100; false; false; '{}'; '{}'",
 		"claim_family":       "gen_random_uuid(); 1; '{}'",
 		"fail_run":           "1; gen_random_uuid(); 1; 'r'",
 		"release_unreadable": "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",

@@ -149,7 +149,7 @@ func TestLeaveAlone_ClosesWhatLimitsAService(t *testing.T) {
 	t.Parallel()
 	b := api(t)
 	b.setPools(t, "'crm', slots => 9, per_key => true", "'api', rate => 100, per => '1 day', burst => 20", "'heavy', slots => 9")
-	must(t, b.conn, "SELECT oarlock.leave_alone(41, '{api,crm,heavy,gone}', '{"",acme,"",""}', '10 minutes')")
+	must(t, b.conn, "SELECT oarlock.leave_alone(41, '{api,crm,heavy,gone}', '{NULL,acme,NULL,NULL}', '10 minutes')")
 	must(t, b.conn, "SELECT oarlock.leave_alone(42, '{api}', '{}', '1 second')") // the longer pause stays
 	c := b.caller(t, "one")
 	c.wants(t, "2 4", want(1, "crm/acme"), want(2, "crm/bolt"), want(3, "api"), want(4, "heavy"))

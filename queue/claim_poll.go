@@ -102,17 +102,18 @@ func between(n int) int { return min(max(n, 0), MaxClaims) }
 
 // order says which runs a poll claims, and in which order.
 type order struct {
-	last     int  // highest stage to claim from
-	lowest   int  // lowest priority to claim
-	fair     bool // oldest run first, whatever its priority and stage
-	newFirst bool // new runs before runs that have begun and want a slot
+	last     int   // highest stage to claim from
+	lowest   int   // lowest priority to claim
+	fair     bool  // oldest run first, whatever its priority and stage
+	newFirst bool  // new runs before runs that have begun and want a slot
+	skip     []int // lanes from which to claim no new runs, not nil
 }
 
 // order counts a poll for slots, and returns the order in which the poll claims. Every sixteenth poll for slots is fair, and
 // every second one takes new runs first. If want.Lowest is set, want.Fair says instead whether the poll is fair. A poll without
 // Slots claims only runs of stageRoused, and is not counted.
 func (c *claimer) order(want *Want) order {
-	o := order{last: stageRoused, lowest: math.MinInt32}
+	o := order{last: stageRoused, lowest: math.MinInt32, skip: append([]int{}, want.Skip...)}
 	if want.Slots == 0 {
 		return o
 	}
@@ -142,7 +143,7 @@ func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
 		if err := c.claimFamily(ctx, want, p); err != nil {
 			return err
 		}
-		_, err := c.claimOpen(ctx, Want{}, order{}, p) // the worker serves no lanes; claimOpen only checks its fence
+		_, err := c.claimOpen(ctx, Want{}, order{skip: []int{}}, p) // the worker serves no lanes; claimOpen only checks its fence
 		return err
 	}
 	o, due := c.order(&want), c.x.due.Load()
@@ -247,7 +248,7 @@ func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
 	shelves, ats, rest := c.x.cursors.args()
 	return pgx.StrictNamedArgs{
 		"worker": c.worker.ID, "claims": plain(ids), "shelves": shelves, "cursors": ats, "rest": rest,
-		"stage": o.last, "lowest": o.lowest, "fair": o.fair, "new_first": o.newFirst, "queues": c.queues,
+		"stage": o.last, "lowest": o.lowest, "fair": o.fair, "new_first": o.newFirst, "queues": c.queues, "skip": o.skip,
 	}
 }
 

@@ -85,7 +85,7 @@ func (c *crowdedBundle) functionPlans(t *testing.T) {
 	}{
 		{"wake_due", sql.Named("queue/wake_due"), queue.Steady, []any{1000}},
 		{"expire_queued", sql.Named("queue/expire_queued"), queue.Steady, []any{1000}},
-		{"claim_limited", "SELECT count(*) FROM oarlock.claim_limited($1, " + ids + ", '{}', '{}', 'epoch', 2, -100, false, false, '{}')", queue.Steady, []any{s.ID()}},
+		{"claim_limited", "SELECT count(*) FROM oarlock.claim_limited($1, " + ids + ", '{}', '{}', 'epoch', 2, -100, false, false, '{}', '{}')", queue.Steady, []any{s.ID()}},
 		{"claim_family", "SELECT count(*) FROM oarlock.claim_family($1, $2, " + ids + ")", queue.Steady, []any{s.ID(), family}},
 		{"enqueue", "SELECT oarlock.enqueue('plain')", asIs, nil},
 		{"enqueue with a key", "SELECT oarlock.enqueue('plain', run_key => 'a')", asIs, nil},

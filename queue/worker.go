@@ -44,13 +44,14 @@ const (
 
 // Want is the number and the kind of runs that a worker wants to claim, and its state for other workers.
 type Want struct {
-	Slots  int  // runs to claim for slots, both for free slots and for slots that will be free soon
-	Idle   int  // if Slots is 0: runs to claim that a request, a child's end or a timer brought back, and that may need no slot
-	Free   int  // free slots; while the claimed runs leave some of them free, the worker is notified of new runs
-	Lowest *int // lowest priority of lanes to claim from; nil: all lanes
-	Fair   bool // claim the run that has waited longest first, whatever its priority
-	Begun  bool // claim no new runs
-	Least  *int // run priority of the next task that waits for a slot; nil: none waits
+	Slots  int   // runs to claim for slots, both for free slots and for slots that will be free soon
+	Idle   int   // if Slots is 0: runs to claim that a request, a child's end or a timer brought back, and that may need no slot
+	Free   int   // free slots; while the claimed runs leave some of them free, the worker is notified of new runs
+	Lowest *int  // lowest priority of lanes to claim from; nil: all lanes
+	Fair   bool  // claim the run that has waited longest first, whatever its priority
+	Begun  bool  // claim no new runs
+	Skip   []int // lanes from which to claim no new runs
+	Least  *int  // run priority of the next task that waits for a slot; nil: none waits
 }
 
 // Polled is the result of a Poll.

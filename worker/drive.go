@@ -30,6 +30,7 @@ type driver struct {
 	seen        int64 // the run's inbox counter up to which controls were read
 	hasControls bool  // there are controls to read
 	slots       runSlots
+	pools       map[string]dagspec.PoolNeed // of the DAG; nil: not needed yet
 	bodies      bodies
 	losses      map[dagrun.TaskID]int          // by task: lost attempts of this drive since one that did not fail; none: 0
 	kept        map[dagrun.TaskID]Log          // open logs of bodies that succeeded and have a publish, which writes to the same log

@@ -148,14 +148,14 @@ func (s *runSlots) transfer(want *dagrun.Want, order Order) *SlotRequest {
 }
 
 // ask queues the task in want in the slot queue, and stores and returns its request. If the slot queue keeps a slot for the run,
-// this request may take it, unless it needs no slot. A task that needs pools gets its permit first, and is queued then. grant may
-// be called before ask returns.
-func (s *runSlots) ask(want *dagrun.Want, order Order, grant func(*SlotRequest)) *SlotRequest {
+// this request may take it, unless it needs no slot. A task that needs pools gets its permit first, and is queued then; lane is as
+// in permitQueue.request. grant may be called before ask returns.
+func (s *runSlots) ask(want *dagrun.Want, order Order, lane int, grant func(*SlotRequest)) *SlotRequest {
 	if len(want.Pools) > 0 {
 		t := s.queue.newRequest(want.Slots, order, grant)
 		t.permitted = true
 		s.byTask[want.Task] = t
-		t.permit = s.permits.request(want.Pools, order, func() { s.queue.enter(t, false) })
+		t.permit = s.permits.request(want.Pools, order, lane, func() { s.queue.enter(t, false) })
 		return t
 	}
 	ask := s.queue.Ask
@@ -193,6 +193,21 @@ func (d *driver) poolUses(want *dagrun.Want) []dagrun.PoolUse {
 	return uses
 }
 
+// beginLane returns the lane of the run if its DAG begins with pools, so that the lane is the DAG's own, and the task needs one of
+// these. Otherwise it returns 0.
+func (d *driver) beginLane(uses []dagrun.PoolUse) int {
+	if len(uses) == 0 {
+		return 0
+	}
+	if d.pools == nil {
+		d.pools = d.def.Spec.Pools()
+	}
+	if slices.ContainsFunc(uses, func(u dagrun.PoolUse) bool { return d.pools[u.Pool].First }) {
+		return d.claim.Lane
+	}
+	return 0
+}
+
 // askFor gets slots for a task: it takes over the slots of a task that has ended, or else asks the slot queue. The grant comes as
 // an event, at once or later. If the task has to wait, it is entered in d.line.
 func (d *driver) askFor(want dagrun.Want) {
@@ -204,7 +219,7 @@ func (d *driver) askFor(want dagrun.Want) {
 		d.events.put(grant)
 		return
 	}
-	t := d.slots.ask(&want, order, func(t *SlotRequest) {
+	t := d.slots.ask(&want, order, d.beginLane(want.Pools), func(t *SlotRequest) {
 		grant.request = t
 		d.events.put(grant)
 	})

@@ -25,7 +25,10 @@ const (
 	// permitsAhead is how many permits the worker asks for beside those that it has free slots for. So tasks that wait for one pool
 	// do not hide the pools of others, and a busy worker has a permit when a slot comes free.
 	permitsAhead = 16
-	// permitWaiters is how many tasks may wait for permits before the worker claims no more runs.
+	// laneWaiters is how many runs that begin with a pool may wait for permits before the worker leaves new runs in their lane. It
+	// claims again once half of them have gone on, so that the pool has work meanwhile.
+	laneWaiters = 64
+	// permitWaiters is how many other tasks may wait for permits before the worker claims no more runs.
 	permitWaiters = 1000
 )
 
@@ -34,13 +37,17 @@ const (
 // A permitQueue is safe for concurrent use, and calls no callback while it is locked.
 type permitQueue struct {
 	changed signal // a call may be due
+	resumed func() // new runs of a lane may be claimed again
 
 	mu      sync.Mutex
 	lines   map[string]*permitLine // by lineKey: tasks that take the same from the same pools
 	permits map[int64]*permit      // all, by number
 	nth     int64
-	waiting int     // tasks in all lines
-	told    []int64 // numbers in the last call that was answered
+	waiting int          // tasks in all lines
+	byLane  map[int]int  // of these, the tasks with which the runs of a lane begin; in lane 0 all others
+	full    map[int]bool // lanes of which no new runs are to be claimed
+	resume  bool         // a lane is not full any more: call resumed
+	told    []int64      // numbers in the last call that was answered
 	called  time.Time
 	passed  bool // since the last call a permit went from a task to the next: others may have begun to wait for it
 	heard   bool // since the last call there was a notification that permits were granted
@@ -80,10 +87,11 @@ type permitRequest struct {
 	line   *permitLine
 	place  *SlotRequest // in line.waiting
 	permit *permit      // nil: none yet
+	lane   int          // as in request
 }
 
 func newPermitQueue() *permitQueue {
-	q := &permitQueue{changed: newSignal()}
+	q := &permitQueue{changed: newSignal(), resumed: func() {}}
 	q.reset()
 	return q
 }
@@ -93,15 +101,39 @@ func (q *permitQueue) reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lines, q.permits, q.told = map[string]*permitLine{}, map[int64]*permit{}, nil
-	q.waiting, q.called, q.refused, q.passed, q.heard = 0, time.Now(), "", false, false
+	q.waiting, q.byLane, q.full = 0, map[int]int{}, map[int]bool{}
+	q.called, q.refused, q.passed, q.heard = time.Now(), "", false, false
 	q.credit = credit{calls: permitBurst, at: q.called}
 }
 
-// crowded reports whether so many tasks wait for permits that the worker claims no more runs.
+// crowded reports whether so many tasks wait for permits that the worker claims no more runs. Tasks with which runs begin do not count.
 func (q *permitQueue) crowded() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting >= permitWaiters
+	return q.byLane[0] >= permitWaiters
+}
+
+// skip returns the lanes of which no new runs are to be claimed, because enough of their runs wait for permits here.
+func (q *permitQueue) skip() []int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Sorted(maps.Keys(q.full))
+}
+
+// count adds by to the tasks that wait, of a lane as in request.
+func (q *permitQueue) count(lane, by int) {
+	q.waiting += by
+	q.byLane[lane] += by
+	switch n := q.byLane[lane]; {
+	case lane == 0:
+	case n >= laneWaiters:
+		q.full[lane] = true
+	case q.full[lane] && n < laneWaiters/2:
+		delete(q.full, lane)
+		q.resume = true
+	case n == 0:
+		delete(q.byLane, lane)
+	}
 }
 
 // PermitStats counts permits of pools, and the tasks that wait for them.
@@ -133,8 +165,9 @@ func lineKey(uses []dagrun.PoolUse) string {
 }
 
 // request puts a task into the line for a permit, and calls granted once the task has it: before request returns, or later from
-// another goroutine. The caller must call release, whether or not the permit was granted.
-func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, granted func()) *permitRequest {
+// another goroutine. If the runs of a lane all begin with such a task, lane is this lane, else 0. The caller must call release, whether
+// or not the permit was granted.
+func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, granted func()) *permitRequest {
 	q.mu.Lock()
 	key := lineKey(uses)
 	line := q.lines[key]
@@ -142,21 +175,26 @@ func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, granted func()
 		line = &permitLine{key: key, uses: uses, waiting: newWaitingRequests()}
 		q.lines[key] = line
 	}
-	r := &permitRequest{queue: q, line: line}
+	r := &permitRequest{queue: q, line: line, lane: lane}
 	r.place = &SlotRequest{
 		run: line.waiting.run(&order), order: order, nth: line.waiting.stamp(), since: time.Now(), slots: 1, place: -1,
 		grant: func(*SlotRequest) { granted() },
 	}
 	r.place.permit = r
 	line.waiting.add(r.place)
-	q.waiting++
+	q.count(lane, 1)
 	q.unlock(q.give(line))
 	return r
 }
 
 // unlock unlocks the queue, has the loop of the calls look, and tells the tasks that have got permits.
 func (q *permitQueue) unlock(given []*SlotRequest) {
+	resume := q.resume
+	q.resume = false
 	q.mu.Unlock()
+	if resume {
+		q.resumed()
+	}
 	q.changed.send()
 	for _, t := range given {
 		t.grant(t)
@@ -176,7 +214,7 @@ func (q *permitQueue) give(line *permitLine) (given []*SlotRequest) {
 		line.waiting.remove(first)
 		line.waiting.gain(first.run, 1)
 		line.waiting.turn(first.run)
-		q.waiting--
+		q.count(first.permit.lane, -1)
 		q.passed = q.passed || p.isUsed
 		p.isUsed = true
 		p.idle, p.run, p.order = time.Time{}, first.order.RunID, first.order
@@ -197,7 +235,8 @@ func (r *permitRequest) bodyEnded() {
 }
 
 // release gives the permit of a task back, or its place in the line. The permit then goes to the next task of the line, unless it holds
-// for one body only, or other workers or lines wait for its pools and it has passed on here for permitPassing. release may be called more than once.
+// for one body only, or other workers or lines wait for its pools and it has passed on here for permitPassing. release may be called
+// more than once.
 func (r *permitRequest) release() {
 	q, line := r.queue, r.line
 	q.mu.Lock()
@@ -213,7 +252,7 @@ func (r *permitRequest) release() {
 		given = q.give(line)
 	case r.place.place >= 0:
 		line.waiting.remove(r.place)
-		q.waiting--
+		q.count(r.lane, -1)
 	}
 	line.waiting.forget(r.place.run)
 	q.unlock(given)

@@ -97,7 +97,7 @@ func (d *database) call(q *permitQueue, free int) time.Duration {
 
 // request asks for a permit under a name, which r gets once the task has it.
 func (r *granted) request(q *permitQueue, name string, order Order) *permitRequest {
-	return q.request(poolOf("heavy", 1), order, func() { r.to(name)(nil) })
+	return q.request(poolOf("heavy", 1), order, 0, func() { r.to(name)(nil) })
 }
 
 func TestPermitQueue_CallsNothingWhileNoTaskNeedsAPool(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPermitQueue_PassesAPermitOnWithoutACall(t *testing.T) {
 		ended := 0
 		start := func() *permitRequest {
 			var r *permitRequest
-			r = q.request(poolOf("heavy", 1), Order{RunID: 1}, func() { running = append(running, r) })
+			r = q.request(poolOf("heavy", 1), Order{RunID: 1}, 0, func() { running = append(running, r) })
 			return r
 		}
 		var all []*permitRequest
@@ -219,7 +219,7 @@ func TestPermitQueue_ContestedCallsStayFew(t *testing.T) {
 		for range 10_000 {
 			for _, q := range d.queues {
 				for len(held[q]) < 6 {
-					held[q] = append(held[q], q.request(poolOf("heavy", 1), Order{}, func() {}))
+					held[q] = append(held[q], q.request(poolOf("heavy", 1), Order{}, 0, func() {}))
 				}
 				for i, r := range held[q] {
 					if r.has() {
@@ -249,7 +249,7 @@ func TestPermitQueue_RepeatsAFailedCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newPermitQueue()
-		only := q.request(poolOf("heavy", 1), Order{}, func() {})
+		only := q.request(poolOf("heavy", 1), Order{}, 0, func() {})
 		all, _, _ := q.due(SlotStats{Free: 1}, time.Now())
 		only.release()
 		q.answered(all, nil, errors.New("no answer"))
@@ -313,7 +313,7 @@ func TestPermitQueue_AsksForNoMoreThanItHasSlots(t *testing.T) {
 	for _, tt := range []struct{ free, want int }{{0, 1}, {1, 1}, {3, 3}, {50, 10}} {
 		q := newPermitQueue()
 		for range 10 {
-			q.request(poolOf("heavy", 1), Order{}, func() {})
+			q.request(poolOf("heavy", 1), Order{}, 0, func() {})
 		}
 		all, _, some := q.due(SlotStats{Free: tt.free}, time.Now())
 		if !some || len(all) != tt.want {
@@ -328,7 +328,7 @@ func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newPermitQueue()
 		for i := range 100 {
-			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, func() {})
+			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, 0, func() {})
 		}
 		for _, want := range []int{2 + permitsAhead, 2 * (2 + permitsAhead), 3 * (2 + permitsAhead)} {
 			all, _, some := q.due(SlotStats{Free: 2}, time.Now())
@@ -389,7 +389,7 @@ func TestPermitQueue_NeverHasMoreThanThePool(t *testing.T) {
 			q := d.queues[rapid.IntRange(0, len(d.queues)-1).Draw(rt, "worker")]
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0:
-				all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(len(all) % 3)}, func() {}))
+				all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(len(all) % 3)}, 0, func() {}))
 			case 1:
 				if len(all) > 0 {
 					r := all[rapid.IntRange(0, len(all)-1).Draw(rt, "which")]
@@ -445,7 +445,7 @@ func TestPermitQueue_ContestedPermitsAreUsed(t *testing.T) {
 		for range steps {
 			for _, q := range d.queues {
 				for len(tasks[q]) < 6 {
-					tasks[q] = append(tasks[q], &task{permitRequest: q.request(poolOf("heavy", 1), Order{}, func() {})})
+					tasks[q] = append(tasks[q], &task{permitRequest: q.request(poolOf("heavy", 1), Order{}, 0, func() {})})
 				}
 				tasks[q] = slices.DeleteFunc(tasks[q], func(r *task) bool {
 					if !r.has() {
@@ -486,12 +486,12 @@ func TestPermitQueue_ALineKeepsNoPoolFromAnother(t *testing.T) {
 		var many []*permitRequest
 		more := func() {
 			for len(many) < 4 {
-				many = append(many, q.request(poolOf("heavy", 1), Order{}, func() {}))
+				many = append(many, q.request(poolOf("heavy", 1), Order{}, 0, func() {}))
 			}
 		}
 		more()
 		d.call(q, 4)
-		only := q.request(append(poolOf("heavy", 1), poolOf("total", 1)...), Order{}, func() {})
+		only := q.request(append(poolOf("heavy", 1), poolOf("total", 1)...), Order{}, 0, func() {})
 		begun := time.Now()
 		for !only.has() && time.Since(begun) < time.Minute {
 			more()
@@ -509,4 +509,40 @@ func TestPermitQueue_ALineKeepsNoPoolFromAnother(t *testing.T) {
 			r.release()
 		}
 	})
+}
+
+// Runs that begin with a full pool wait in their lane once enough of them wait here. The worker hears when it may claim more.
+func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
+	t.Parallel()
+	q := newPermitQueue()
+	resumed := 0
+	q.resumed = func() { resumed++ }
+	var all []*permitRequest
+	for range laneWaiters {
+		if lanes := q.skip(); len(lanes) > 0 {
+			t.Fatalf("with %d tasks the lanes %v are skipped", len(all), lanes)
+		}
+		all = append(all, q.request(poolOf("heavy", 1), Order{}, 7, func() {}))
+	}
+	for range 2 * permitWaiters {
+		all = append(all, q.request(poolOf("heavy", 1), Order{}, 8, func() {}))
+	}
+	if lanes := q.skip(); !slices.Equal(lanes, []int{7, 8}) || q.crowded() {
+		t.Fatalf("the lanes %v are skipped, want 7 and 8; crowded: %t", lanes, q.crowded())
+	}
+	for i, r := range all[:laneWaiters/2+1] {
+		if resumed > 0 {
+			t.Fatalf("resumed after %d tasks", i)
+		}
+		r.release()
+	}
+	if lanes := q.skip(); !slices.Equal(lanes, []int{8}) || resumed != 1 {
+		t.Errorf("resumed %d times, the lanes %v are skipped; want once, and 8", resumed, lanes)
+	}
+	for range permitWaiters {
+		q.request(poolOf("heavy", 1), Order{}, 0, func() {})
+	}
+	if !q.crowded() {
+		t.Errorf("with %d tasks of runs that have begun the worker claims more", permitWaiters)
+	}
 }

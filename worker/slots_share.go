@@ -89,7 +89,7 @@ func (w *Worker) mayClaim() bool { return !w.stopping() && w.fitness.ok() && !w.
 // that ranks above all waiting requests.
 func (w *Worker) wantFor(ask *QueueAsk, slots *slotSnapshot) queue.Want {
 	return queue.Want{
-		Slots: ask.Slots, Lowest: &ask.Lowest, Fair: ask.Fair, Begun: !ask.isFirst && w.lookout.begun.Load() >= int64(slots.Slots+heldMax), Least: slots.Next,
+		Slots: ask.Slots, Lowest: &ask.Lowest, Fair: ask.Fair, Begun: !ask.isFirst && w.lookout.begun.Load() >= int64(slots.Slots+heldMax), Least: slots.Next, Skip: w.permits.skip(),
 	}
 }
 
@@ -123,11 +123,12 @@ func (w *Worker) hungers() bool {
 	return want.Free > 0 || ahead > 0 && slots.Waiting < slots.ends/2
 }
 
-// wants returns in want.Free how many slots are free for claimed runs, and in want.Least the priority of the first waiting task.
+// wants returns in want.Free how many slots are free for claimed runs, in want.Least the priority of the first waiting task, and in
+// want.Skip the lanes of which enough runs wait for permits.
 // ahead is how many slots more will soon come free, by the rate at which bodies ended lately and less the tasks that wait. Free and
 // ahead are 0 while the worker must not claim; ahead is also 0 for soloClaimInterval after runs went back for want of a slot.
 func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
-	want.Least = slots.Next
+	want.Least, want.Skip = slots.Next, w.permits.skip()
 	if !w.mayClaim() {
 		return want, 0
 	}

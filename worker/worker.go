@@ -164,6 +164,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w.host.failed = make(chan struct{}, 1)
 	w.slotQueue.tell = slotListener{freed: w.freed, crowded: w.claimer.ranked.send, asking: w.claimer.asks.send}
+	w.permits.resumed = w.claimer.due.send
 	w.fitness.mended, w.fitness.changed = w.claimer.wakeup.send, w.renewSoon
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.view.status = Status{

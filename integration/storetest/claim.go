@@ -102,7 +102,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	r.epoch++
 	r.acted, r.wakeAt, r.rec.WakeAt = false, noTime, 0
 	c := queue.NewClaim(r.id, m.newID())
-	c.Begun, c.Limited = r.stage < stageNew, r.lane.queue.maxRunning > 0 || r.lane.owner != nil && (r.lane.owner.limit > 0 || r.lane.limit() > 0 || len(r.lane.owner.pools) > 0)
+	c.Begun, c.Limited = r.stage < stageNew, r.lane.queue.maxRunning > 0 || r.lane.owner != nil && (r.lane.owner.limit > 0 || r.lane.limit() > 0)
 	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c.UID, c.Epoch, c.Inbox, c.Losses = r.uid, r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number

@@ -156,22 +156,11 @@ func sameShare(a, b dagrun.PoolUse, pool *poolRow) bool {
 	return a.Pool == b.Pool && (a.Key == b.Key || pool != nil && !pool.perKey)
 }
 
-// crowded reports whether workers wait for so many permits of a pool that they claim no new run that begins with it.
+// crowded reports whether a worker waits for a pool.
 func (m *Memory) crowded(name string) bool {
-	pool := m.pools[name]
-	if pool == nil {
-		return false
-	}
-	waiting, most := 0, min(pool.slots, 32)
-	if pool.perKey {
-		most = 200
-	}
-	for _, p := range m.permits {
-		if !p.granted && slices.ContainsFunc(p.Pools, func(u dagrun.PoolUse) bool { return u.Pool == name }) {
-			waiting++
-		}
-	}
-	return waiting >= most
+	return slices.ContainsFunc(m.permits, func(p *permitRow) bool {
+		return !p.granted && slices.ContainsFunc(p.Pools, func(u dagrun.PoolUse) bool { return u.Pool == name })
+	})
 }
 
 // waitsForPool returns the reason of a new run that a crowded pool holds back, "" for any other run.

@@ -67,16 +67,17 @@ func (r *run) isPaused() bool {
 
 // order is what a poll claims, and in which order.
 type order struct {
-	last     int  // the last stage to claim from
-	lowest   int  // the lowest priority to claim
-	fair     bool // the oldest runs first, whatever their priority and stage
-	newFirst bool // new runs before runs that have begun and wait for a slot
+	last     int   // the last stage to claim from
+	lowest   int   // the lowest priority to claim
+	fair     bool  // the oldest runs first, whatever their priority and stage
+	newFirst bool  // new runs before runs that have begun and wait for a slot
+	skip     []int // lanes from which to claim no new runs
 }
 
 // order returns the order of the next poll. Every sixteenth poll for slots is fair, and every other one takes new runs
 // first.
 func (s *MemorySession) order(want *queue.Want) order {
-	o := order{last: stageRoused, lowest: math.MinInt}
+	o := order{last: stageRoused, lowest: math.MinInt, skip: want.Skip}
 	if want.Slots == 0 {
 		return o
 	}
@@ -112,6 +113,9 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 			continue
 		}
 		for stage := range o.last + 1 {
+			if stage == stageNew && slices.Contains(o.skip, l.id) {
+				continue
+			}
 			if s := &l.shelves[stage]; len(s.runs) > 0 && s.runs[0].isDue(now) {
 				all = append(all, s)
 			}
@@ -133,9 +137,6 @@ func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
 
 // claimable returns the first runs of a shelf that limits and pauses let a worker claim, at most so many.
 func (m *Memory) claimable(w *worker, s *shelf, most int) (found []*run) {
-	if d := s.lane.owner; s.stage == stageNew && d != nil && w.Only == 0 && slices.ContainsFunc(d.pools, m.crowded) {
-		return nil
-	}
 	if q := s.lane.queue; q.maxRunning > 0 {
 		most = min(most, q.maxRunning-m.claimed(func(r *run) bool { return r.lane.queue == q }))
 	}

@@ -27,8 +27,7 @@ var poolPromises = []promise{
 	{"a worker that closes has no permits", permitsOfTheClosed},
 	{"a permit of a pool that does not exist waits until there is one", poolUnknown},
 	{"a key that a service wants left alone grants nothing for a while, and other keys do", poolLeftAlone},
-	{"runs that begin with a pool for which workers wait stay in the queue, and hold up no other", poolCrowded},
-	{"a worker for one run claims it, whatever waits for its pool", poolCrowdedOnly},
+	{"new runs of a lane that a worker skips stay in the queue, and hold up no other", poolSkipped},
 }
 
 // setPool makes a pool, or changes it.
@@ -268,48 +267,44 @@ func poolUnknown(s *setup) {
 	s.wantGranted(other, wanted("last/bolt"))
 }
 
-// begins returns a DAG with runs that begin with a pool, and one with runs that need it later.
+// Of these DAGs the first begins with a pool, and has a lane of its own.
 const (
 	begins   = "name: begins\nsteps: [{id: a, action: approval, pool: heavy}, {id: b, run: x, depends: [a]}]\n"
 	goesOn   = "name: goeson\nsteps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: heavy}]\n"
 	usesNone = "name: none\nsteps: [{id: a, action: approval}]\n"
 )
 
-func poolCrowded(s *setup) {
-	s.setPool("heavy", queue.PoolLimits{Slots: 2})
+func poolSkipped(s *setup) {
+	s.setPool("heavy", queue.PoolLimits{Slots: 1})
 	for _, source := range []string{begins, goesOn, usesNone} {
 		s.put(source)
 	}
-	a, b := s.worker(), s.worker()
-	enqueue := func() (ids []queue.RunID) {
-		for _, dag := range []string{"begins", "begins", "goeson", "none"} {
-			ids = append(ids, s.enqueue(queue.Request{DAG: dag}))
-		}
-		return ids
+	w := s.worker()
+	ids := make([]queue.RunID, 5)
+	for i, dag := range []string{"begins", "begins", "begins", "goeson", "none"} {
+		ids[i] = s.enqueue(queue.Request{DAG: dag})
 	}
-	s.wantGranted(a, wanted("heavy", "heavy", "heavy"), 1, 2)
-	s.wantClaimable(b, enqueue(), "0 1 2 3") // one permit waits: its worker may soon want another run
-	s.wantGranted(a, wanted("heavy", "heavy", "heavy", "heavy"), 1, 2)
-	ids := enqueue()
-	claims := s.wantClaimable(b, ids, "2 3")
-	if r := s.get(ids[0]); r.Reason != "waits for pool heavy, for which other runs wait already" {
+	first := s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims[0]
+	want := func(skip []int, runs ...queue.RunID) {
+		s.Helper()
+		s.look(w)
+		var got []queue.RunID
+		for _, c := range s.poll(w, queue.Want{Slots: 100, Free: 100, Skip: skip}).Claims {
+			got = append(got, c.Run)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, runs) {
+			s.Fatalf("claimed the runs %v without lanes %v, want %v", got, skip, runs)
+		}
+	}
+	s.wantGranted(w, wanted("heavy", "heavy"), 1)
+	want([]int{first.Lane, 12345}, ids[3], ids[4])
+	if r := s.get(ids[1]); r.Reason != "waits for pool heavy, for which other runs wait already" {
 		s.Errorf("it %s", r.Reason)
 	}
-	s.must(b.Release(s.Context(), claims[ids[3]], false, 0))
-	s.wantClaimable(b, ids, "3")
-	s.wantGranted(a, wanted("heavy", "heavy", "heavy"), 1, 2)
-	s.wantClaimable(b, ids, "0 1")
-}
-
-func poolCrowdedOnly(s *setup) {
-	s.setPool("heavy", queue.PoolLimits{Slots: 1})
-	s.put(begins)
-	a := s.worker()
-	s.wantGranted(a, wanted("heavy", "heavy"), 1)
-	id := s.enqueue(queue.Request{DAG: "begins"})
-	s.wantClaimable(a, []queue.RunID{id}, "")
-	only := s.worker(func(w *queue.Worker) { w.Only = id })
-	s.wantClaimable(only, []queue.RunID{id}, "0")
+	s.must(w.Release(s.Context(), first, true, 0))
+	want([]int{first.Lane})
+	want(nil, ids[0], ids[1], ids[2])
 }
 
 func poolLeftAlone(s *setup) {

@@ -178,21 +178,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Returns the first pool that is crowded: workers wait for so many of its permits that they claim no new run that begins with it; null:
--- there is none. So runs of a full or closed pool stay in their lane, and hold up no other. The workers need some waiting permits, so that they have the
--- next run at hand when a permit comes free.
+-- Returns the first of these pools for which a worker waits; null: there is none. Workers that wait for a pool leave new runs that begin
+-- with it in their lane.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.crowded_pool(pools text[]) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (SELECT p.name FROM oarlock.pools p
-             WHERE p.name = ANY (crowded_pool.pools)
-               AND (SELECT count(*) FROM (SELECT FROM oarlock.permits h WHERE h.pool = p.name AND h.granted_at IS NULL LIMIT 200) x)
-                   >= CASE WHEN p.per_key THEN 200 ELSE least(coalesce(p.slots, 32), 32) END
-             ORDER BY p.name LIMIT 1);
+    RETURN (SELECT p FROM unnest(pools) p WHERE EXISTS (SELECT FROM oarlock.permits h WHERE h.pool = p AND h.granted_at IS NULL) ORDER BY p LIMIT 1);
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.crowded_pool(text[]) IS 'Internal: the pool that holds back new runs.';
+COMMENT ON FUNCTION oarlock.crowded_pool(text[]) IS 'Internal: a pool for which workers wait.';
 
 -- Returns the first reason why no worker takes a queued run, in words that a person can act on.
 -- +goose StatementBegin

@@ -16,7 +16,7 @@ BEGIN ATOMIC
            coalesce((SELECT jsonb_object_agg(q.name, 0) FROM oarlock.queues q WHERE q.max_running > 0) ? l.queue, false) OR coalesce(d.limited OR d.keyed, false), coalesce(d.keyed, false)
       FROM oarlock.workers w
       JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not for each lane
-      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 OR d.current_pools <> '{}' AS limited, l.keyed AND d.current_limits IS NOT NULL AS keyed FROM oarlock.dags d
+      LEFT JOIN LATERAL (SELECT d.paused_by IS NOT NULL AS paused, d.max_active_runs > 0 AS limited, l.keyed AND d.current_limits IS NOT NULL AS keyed FROM oarlock.dags d
                           WHERE l.dag_id <> 0 AND d.dag_id = l.dag_id OFFSET 0) d ON true
      WHERE w.worker_id = lanes_of.worker AND l.closed IS NULL;
 END;
@@ -131,7 +131,7 @@ COMMENT ON FUNCTION oarlock.pick_keyed(int, bigint, timestamptz, int) IS 'Intern
 -- committed before it got its locks. For the arguments see queue/claim.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], shelves bigint[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int,
-    fair bool, new_first bool, queues text[]) RETURNS SETOF oarlock.claims
+    fair bool, new_first bool, queues text[], skip int[]) RETURNS SETOF oarlock.claims
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -143,7 +143,7 @@ DECLARE
     more  int;
     n     int := 0;
 BEGIN
-    IF num_nulls(worker, claims, shelves, cursors, rest, last_stage, lowest, fair, new_first, queues) > 0 THEN
+    IF num_nulls(worker, claims, shelves, cursors, rest, last_stage, lowest, fair, new_first, queues, skip) > 0 THEN
         RAISE EXCEPTION 'claim_limited: no argument may be null' USING ERRCODE = '22004';
     END IF;
     PERFORM FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
@@ -156,12 +156,12 @@ BEGIN
               FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- the bound keeps the plan on runs_worker
               JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
     FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, coalesce(d.max_active_runs, 0) AS max_active_runs, q.max_running > 0 AS by_queue,
-                        s.stage = 2 AND l.keyed AS by_key, CASE WHEN s.stage = 2 THEN d.current_pools ELSE '{}' END AS pools, s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR l.keyed) AS by_dag
+                        s.stage = 2 AND l.keyed AS by_key, s.stage = 2 AND (coalesce(d.max_active_runs, 0) > 0 OR l.keyed) AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
                   CROSS JOIN LATERAL (SELECT s.stage, CASE WHEN shelves[p.i] = 3 * l.lane_id::bigint + s.stage THEN cursors[p.i] ELSE rest END AS since
-                                        FROM generate_series(0, least(last_stage, CASE WHEN l.paused THEN 1 ELSE 2 END)) s (stage)
+                                        FROM generate_series(0, least(last_stage, CASE WHEN l.paused OR l.lane_id = ANY (skip) THEN 1 ELSE 2 END)) s (stage)
                                        CROSS JOIN LATERAL (SELECT width_bucket(3 * l.lane_id::bigint + s.stage, shelves)) p (i)) s
                   CROSS JOIN LATERAL (SELECT r.ready_at FROM oarlock.runs r
                                        WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued'
@@ -175,7 +175,6 @@ BEGIN
         CONTINUE WHEN shelf.by_dag AND shelf.max_active_runs > 0 AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
             SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = shelf.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
                AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) >= shelf.max_active_runs;
-        CONTINUE WHEN shelf.pools <> '{}' AND oarlock.crowded_pool(shelf.pools) IS NOT NULL;
         PERFORM FROM oarlock.queues q WHERE q.name = shelf.queue AND shelf.by_queue FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN shelf.by_queue AND NOT FOUND;
         PERFORM FROM oarlock.dags d WHERE d.dag_id = shelf.dag_id AND shelf.by_dag FOR NO KEY UPDATE SKIP LOCKED;
@@ -206,7 +205,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
+COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[], int[]) IS 'Internal: claims due runs behind limits.';
 
 -- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else. It claims the oldest first,
 -- and runs behind limits as far as the limits have room.
@@ -407,7 +406,7 @@ DROP FUNCTION oarlock.set_aside(int[], int);
 DROP FUNCTION oarlock.release_unreadable(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
 DROP FUNCTION oarlock.claim_family(uuid, bigint, uuid[]);
-DROP FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[]);
+DROP FUNCTION oarlock.claim_limited(uuid, uuid[], bigint[], timestamptz[], timestamptz, int, int, bool, bool, text[], int[]);
 DROP FUNCTION oarlock.room_of(text, bigint, int);
 DROP VIEW oarlock.claims;
 DROP FUNCTION oarlock.pick_keyed(int, bigint, timestamptz, int);

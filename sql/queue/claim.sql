@@ -9,14 +9,14 @@ WITH worker AS MATERIALIZED (
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED (
     SELECT l.* FROM worker CROSS JOIN oarlock.lanes_of(@worker) l WHERE worker.state = 'live'
-), shelf AS MATERIALIZED ( -- the runs of a lane in a stage. A pause and the clock hold up new runs only, which are in stage 2
+), shelf AS MATERIALIZED ( -- the runs of a lane in a stage. A pause, the clock and @skip hold up new runs only, which are in stage 2
     SELECT l.lane_id, l.priority, s.stage, CASE WHEN (@shelves::bigint[])[p.i] = 3 * l.lane_id::bigint + s.stage THEN (@cursors::timestamptz[])[p.i] ELSE @rest::timestamptz END AS since,
            CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END AS until
       FROM lane l
      CROSS JOIN (VALUES (0), (1), (2)) s (stage)
      -- width_bucket finds a shelf by halving the array. A join would read the whole array for each shelf, because hash joins are off.
      CROSS JOIN LATERAL (SELECT width_bucket(3 * l.lane_id::bigint + s.stage, @shelves::bigint[])) p (i)
-     WHERE NOT l.limited AND (s.stage < 2 OR NOT l.paused)
+     WHERE NOT l.limited AND (s.stage < 2 OR NOT l.paused AND l.lane_id <> ALL (@skip::int[]))
      ORDER BY CASE WHEN NOT @fair::bool THEN l.priority END DESC, CASE WHEN NOT @fair THEN array_position(@queues::text[], l.queue) END NULLS FIRST,
               CASE WHEN @fair OR s.stage = 0 THEN 0 WHEN @new_first::bool THEN 3 - s.stage ELSE s.stage END, since
 ), picked AS MATERIALIZED ( -- shelf by shelf, each in the order of its index: a sort would lock runs that are not claimed
