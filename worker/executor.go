@@ -204,13 +204,19 @@ type Writer interface {
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }
 
+// Gate gets permits of pools, and closes pools for a while.
+type Gate interface {
+	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
+	LeaveAlone(ctx context.Context, run queue.RunID, pools []dagrun.PoolUse, pause time.Duration) error
+}
+
 // Lease keeps a worker registered, and ends the registration. The worker's permits of pools end with it. Calls of Permits must not
 // overlap.
 type Lease interface {
+	Gate
+
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
-	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
-	LeaveAlone(ctx context.Context, run queue.RunID, pools []dagrun.PoolUse, pause time.Duration) error
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 	Stats() queue.SessionStats

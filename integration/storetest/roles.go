@@ -69,13 +69,19 @@ type Journal interface {
 	Stats() queue.SessionStats
 }
 
+// Gate gets permits of pools, and closes pools for a while.
+type Gate interface {
+	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
+	LeaveAlone(ctx context.Context, run queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error
+}
+
 // Lease proves that a worker is alive, and ends with it. So do the worker's permits.
 type Lease interface {
+	Gate
+
 	ID() uuid.UUID
 	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
-	Permits(ctx context.Context, all []queue.Permit) ([]queue.PermitAnswer, error)
-	LeaveAlone(ctx context.Context, run queue.RunID, uses []dagrun.PoolUse, pause time.Duration) error
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
 }
