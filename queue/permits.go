@@ -34,7 +34,7 @@ type PermitAnswer struct {
 	Nth       int64
 	Granted   bool
 	Contested bool          // other workers wait for one of its pools
-	Once      bool          // a pool limits starts in a time, so that each body needs a permit of its own
+	Once      bool          // for one body only: a pool limits starts in a time, or is closed
 	Wait      time.Duration // how long the rate of a pool lets the worker wait; 0: not known
 	Reason    string        // for people, why it is not granted; "": it was asked for a moment ago
 }

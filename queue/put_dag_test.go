@@ -58,7 +58,7 @@ func TestPutDAG_TellsItsPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pools string
-	if err := d.conn.QueryRow(t.Context(), "SELECT pools FROM oarlock.dag_versions WHERE dag_id = $1", put.ID).Scan(&pools); err != nil || pools != `{"heavy": {"key": false, "first": true, "weight": 2}}` {
+	if err := d.conn.QueryRow(t.Context(), "SELECT pools FROM oarlock.dag_versions WHERE dag_id = $1", put.ID).Scan(&pools); err != nil || pools != `{"heavy": {"key": false, "bare": true, "first": true, "weight": 2}}` {
 		t.Errorf("it has the pools %s, %v", pools, err)
 	}
 }

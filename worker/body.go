@@ -147,7 +147,9 @@ func (d *driver) leaveAlone(ctx context.Context, task *Task) {
 	defer cancel()
 	if err := d.life.session.LeaveAlone(ctx, d.claim.Run, task.pools, task.LeaveAlone); err != nil {
 		d.life.log.Warn("could not close the pools of a service that wants no more requests", "run", d.claim.Run, "err", err)
+		return
 	}
+	d.life.permits.shut(task.pools)
 }
 
 // execute reads the secrets of a task, has log mask them, and returns the result of the task's executor. If the executor panics, it

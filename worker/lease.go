@@ -73,6 +73,9 @@ func (w *Worker) renewSoon() { w.renewNow.send() }
 // vitals returns the figures of this worker that a sign of life stores.
 func (w *Worker) vitals() queue.Vitals {
 	slotQueue, first := w.slotQueue.Stats(), w.fitness.first()
+	if since := w.permits.crowdedSince(); first.why == "" && !since.IsZero() {
+		first.why, first.since = fmt.Sprintf("%d runs on this worker wait for pools", permitRuns), since
+	}
 	return queue.Vitals{Busy: slotQueue.Slots - slotQueue.Free, Waiting: slotQueue.Waiting, Unfit: first.why, Since: first.since}
 }
 

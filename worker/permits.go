@@ -28,8 +28,8 @@ const (
 	// laneWaiters is how many runs that begin with a pool may wait for permits before the worker leaves new runs in their lane. It
 	// claims again once half of them have gone on, so that the pool has work meanwhile.
 	laneWaiters = 64
-	// permitWaiters is how many other tasks may wait for permits before the worker claims no more runs.
-	permitWaiters = 1000
+	// permitRuns is how many other runs may wait for permits before the worker claims no more.
+	permitRuns = 1000
 )
 
 // permitQueue gets permits of pools for the tasks of a worker. A task asks with request, and later goes on to the slot queue. A
@@ -43,11 +43,13 @@ type permitQueue struct {
 	lines   map[string]*permitLine // by lineKey: tasks that take the same from the same pools
 	permits map[int64]*permit      // all, by number
 	nth     int64
-	waiting int          // tasks in all lines
-	byLane  map[int]int  // of these, the tasks with which the runs of a lane begin; in lane 0 all others
-	full    map[int]bool // lanes of which no new runs are to be claimed
-	resume  bool         // a lane is not full any more: call resumed
-	told    []int64      // numbers in the last call that was answered
+	waiting int                 // tasks in all lines
+	byLane  map[int]int         // of these, the tasks with which the runs of a lane begin
+	byRun   map[queue.RunID]int // all others, by run
+	full    map[int]bool        // lanes of which no new runs are to be claimed
+	crowded time.Time           // since when too many of these wait; zero: they do not
+	resume  bool                // a lane is not full any more: call resumed
+	told    []int64             // numbers in the last call that was answered
 	called  time.Time
 	passed  bool // since the last call a permit went from a task to the next: others may have begun to wait for it
 	heard   bool // since the last call there was a notification that permits were granted
@@ -101,16 +103,18 @@ func (q *permitQueue) reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lines, q.permits, q.told = map[string]*permitLine{}, map[int64]*permit{}, nil
-	q.waiting, q.byLane, q.full = 0, map[int]int{}, map[int]bool{}
+	q.waiting, q.byLane, q.byRun, q.full = 0, map[int]int{}, map[queue.RunID]int{}, map[int]bool{}
+	q.crowded = time.Time{}
 	q.called, q.refused, q.passed, q.heard = time.Now(), "", false, false
 	q.credit = credit{calls: permitBurst, at: q.called}
 }
 
-// crowded reports whether so many tasks wait for permits that the worker claims no more runs. Tasks with which runs begin do not count.
-func (q *permitQueue) crowded() bool {
+// crowdedSince returns since when so many runs wait for permits that the worker claims no more; zero: it claims. Runs that begin with a
+// pool do not count.
+func (q *permitQueue) crowdedSince() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.byLane[0] >= permitWaiters
+	return q.crowded
 }
 
 // skip returns the lanes of which no new runs are to be claimed, because enough of their runs wait for permits here.
@@ -120,12 +124,23 @@ func (q *permitQueue) skip() []int {
 	return slices.Sorted(maps.Keys(q.full))
 }
 
-// count adds by to the tasks that wait, of a lane as in request.
-func (q *permitQueue) count(lane, by int) {
+// count adds by to the tasks of a run that wait, of a lane as in request.
+func (q *permitQueue) count(lane int, run queue.RunID, by int) {
 	q.waiting += by
+	if lane == 0 {
+		if q.byRun[run] += by; q.byRun[run] == 0 {
+			delete(q.byRun, run)
+		}
+		switch is := len(q.byRun) >= permitRuns; {
+		case !is:
+			q.crowded = time.Time{}
+		case q.crowded.IsZero():
+			q.crowded = time.Now()
+		}
+		return
+	}
 	q.byLane[lane] += by
 	switch n := q.byLane[lane]; {
-	case lane == 0:
 	case n >= laneWaiters:
 		q.full[lane] = true
 	case q.full[lane] && n < laneWaiters/2:
@@ -182,7 +197,7 @@ func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, gran
 	}
 	r.place.permit = r
 	line.waiting.add(r.place)
-	q.count(lane, 1)
+	q.count(lane, order.RunID, 1)
 	q.unlock(q.give(line))
 	return r
 }
@@ -214,7 +229,7 @@ func (q *permitQueue) give(line *permitLine) (given []*SlotRequest) {
 		line.waiting.remove(first)
 		line.waiting.gain(first.run, 1)
 		line.waiting.turn(first.run)
-		q.count(first.permit.lane, -1)
+		q.count(first.permit.lane, first.order.RunID, -1)
 		q.passed = q.passed || p.isUsed
 		p.isUsed = true
 		p.idle, p.run, p.order = time.Time{}, first.order.RunID, first.order
@@ -252,10 +267,26 @@ func (r *permitRequest) release() {
 		given = q.give(line)
 	case r.place.place >= 0:
 		line.waiting.remove(r.place)
-		q.count(r.lane, -1)
+		q.count(r.lane, r.place.order.RunID, -1)
 	}
 	line.waiting.forget(r.place.run)
 	q.unlock(given)
+}
+
+// shut keeps the permits that take of these pools and keys from going on to further bodies: the pools are closed.
+func (q *permitQueue) shut(uses []dagrun.PoolUse) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.permits {
+		p.once = p.once || sharesPool(p.line.uses, uses)
+	}
+}
+
+// sharesPool reports whether two tasks take of the same key of a pool.
+func sharesPool(a, b []dagrun.PoolUse) bool {
+	return slices.ContainsFunc(a, func(u dagrun.PoolUse) bool {
+		return slices.ContainsFunc(b, func(o dagrun.PoolUse) bool { return o.Pool == u.Pool && o.Key == u.Key })
+	})
 }
 
 // isWanted reports whether other workers wait for a pool of the permit, or tasks of another line here.
@@ -264,9 +295,7 @@ func (q *permitQueue) isWanted(p *permit) bool {
 		return true
 	}
 	for _, line := range q.lines {
-		if line != p.line && line.isFull && line.waiting.Len() > 0 && slices.ContainsFunc(line.uses, func(u dagrun.PoolUse) bool {
-			return slices.ContainsFunc(p.line.uses, func(o dagrun.PoolUse) bool { return o.Pool == u.Pool && o.Key == u.Key })
-		}) {
+		if line != p.line && line.isFull && line.waiting.Len() > 0 && sharesPool(line.uses, p.line.uses) {
 			return true
 		}
 	}
@@ -298,7 +327,8 @@ func (r *permitRequest) why(worker string) string {
 	case q.refused != "":
 		return fmt.Sprintf("waits for %s: worker %s could not ask for a permit: %s", pools, worker, q.refused)
 	case r.line.waiting.first() != r.place:
-		return fmt.Sprintf("waits for %s, behind other tasks on worker %s", pools, worker)
+		why, _, _ := strings.Cut(r.line.reason, "; ") // the place in line is the one of the first task
+		return fmt.Sprintf("%s; behind other tasks on worker %s", cmp.Or(why, "waits for "+pools), worker)
 	default:
 		return cmp.Or(r.line.reason, "waits for "+pools)
 	}

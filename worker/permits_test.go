@@ -89,7 +89,7 @@ func (d *database) call(q *permitQueue, free int) time.Duration {
 				contested = contested || o != q && !g
 			}
 		}
-		answers = append(answers, queue.PermitAnswer{Nth: nth, Granted: granted, Contested: contested, Once: d.once, Reason: "the pool is full"})
+		answers = append(answers, queue.PermitAnswer{Nth: nth, Granted: granted, Contested: contested, Once: d.once, Reason: "the pool is full; 1st in line"})
 	}
 	q.answered(all, answers, nil)
 	return 0
@@ -351,7 +351,7 @@ func TestPermitQueue_SaysWhatATaskWaitsFor(t *testing.T) {
 	var r granted
 	holder := r.request(q, "holder", Order{})
 	first, second := r.request(q, "first", Order{}), r.request(q, "second", Order{})
-	if got := first.why("w"); got != "" && got != "waits for pool heavy, behind other tasks on worker w" {
+	if got := first.why("w"); got != "" && got != "waits for pool heavy; behind other tasks on worker w" {
 		t.Errorf("before the call: %q", got)
 	}
 	d.call(q, 4)
@@ -365,8 +365,8 @@ func TestPermitQueue_SaysWhatATaskWaitsFor(t *testing.T) {
 		want    string
 	}{
 		"the holder": {holder, ""},
-		"the first":  {first, "the pool is full"},
-		"the second": {second, "waits for pool heavy, behind other tasks on worker w"},
+		"the first":  {first, "the pool is full; 1st in line"},
+		"the second": {second, "the pool is full; behind other tasks on worker w"},
 	} {
 		if got := tt.request.why("w"); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -515,6 +515,7 @@ func TestPermitQueue_ALineKeepsNoPoolFromAnother(t *testing.T) {
 func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
 	t.Parallel()
 	q := newPermitQueue()
+	crowded := func() bool { return !q.crowdedSince().IsZero() }
 	resumed := 0
 	q.resumed = func() { resumed++ }
 	var all []*permitRequest
@@ -524,11 +525,11 @@ func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
 		}
 		all = append(all, q.request(poolOf("heavy", 1), Order{}, 7, func() {}))
 	}
-	for range 2 * permitWaiters {
+	for range 2 * permitRuns {
 		all = append(all, q.request(poolOf("heavy", 1), Order{}, 8, func() {}))
 	}
-	if lanes := q.skip(); !slices.Equal(lanes, []int{7, 8}) || q.crowded() {
-		t.Fatalf("the lanes %v are skipped, want 7 and 8; crowded: %t", lanes, q.crowded())
+	if lanes := q.skip(); !slices.Equal(lanes, []int{7, 8}) || crowded() {
+		t.Fatalf("the lanes %v are skipped, want 7 and 8; crowded: %t", lanes, crowded())
 	}
 	for i, r := range all[:laneWaiters/2+1] {
 		if resumed > 0 {
@@ -539,10 +540,18 @@ func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
 	if lanes := q.skip(); !slices.Equal(lanes, []int{8}) || resumed != 1 {
 		t.Errorf("resumed %d times, the lanes %v are skipped; want once, and 8", resumed, lanes)
 	}
-	for range permitWaiters {
-		q.request(poolOf("heavy", 1), Order{}, 0, func() {})
+	for i := range 2 * permitRuns { // of each run two tasks wait
+		if i%2 == 0 && crowded() {
+			t.Fatalf("with %d runs the worker claims no more", i/2)
+		}
+		all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(1 + i/2)}, 0, func() {}))
 	}
-	if !q.crowded() {
-		t.Errorf("with %d tasks of runs that have begun the worker claims more", permitWaiters)
+	if !crowded() {
+		t.Errorf("with %d runs that need the pool later the worker claims more", permitRuns)
+	}
+	all[len(all)-1].release()
+	all[len(all)-2].release()
+	if crowded() {
+		t.Errorf("with %d runs the worker claims no more", permitRuns-1)
 	}
 }

@@ -81,8 +81,10 @@ func (l *life) want(ask *QueueAsk) (queue.Want, *SlotReservation) {
 	return want, kept
 }
 
-// mayClaim reports whether the worker may claim runs now: it is fit and not stopping, and few tasks wait for permits.
-func (w *Worker) mayClaim() bool { return !w.stopping() && w.fitness.ok() && !w.permits.crowded() }
+// mayClaim reports whether the worker may claim runs now: it is fit and not stopping, and not too many runs wait for pools.
+func (w *Worker) mayClaim() bool {
+	return !w.stopping() && w.fitness.ok() && w.permits.crowdedSince().IsZero()
+}
 
 // wantFor returns the Want of a poll for an ask: as many runs as the ask keeps slots for, with the priority and fairness of the
 // ask. While slots.Slots+heldMax or more runs that have begun are due, the poll claims no new runs, unless the ask is for a run

@@ -29,6 +29,7 @@ type PoolUse struct {
 type PoolNeed struct {
 	Weight int  `json:"weight"` // the largest of any body
 	Key    bool `json:"key"`    // a body gives a key
+	Bare   bool `json:"bare"`   // a body gives no key
 	First  bool `json:"first"`  // each body with which a run begins needs the pool
 }
 
@@ -84,7 +85,7 @@ func (s *Spec) Pools() map[string]PoolNeed {
 	s.eachBody(func(body *Step) {
 		for _, u := range body.Pool {
 			most := all[u.Name]
-			all[u.Name] = PoolNeed{Weight: max(most.Weight, u.Weight), Key: most.Key || u.Key != ""}
+			all[u.Name] = PoolNeed{Weight: max(most.Weight, u.Weight), Key: most.Key || u.Key != "", Bare: most.Bare || u.Key == ""}
 		}
 	})
 	for name, need := range all {

@@ -43,8 +43,8 @@ func TestCompile_TakesPoolsInEachForm(t *testing.T) {
 func TestSpec_PoolsAreTheMostOfAnyBody(t *testing.T) {
 	t.Parallel()
 	want := map[string]PoolNeed{
-		"total": {Weight: 2}, "heavy": {Weight: 3}, "crm": {Weight: 1, Key: true}, "merge": {Weight: 1_000_000}, "spare": {Weight: 1},
-		"notify": {Weight: 1, Key: true},
+		"total": {Weight: 2, Bare: true}, "heavy": {Weight: 3, Bare: true}, "crm": {Weight: 1, Key: true}, "merge": {Weight: 1_000_000, Bare: true},
+		"spare": {Weight: 1, Bare: true}, "notify": {Weight: 1, Key: true},
 	}
 	if diff := cmp.Diff(want, readGood(t)["pools.yaml"].Pools()); diff != "" {
 		t.Error(diff)

@@ -65,6 +65,9 @@ func (s *MemorySession) Permits(ctx context.Context, all []queue.Permit) ([]queu
 		}
 		a := queue.PermitAnswer{Nth: p.Nth, Granted: p.granted}
 		a.Contested = slices.ContainsFunc(m.permits, func(o *permitRow) bool { return o.worker != p.worker && !o.granted && p.meets(o, m) })
+		a.Once = slices.ContainsFunc(p.Pools, func(u dagrun.PoolUse) bool {
+			return m.pools[u.Pool] != nil && m.pools[u.Pool].closed[u.Key].After(m.now())
+		})
 		if !a.Granted {
 			a.Reason = fmt.Sprintf("waits for pool %s", p.Pools[0].Pool)
 		}

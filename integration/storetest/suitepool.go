@@ -319,4 +319,7 @@ func poolLeftAlone(s *setup) {
 	leave(time.Hour)
 	leave(time.Millisecond) // a longer pause stays
 	s.wantGranted(w, all, 1, 2, 3)
+	if answers := s.permits(w, all); !answers[1].Once || answers[2].Once {
+		s.Errorf("the closed key has %+v, the open one %+v", answers[1], answers[2])
+	}
 }

@@ -242,7 +242,8 @@ BEGIN
     IF d.current_pools <> '{}' AND r.stage = 2 THEN
         pool := oarlock.crowded_pool(d.current_pools);
         IF pool IS NOT NULL THEN
-            RETURN format('waits for pool %s, for which other runs wait already', pool);
+            RETURN coalesce((SELECT format('waits for pool %s, which %s closed', p.name, p.closed_by) FROM oarlock.pools p WHERE p.name = pool AND p.closed_until > clock_timestamp()),
+                            format('waits for pool %s, for which other runs wait already', pool));
         END IF;
     END IF;
     IF own.worker_id IS NOT NULL THEN

@@ -146,7 +146,7 @@ If `hash` is the hash of the current version, the call makes no new version, and
 - `max_slots`: the number of slots of the step that needs the most slots.
 - `queue_timeout_ms`: for how many milliseconds at most a run may wait to start. 0 means for ever.
 - `keep_schedules`: if true, the schedules of the DAG stay as they are. If false, the schedules in the spec replace the schedules of the DAG.
-- `pools`: for each pool that steps name: the largest weight, whether a step gives a key, and whether each step with which a run begins needs the pool: `{"heavy": {"weight": 2, "key": false, "first": true}}`.
+- `pools`: for each pool that steps name: the largest weight, whether a step gives a key, whether a step gives none, and whether each step with which a run begins needs the pool: `{"heavy": {"weight": 2, "key": false, "bare": true, "first": true}}`.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');

@@ -90,7 +90,7 @@ DECLARE
     line   text;
     before bigint;
 BEGIN
-    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, p.granted_at, s.*, d.name, d.rate, d.rate_ms, d.burst,
+    FOR u IN SELECT p.pool, p.key, p.weight, p.run_priority, p.step_priority, p.since, p.granted_at, s.*, d.name, d.rate, d.rate_ms, d.burst, d.closed_until > clock_timestamp() AS is_shut,
                     format('pool %s', p.pool) || CASE WHEN p.key <> '' THEN format(' (key %s)', left(p.key, 100)) ELSE '' END AS what
                FROM oarlock.permits p CROSS JOIN LATERAL oarlock.pool_state(p.pool, p.key) s LEFT JOIN oarlock.pools d ON d.name = p.pool
               WHERE p.worker_id = why_no_permit.worker AND p.nth = why_no_permit.nth ORDER BY p.pool LOOP
@@ -104,7 +104,7 @@ BEGIN
         IF u.name IS NULL THEN
             RETURN format('waits for pool %s, which does not exist', u.pool);
         ELSIF u.closed_until IS NOT NULL THEN
-            RETURN format('waits for %s, which %s closed', u.what, u.closed_by) || CASE WHEN u.closed_until < 'infinity' THEN ' until ' || oarlock.utc_text(u.closed_until) ELSE '' END;
+            RETURN format('waits for %s, which %s closed', CASE WHEN u.is_shut THEN 'pool ' || u.pool ELSE u.what END, u.closed_by) || CASE WHEN u.closed_until < 'infinity' THEN ' until ' || oarlock.utc_text(u.closed_until) ELSE '' END;
         ELSIF least(u.slots, u.burst) < u.weight THEN
             RETURN format('waits for %s of %s, which has only %s', u.weight, u.what, least(u.slots, u.burst));
         ELSIF u.slots - u.taken < u.weight THEN
@@ -129,6 +129,16 @@ BEGIN
       FROM (SELECT p.run_id, row_number() OVER (ORDER BY p.run_id) AS n FROM oarlock.permits p
              WHERE p.pool = pool_runs.pool AND p.key = pool_runs.key AND p.granted_at IS NOT NULL GROUP BY p.run_id) x);
 END $$;
+-- +goose StatementEnd
+
+-- Returns whether a pool or one key of it is closed.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.is_closed(pool text, key text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT EXISTS (SELECT FROM oarlock.pools p WHERE p.name = is_closed.pool AND p.closed_until > clock_timestamp())
+        OR EXISTS (SELECT FROM oarlock.pool_keys k WHERE k.pool = is_closed.pool AND k.key = is_closed.key AND k.closed_until > clock_timestamp());
+END;
 -- +goose StatementEnd
 
 -- Takes in all permits that a worker wants to keep or to have, and answers which of them it has. What the worker does not name any more
@@ -247,7 +257,7 @@ BEGIN
     RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('n', x.nth, 'granted', x.is_granted, 'contested', x.is_contested, 'once', x.once, 'wait_ms', x.wait_ms,
                        'reason', CASE WHEN NOT x.is_granted AND x.since < clock_timestamp() - interval '900 milliseconds' THEN oarlock.why_no_permit(permits.worker, x.nth) END)
                        ORDER BY x.nth), '[]')
-              FROM (SELECT p.nth, bool_and(p.granted_at IS NOT NULL) AS is_granted, min(p.since) AS since, bool_or(d.rate IS NOT NULL) AS once,
+              FROM (SELECT p.nth, bool_and(p.granted_at IS NOT NULL) AS is_granted, min(p.since) AS since, bool_or(d.rate IS NOT NULL OR oarlock.is_closed(p.pool, p.key)) AS once,
                            bool_or(EXISTS (SELECT FROM oarlock.permits o WHERE o.pool = p.pool AND o.key = p.key AND o.granted_at IS NULL AND o.worker_id <> p.worker_id)) AS is_contested,
                            max(CASE WHEN p.granted_at IS NULL AND d.rate IS NOT NULL THEN
                                    (SELECT ceil((p.weight - f.tokens) * d.rate_ms / d.rate)::bigint FROM oarlock.pool_state(p.pool, p.key) f WHERE f.tokens < p.weight) END) AS wait_ms
@@ -276,14 +286,14 @@ END;
 COMMENT ON FUNCTION oarlock.leave_alone IS 'Internal: closes pools for a service that wants no more requests.';
 
 -- Raises OA013 if a DAG uses a pool that does not exist, needs more of it than it has, or counts otherwise than it. pools: for each
--- name the largest `weight`, and whether a step gives a `key`.
+-- name the largest `weight`, whether a step gives a `key`, and whether one gives none: `bare`.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_pools(dag text, pools jsonb) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     u record;
 BEGIN
-    FOR u IN SELECT e.key AS pool, (e.value ->> 'weight')::int AS weight, (e.value ->> 'key')::bool AS by_key, p.*
+    FOR u IN SELECT e.key AS pool, (e.value ->> 'weight')::int AS weight, (e.value ->> 'key')::bool AS by_key, (e.value ->> 'bare')::bool AS bare, p.*
                FROM jsonb_each(pools) e LEFT JOIN oarlock.pools p ON p.name = e.key ORDER BY e.key LOOP
         IF u.name IS NULL THEN
             RAISE EXCEPTION 'dag % uses pool %, which does not exist', dag, u.pool USING ERRCODE = 'OA013', HINT = format('make it: oarlock pools set %s --slots N', u.pool);
@@ -292,7 +302,10 @@ BEGIN
                 USING ERRCODE = 'OA013', HINT = format('lower the weight of the step, or enlarge the pool: oarlock pools set %s --slots %s', u.pool, u.weight);
         ELSIF u.by_key AND NOT u.per_key THEN
             RAISE EXCEPTION 'dag % has a step with a key for pool %, which counts all steps together', dag, u.pool
-                USING ERRCODE = 'OA013', HINT = format('leave the key out, or set the pool with --per-key: oarlock pools set %s --per-key --slots N', u.pool);
+                USING ERRCODE = 'OA013', HINT = 'leave the key out, or set the pool again with --per-key';
+        ELSIF u.bare AND u.per_key THEN
+            RAISE EXCEPTION 'dag % has a step without a key for pool %, which counts by key', dag, u.pool
+                USING ERRCODE = 'OA013', HINT = format('give the step a key: pool: {name: %s, key: ''${params.NAME}''}', u.pool);
         END IF;
     END LOOP;
 END $$;
@@ -351,9 +364,10 @@ BEGIN
             HINT = 'lower the weight of the step first; to let nothing start: oarlock pools close ' || pool;
     END IF;
     SELECT d.name INTO needy FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
-     WHERE d.removed_at IS NULL AND (v.pools -> pool ->> 'key')::bool AND set_pool.per_key IS NOT TRUE ORDER BY d.name LIMIT 1;
+     WHERE d.removed_at IS NULL AND (v.pools -> pool ->> CASE WHEN set_pool.per_key THEN 'bare' ELSE 'key' END)::bool ORDER BY d.name LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'dag % has a step with a key for pool %', needy, pool USING ERRCODE = 'OA013', HINT = 'set the pool with --per-key, or remove the key from the step first';
+        RAISE EXCEPTION 'dag % has a step % a key for pool %', needy, CASE WHEN set_pool.per_key THEN 'without' ELSE 'with' END, pool
+            USING ERRCODE = 'OA013', HINT = 'set the pool as before, or change the step first: oarlock dag apply FILE';
     END IF;
     UPDATE oarlock.pools p
        SET slots = set_pool.slots, per_key = coalesce(set_pool.per_key, false), rate = set_pool.rate, rate_ms = millis,
@@ -572,6 +586,7 @@ DROP FUNCTION oarlock.lock_pool(text);
 DROP FUNCTION oarlock.check_pools(text, jsonb);
 DROP FUNCTION oarlock.leave_alone(bigint, text[], text[], interval);
 DROP FUNCTION oarlock.permits(uuid, bigint, jsonb);
+DROP FUNCTION oarlock.is_closed(text, text);
 DROP FUNCTION oarlock.why_no_permit(uuid, bigint);
 DROP FUNCTION oarlock.pool_runs(text, text);
 DROP FUNCTION oarlock.rate_text(int, bigint);

@@ -51,7 +51,7 @@ ended, and none starts until enough bodies have ended. A pool cannot have fewer 
 its weight. For administrators (role oarlock_admin).`,
 			examples: []string{
 				"oarlock pools set heavy --slots 5",
-				"oarlock pools set crm --slots 2 --per-key --rate 100/1m --burst 20 --note 'their limit is 100 a minute'",
+				"oarlock pools set crm --slots 2 --per-key --rate 80/1m --burst 20 --note 'their limit is 100 a minute'",
 				"oarlock pools set crm --key acme --slots 10",
 				"oarlock pools set crm --key acme --slots default",
 			},
