@@ -137,12 +137,12 @@ func TestPools_AreSetAsAWhole(t *testing.T) {
 	if got, want := get[string](t, b.conn, shown), "crm 2 t 100 60 20 0 0 0 by contract"; got != want {
 		t.Errorf("the pool is %q, want %q", got, want)
 	}
-	if get[bool](t, b.conn, "SELECT oarlock.set_pool('crm', per_key => true, rate => 5, per => '1 s')") {
+	if get[bool](t, b.conn, "SELECT oarlock.set_pool('crm', per_key => true, rate => 4, per => '1 s')") {
 		t.Error("the second call finds no pool")
 	}
 	c := b.caller(t, "one")
 	c.wants(t, "1 3", want(1, "crm/a"), want(2, "crm/a"), want(3, "crm/b"))
-	if got, want := get[string](t, b.conn, shown), "crm t 5 1 1 2 1 2 "; got != want {
+	if got, want := get[string](t, b.conn, shown), "crm t 4 1 1 2 1 2 "; got != want {
 		t.Errorf("the pool is %q, want %q", got, want)
 	}
 	got := b.list(t, "SELECT concat_ws(' ', key, worker, run, weight, granted_at IS NOT NULL) FROM oarlock.pool_permits('crm')")
@@ -206,9 +206,13 @@ func TestPools_AreCheckedAgainstDAGs(t *testing.T) {
 	put("OA013", `{"heavy": {"weight": 4, "key": false}}`)
 	put("OA013", `{"api": {"weight": 3, "key": false}}`)
 	put("OA013", `{"heavy": {"weight": 1, "key": true}}`)
+	put("OA013", `{"crm": {"weight": 1, "key": true, "bare": true}}`)
+	for _, none := range []string{"[1]", "7", `{"heavy": {"weight": null}}`, `{"heavy": {"weight": "x"}}`, `{"heavy": {"weight": 0}}`, `{"heavy": 3}`} {
+		put("OA013", none)
+	}
 	put("", `{"heavy": {"weight": 3, "key": false}, "api": {"weight": 2, "key": false}, "crm": {"weight": 1, "key": true}}`)
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.set_pool('heavy', slots => 2)")
-	wantCode(t, b.conn, "OA013", "SELECT oarlock.set_pool('api', rate => 9, per => '1 s')")
+	wantCode(t, b.conn, "OA013", "SELECT oarlock.set_pool('api', rate => 4, per => '1 s')")
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.set_pool('crm', slots => 1)") // a step gives a key
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.remove_pool('heavy')")
 	put("", `{}`)

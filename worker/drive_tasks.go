@@ -155,7 +155,7 @@ func (s *runSlots) ask(want *dagrun.Want, order Order, lane int, grant func(*Slo
 		t := s.queue.newRequest(want.Slots, order, grant)
 		t.permitted = true
 		s.byTask[want.Task] = t
-		t.permit = s.permits.request(want.Pools, order, lane, func() { s.queue.enter(t, false) })
+		t.permit = s.permits.request(want.Pools, order, lane, t, func() { s.queue.enter(t, false) })
 		return t
 	}
 	ask := s.queue.Ask

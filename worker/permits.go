@@ -25,6 +25,8 @@ const (
 	// permitsAhead is how many permits the worker asks for beside those that it has free slots for. So tasks that wait for one pool
 	// do not hide the pools of others, and a busy worker has a permit when a slot comes free.
 	permitsAhead = 16
+	// permitsAsked bounds the permits that a worker asks for at once. The lines then take turns.
+	permitsAsked = 200
 	// laneWaiters is how many runs that begin with a pool may wait for permits before the worker leaves new runs in their lane. It
 	// claims again once half of them have gone on, so that the pool has work meanwhile.
 	laneWaiters = 64
@@ -63,7 +65,8 @@ type permitLine struct {
 	uses    []dagrun.PoolUse
 	waiting waitingRequests
 	permits []*permit
-	reason  string // why the database has not granted the permit that was asked for first; "": not known
+	asked   time.Time // when a permit was asked for last
+	reason  string    // why the database has not granted the permit that was asked for first; "": not known
 	wait    time.Duration
 	isFull  bool // the last call was refused a permit for the line
 }
@@ -75,12 +78,14 @@ type permit struct {
 	run       queue.RunID // that used it last or asks for it
 	order     Order
 	asked     time.Time
-	granted   time.Time // zero: the worker asks for it
-	idle      time.Time // since when no task has it; zero: a task has it
-	contested bool      // other workers wait for one of its pools
-	once      bool      // for one body only
-	isUsed    bool      // a task has or had it
-	isEnding  bool      // the body has ended, and the record of that is not durable yet
+	granted   time.Time      // zero: the worker asks for it
+	given     time.Time      // to the task that has it
+	idle      time.Time      // since when no task has it; zero: a task has it
+	contested bool           // other workers wait for one of its pools
+	once      bool           // for one body only
+	isUsed    bool           // a task has or had it
+	holder    *permitRequest // of the task that has it; nil: none
+	isEnding  bool           // the body has ended, and the record of that is not durable yet
 }
 
 // permitRequest is a task's place in a line and then its permit, until release.
@@ -88,6 +93,7 @@ type permitRequest struct {
 	queue  *permitQueue
 	line   *permitLine
 	place  *SlotRequest // in line.waiting
+	slots  *SlotRequest // of the task, for later
 	permit *permit      // nil: none yet
 	lane   int          // as in request
 }
@@ -181,8 +187,9 @@ func lineKey(uses []dagrun.PoolUse) string {
 
 // request puts a task into the line for a permit, and calls granted once the task has it: before request returns, or later from
 // another goroutine. If the runs of a lane all begin with such a task, lane is this lane, else 0. The caller must call release, whether
-// or not the permit was granted.
-func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, granted func()) *permitRequest {
+// or not the permit was granted. granted puts slots, the request of the task for slots, into the slot queue; from there the queue may
+// take it back, and call granted again.
+func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, slots *SlotRequest, granted func()) *permitRequest {
 	q.mu.Lock()
 	key := lineKey(uses)
 	line := q.lines[key]
@@ -190,7 +197,7 @@ func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, gran
 		line = &permitLine{key: key, uses: uses, waiting: newWaitingRequests()}
 		q.lines[key] = line
 	}
-	r := &permitRequest{queue: q, line: line, lane: lane}
+	r := &permitRequest{queue: q, line: line, lane: lane, slots: slots}
 	r.place = &SlotRequest{
 		run: line.waiting.run(&order), order: order, nth: line.waiting.stamp(), since: time.Now(), slots: 1, place: -1,
 		grant: func(*SlotRequest) { granted() },
@@ -232,8 +239,8 @@ func (q *permitQueue) give(line *permitLine) (given []*SlotRequest) {
 		q.count(first.permit.lane, first.order.RunID, -1)
 		q.passed = q.passed || p.isUsed
 		p.isUsed = true
-		p.idle, p.run, p.order = time.Time{}, first.order.RunID, first.order
-		first.permit.permit = p
+		p.idle, p.given, p.run, p.order = time.Time{}, time.Now(), first.order.RunID, first.order
+		first.permit.permit, p.holder = p, first.permit
 		given = append(given, first)
 	}
 	return given
@@ -258,7 +265,7 @@ func (r *permitRequest) release() {
 	var given []*SlotRequest
 	switch p := r.permit; {
 	case p != nil:
-		r.permit = nil
+		r.permit, p.holder = nil, nil
 		line.waiting.gain(r.place.run, -1)
 		p.isEnding, p.idle = false, time.Now()
 		if p.once || q.isWanted(p) && time.Since(p.granted) >= permitPassing {
@@ -334,12 +341,20 @@ func (r *permitRequest) why(worker string) string {
 	}
 }
 
-// inOrder returns the lines: first the ones in which tasks wait, by the first task of each.
+// turn returns when the line asked last, zero if it asks now or has not asked yet: after a drop for permitsAsked, others come first.
+func (line *permitLine) turn() time.Time {
+	if slices.ContainsFunc(line.permits, func(p *permit) bool { return p.granted.IsZero() }) {
+		return time.Time{}
+	}
+	return line.asked
+}
+
+// inOrder returns the lines: first the ones in which tasks wait, by the priority and the turn of the first task of each.
 func (q *permitQueue) inOrder() []*permitLine {
 	return slices.SortedFunc(maps.Values(q.lines), func(a, b *permitLine) int {
 		switch first, second := a.waiting.first(), b.waiting.first(); {
 		case first != nil && second != nil:
-			return cmp.Or(inOrder(first, second), cmp.Compare(a.key, b.key))
+			return cmp.Or(cmp.Compare(second.order.Run, first.order.Run), a.turn().Compare(b.turn()), inOrder(first, second), cmp.Compare(a.key, b.key))
 		case first == nil && second == nil:
 			return cmp.Compare(a.key, b.key)
 		case first != nil:
@@ -350,6 +365,43 @@ func (q *permitQueue) inOrder() []*permitLine {
 	})
 }
 
+// takeBack puts tasks back into their lines that have waited for a slot for permitPassing, with a permit for which others wait.
+func (q *permitQueue) takeBack(now time.Time) {
+	for _, p := range q.permits {
+		r := p.holder
+		if r == nil || p.isEnding || now.Sub(p.given) < permitPassing || !q.isWanted(p) || !r.slots.withdraw() {
+			continue
+		}
+		r.permit, p.holder = nil, nil
+		r.line.waiting.gain(r.place.run, -1)
+		r.line.waiting.add(r.place)
+		q.count(r.lane, r.place.order.RunID, 1)
+		q.drop(p)
+	}
+}
+
+// dropStale gives up the permits that were asked for first, if the worker asks for more than permitsAsked. So the other lines get
+// their turn.
+func (q *permitQueue) dropStale(now time.Time) {
+	var stale []*permit
+	asked := 0
+	for _, p := range q.permits {
+		if p.granted.IsZero() {
+			asked++
+			if now.Sub(p.asked) >= permitAskAgain {
+				stale = append(stale, p)
+			}
+		}
+	}
+	if asked <= permitsAsked {
+		return
+	}
+	slices.SortFunc(stale, func(a, b *permit) int { return cmp.Compare(a.nth, b.nth) })
+	for _, p := range stale[:min(len(stale), asked-permitsAsked)] {
+		q.drop(p)
+	}
+}
+
 // due returns the permits to name in a call now. Some is false if no call is due; after is when one may be, at the latest. The queue
 // asks for about as many permits as slots are free, so that permits do not lie idle on a busy worker: slots has the free ones, and
 // how many tasks have their permit already and wait for a slot.
@@ -358,6 +410,11 @@ func (q *permitQueue) due(slots SlotStats, now time.Time) (all []queue.Permit, a
 	defer q.mu.Unlock()
 	after, asks := time.Hour, false
 	may := max(slots.Free, 1) + permitsAhead - slots.Permitted
+	if slots.Shut {
+		may = 0 // tasks would get no slot
+	}
+	q.takeBack(now)
+	q.dropStale(now)
 	for _, line := range q.inOrder() {
 		after = min(after, q.adjust(line, max(slots.Free, 1), &may, now))
 		if len(line.permits) == 0 && len(line.waiting.runs) == 0 {
@@ -375,7 +432,7 @@ func (q *permitQueue) due(slots SlotStats, now time.Time) (all []queue.Permit, a
 	}
 	slices.SortFunc(all, func(a, b queue.Permit) int { return cmp.Compare(a.Nth, b.Nth) })
 	again := q.refused != "" || asks && (q.heard || after == 0)
-	if wait := permitAskAgain - now.Sub(q.called); asks || q.passed {
+	if wait := permitAskAgain - now.Sub(q.called); asks || q.passed || slots.Permitted > 0 { // others may have begun to wait
 		again = again || wait <= 0
 		after = min(after, max(wait, 0))
 	}
@@ -454,6 +511,7 @@ func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time
 		*may--
 		q.nth++
 		p := &permit{nth: q.nth, line: line, asked: now}
+		line.asked = now
 		q.permits[p.nth], line.permits, asked = p, append(line.permits, p), append(asked, p)
 	}
 	for i, t := range line.waiting.some(len(asked)) {

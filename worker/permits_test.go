@@ -59,7 +59,11 @@ func (d *database) taken() (n int) {
 // call lets one queue make the call that is due, and grants what is free to what was asked for first. It returns how long the
 // queue may wait for its next call.
 func (d *database) call(q *permitQueue, free int) time.Duration {
-	all, after, some := q.due(SlotStats{Free: free}, time.Now())
+	return d.callWith(q, SlotStats{Free: free})
+}
+
+func (d *database) callWith(q *permitQueue, slots SlotStats) time.Duration {
+	all, after, some := q.due(slots, time.Now())
 	if !some {
 		return after
 	}
@@ -97,7 +101,7 @@ func (d *database) call(q *permitQueue, free int) time.Duration {
 
 // request asks for a permit under a name, which r gets once the task has it.
 func (r *granted) request(q *permitQueue, name string, order Order) *permitRequest {
-	return q.request(poolOf("heavy", 1), order, 0, func() { r.to(name)(nil) })
+	return q.request(poolOf("heavy", 1), order, 0, nil, func() { r.to(name)(nil) })
 }
 
 func TestPermitQueue_CallsNothingWhileNoTaskNeedsAPool(t *testing.T) {
@@ -117,7 +121,7 @@ func TestPermitQueue_PassesAPermitOnWithoutACall(t *testing.T) {
 		ended := 0
 		start := func() *permitRequest {
 			var r *permitRequest
-			r = q.request(poolOf("heavy", 1), Order{RunID: 1}, 0, func() { running = append(running, r) })
+			r = q.request(poolOf("heavy", 1), Order{RunID: 1}, 0, nil, func() { running = append(running, r) })
 			return r
 		}
 		var all []*permitRequest
@@ -219,7 +223,7 @@ func TestPermitQueue_ContestedCallsStayFew(t *testing.T) {
 		for range 10_000 {
 			for _, q := range d.queues {
 				for len(held[q]) < 6 {
-					held[q] = append(held[q], q.request(poolOf("heavy", 1), Order{}, 0, func() {}))
+					held[q] = append(held[q], q.request(poolOf("heavy", 1), Order{}, 0, nil, func() {}))
 				}
 				for i, r := range held[q] {
 					if r.has() {
@@ -249,7 +253,7 @@ func TestPermitQueue_RepeatsAFailedCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newPermitQueue()
-		only := q.request(poolOf("heavy", 1), Order{}, 0, func() {})
+		only := q.request(poolOf("heavy", 1), Order{}, 0, nil, func() {})
 		all, _, _ := q.due(SlotStats{Free: 1}, time.Now())
 		only.release()
 		q.answered(all, nil, errors.New("no answer"))
@@ -313,7 +317,7 @@ func TestPermitQueue_AsksForNoMoreThanItHasSlots(t *testing.T) {
 	for _, tt := range []struct{ free, want int }{{0, 1}, {1, 1}, {3, 3}, {50, 10}} {
 		q := newPermitQueue()
 		for range 10 {
-			q.request(poolOf("heavy", 1), Order{}, 0, func() {})
+			q.request(poolOf("heavy", 1), Order{}, 0, nil, func() {})
 		}
 		all, _, some := q.due(SlotStats{Free: tt.free}, time.Now())
 		if !some || len(all) != tt.want {
@@ -328,7 +332,7 @@ func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newPermitQueue()
 		for i := range 100 {
-			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, 0, func() {})
+			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, 0, nil, func() {})
 		}
 		for _, want := range []int{2 + permitsAhead, 2 * (2 + permitsAhead), 3 * (2 + permitsAhead)} {
 			all, _, some := q.due(SlotStats{Free: 2}, time.Now())
@@ -340,6 +344,75 @@ func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
 		}
 		if all, _, _ := q.due(SlotStats{Permitted: 1 + permitsAhead}, time.Now()); len(all) != 3*(2+permitsAhead) {
 			t.Errorf("a busy worker asks for %d permits, want no more than before", len(all))
+		}
+	})
+}
+
+// A task with a permit that finds no slot gives the permit back once others have waited for it, and asks again. A permit that nobody
+// else wants stays.
+func TestPermitQueue_TakesBackWhatFindsNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(1, 2)
+		ours, theirs := d.queues[0], d.queues[1]
+		g := NewSlotQueue(1)
+		var r, other granted
+		running := g.Ask(1, Order{RunID: 1}, func(*SlotRequest) {})
+		task := g.newRequest(1, Order{RunID: 2}, r.to("task"))
+		task.permitted = true
+		task.permit = ours.request(poolOf("heavy", 1), Order{RunID: 2}, 0, task, func() { g.enter(task, false) })
+		d.callWith(ours, g.Stats())
+		if !task.permit.has() || !task.waits() {
+			t.Fatal("the task has no permit, or does not wait for a slot")
+		}
+		time.Sleep(2 * permitPassing)
+		d.callWith(ours, g.Stats())
+		if !task.permit.has() {
+			t.Fatal("the permit went back although no other worker waits")
+		}
+		next := other.request(theirs, "theirs", Order{})
+		for range 8 {
+			d.call(theirs, 1)
+			d.callWith(ours, g.Stats())
+			time.Sleep(permitPassing)
+		}
+		if mustGrant(t, &other, "theirs"); task.permit.has() || task.waits() {
+			t.Error("the task still has the permit")
+		}
+		next.release()
+		running.Release()
+		for range 8 {
+			d.call(theirs, 1)
+			d.callWith(ours, g.Stats())
+			time.Sleep(permitPassing)
+		}
+		mustGrant(t, &r, "task")
+		task.Release()
+	})
+}
+
+// A worker that waits for very many keys asks for a bounded number, and all of them have their turn.
+func TestPermitQueue_KeysTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newPermitQueue()
+		for i := range 3 * permitsAsked {
+			q.request([]dagrun.PoolUse{{Pool: "crm", Key: fmt.Sprint(i), Weight: 1}}, Order{Since: int64(i)}, 0, nil, func() {})
+		}
+		asked := map[string]bool{}
+		for range 60 {
+			all, _, _ := q.due(SlotStats{Free: 4}, time.Now())
+			if len(all) > permitsAsked+4+permitsAhead {
+				t.Fatalf("the worker asks for %d permits", len(all))
+			}
+			for _, p := range all {
+				asked[p.Pools[0].Key] = true
+			}
+			q.answered(all, nil, nil)
+			time.Sleep(permitAskAgain)
+		}
+		if len(asked) != 3*permitsAsked {
+			t.Errorf("%d of %d keys had their turn", len(asked), 3*permitsAsked)
 		}
 	})
 }
@@ -389,7 +462,7 @@ func TestPermitQueue_NeverHasMoreThanThePool(t *testing.T) {
 			q := d.queues[rapid.IntRange(0, len(d.queues)-1).Draw(rt, "worker")]
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0:
-				all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(len(all) % 3)}, 0, func() {}))
+				all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(len(all) % 3)}, 0, nil, func() {}))
 			case 1:
 				if len(all) > 0 {
 					r := all[rapid.IntRange(0, len(all)-1).Draw(rt, "which")]
@@ -445,7 +518,7 @@ func TestPermitQueue_ContestedPermitsAreUsed(t *testing.T) {
 		for range steps {
 			for _, q := range d.queues {
 				for len(tasks[q]) < 6 {
-					tasks[q] = append(tasks[q], &task{permitRequest: q.request(poolOf("heavy", 1), Order{}, 0, func() {})})
+					tasks[q] = append(tasks[q], &task{permitRequest: q.request(poolOf("heavy", 1), Order{}, 0, nil, func() {})})
 				}
 				tasks[q] = slices.DeleteFunc(tasks[q], func(r *task) bool {
 					if !r.has() {
@@ -486,12 +559,12 @@ func TestPermitQueue_ALineKeepsNoPoolFromAnother(t *testing.T) {
 		var many []*permitRequest
 		more := func() {
 			for len(many) < 4 {
-				many = append(many, q.request(poolOf("heavy", 1), Order{}, 0, func() {}))
+				many = append(many, q.request(poolOf("heavy", 1), Order{}, 0, nil, func() {}))
 			}
 		}
 		more()
 		d.call(q, 4)
-		only := q.request(append(poolOf("heavy", 1), poolOf("total", 1)...), Order{}, 0, func() {})
+		only := q.request(append(poolOf("heavy", 1), poolOf("total", 1)...), Order{}, 0, nil, func() {})
 		begun := time.Now()
 		for !only.has() && time.Since(begun) < time.Minute {
 			more()
@@ -523,10 +596,10 @@ func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
 		if lanes := q.skip(); len(lanes) > 0 {
 			t.Fatalf("with %d tasks the lanes %v are skipped", len(all), lanes)
 		}
-		all = append(all, q.request(poolOf("heavy", 1), Order{}, 7, func() {}))
+		all = append(all, q.request(poolOf("heavy", 1), Order{}, 7, nil, func() {}))
 	}
 	for range 2 * permitRuns {
-		all = append(all, q.request(poolOf("heavy", 1), Order{}, 8, func() {}))
+		all = append(all, q.request(poolOf("heavy", 1), Order{}, 8, nil, func() {}))
 	}
 	if lanes := q.skip(); !slices.Equal(lanes, []int{7, 8}) || crowded() {
 		t.Fatalf("the lanes %v are skipped, want 7 and 8; crowded: %t", lanes, crowded())
@@ -544,7 +617,7 @@ func TestPermitQueue_LeavesRunsOfAFullPoolInTheirLane(t *testing.T) {
 		if i%2 == 0 && crowded() {
 			t.Fatalf("with %d runs the worker claims no more", i/2)
 		}
-		all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(1 + i/2)}, 0, func() {}))
+		all = append(all, q.request(poolOf("heavy", 1), Order{RunID: queue.RunID(1 + i/2)}, 0, nil, func() {}))
 	}
 	if !crowded() {
 		t.Errorf("with %d runs that need the pool later the worker claims more", permitRuns)

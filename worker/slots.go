@@ -88,6 +88,7 @@ type SlotStats struct {
 	Slots, Free     int
 	Expected        int     // how many of the free slots are kept for runs that are being claimed
 	Waiting, Active int     // requests
+	Shut            bool    // nothing is granted now
 	Permitted       int     // how many of the waiting requests have a permit, which others may wait for
 	IdleSlotSeconds float64 // free slots multiplied by the time during which requests waited beside them
 }
@@ -194,7 +195,7 @@ func (g *SlotQueue) Look() SlotLook {
 	g.lock()
 	defer g.mu.Unlock()
 	look := SlotLook{SlotStats: SlotStats{
-		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, Permitted: g.permitted, IdleSlotSeconds: g.idle.sum.Seconds(),
+		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, Permitted: g.permitted, Shut: g.closed(), IdleSlotSeconds: g.idle.sum.Seconds(),
 	}}
 	look.Room = g.room()
 	if first := g.waiting.first(); first != nil {
@@ -388,6 +389,24 @@ func (g *SlotQueue) outranks(r *waitingRun, order *Order) bool {
 		g.grants++
 		return true
 	}
+}
+
+// withdraw takes a request that waits out of the queue, and reports whether it did: the request was neither granted nor released.
+// enter puts it back. A nil request never waits.
+func (t *SlotRequest) withdraw() bool {
+	if t == nil {
+		return false
+	}
+	g := t.slotQueue
+	g.lock()
+	if t.place < 0 {
+		g.mu.Unlock()
+		return false
+	}
+	g.leave(t)
+	g.waiting.forget(t.run)
+	g.giveOut()
+	return true
 }
 
 // waits reports whether the request is still in the queue: it was neither granted nor released.

@@ -90,7 +90,7 @@ func (s *Spec) Pools() map[string]PoolNeed {
 	})
 	for name, need := range all {
 		need.First = !slices.ContainsFunc(s.first(), func(body *Step) bool {
-			return !slices.ContainsFunc(body.Pool, func(u PoolUse) bool { return u.Name == name })
+			return body.body() != dagrun.BodyTask || body.Result != nil || !slices.ContainsFunc(body.Pool, func(u PoolUse) bool { return u.Name == name })
 		})
 		all[name] = need
 	}

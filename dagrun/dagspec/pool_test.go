@@ -57,13 +57,14 @@ func TestSpec_PoolsAreTheMostOfAnyBody(t *testing.T) {
 func TestSpec_PoolsSayWhatARunBeginsWith(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"steps: [{id: a, run: x, pool: p}, {id: b, run: x, depends: [a]}]":           true,
-		"steps: [{id: a, run: x, pool: [o, p]}, {id: b, run: x, pool: p}]":           true,
-		"steps: [{id: a, run: x, pool: p}, {id: b, run: x}]":                         false,
-		"steps: [{id: a, run: x}, {id: b, run: x, depends: [a], pool: p}]":           false,
-		"handler_on: {init: {run: x}}\nsteps: [{id: a, run: x, pool: p}]":            false,
-		"handler_on: {init: {run: x, pool: p}}\nsteps: [{id: a, run: x}]":            true,
-		"steps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: p}]": false,
+		"steps: [{id: a, run: x, pool: p}, {id: b, run: x, depends: [a]}]":                       true,
+		"steps: [{id: a, run: x, pool: [o, p]}, {id: b, run: x, pool: p}]":                       true,
+		"steps: [{id: a, run: x, pool: p}, {id: b, run: x}]":                                     false,
+		"steps: [{id: a, run: x}, {id: b, run: x, depends: [a], pool: p}]":                       false,
+		"handler_on: {init: {run: x}}\nsteps: [{id: a, run: x, pool: p}]":                        false,
+		"handler_on: {init: {run: x, pool: p}}\nsteps: [{id: a, run: x}]":                        true,
+		"steps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: p}]":             false,
+		"defaults: {pool: p}\nsteps: [{id: a, action: approval}, {id: b, run: x, depends: [a]}]": false,
 	} {
 		if got := mustParse(t, "name: x\n"+text+"\n").Pools()["p"].First; got != want {
 			t.Errorf("%s: first is %t, want %t", text, got, want)

@@ -179,12 +179,14 @@ END $$;
 -- +goose StatementEnd
 
 -- Returns the first of these pools for which a worker waits; null: there is none. Workers that wait for a pool leave new runs that begin
--- with it in their lane.
+-- with it in their lane. A pool that counts by key is one of them only while it is closed: another key of it may have room.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.crowded_pool(pools text[]) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (SELECT p FROM unnest(pools) p WHERE EXISTS (SELECT FROM oarlock.permits h WHERE h.pool = p AND h.granted_at IS NULL) ORDER BY p LIMIT 1);
+    RETURN (SELECT p.name FROM oarlock.pools p
+             WHERE p.name = ANY (crowded_pool.pools) AND (NOT p.per_key OR p.closed_until > clock_timestamp())
+               AND EXISTS (SELECT FROM oarlock.permits h WHERE h.pool = p.name AND h.granted_at IS NULL) ORDER BY p.name LIMIT 1);
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.crowded_pool(text[]) IS 'Internal: a pool for which workers wait.';

@@ -77,7 +77,7 @@ DECLARE
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
     defs     jsonb := coalesce(spec -> 'params', '[]');
     uses     jsonb := coalesce(put_dag.pools, '{}');
-    first    text[] := ARRAY(SELECT e.key FROM jsonb_each(uses) e WHERE (e.value ->> 'first')::bool ORDER BY e.key);
+    first    text[];
     lane     int;
     removed  bool;
 BEGIN
@@ -87,6 +87,7 @@ BEGIN
     PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
     PERFORM oarlock.check_labels('worker_selector', selector);
     PERFORM oarlock.check_pools(put_dag.spec ->> 'name', uses);
+    first := ARRAY(SELECT e.key FROM jsonb_each(uses) e WHERE (e.value ->> 'first')::bool ORDER BY e.key);
     INSERT INTO oarlock.dags (name, current_version) VALUES (put_dag.spec ->> 'name', 1) ON CONFLICT DO NOTHING;
     SELECT d.dag_id, d.current_version, d.removed_at IS NOT NULL INTO put_dag.dag_id, put_dag.version, removed FROM oarlock.dags d
      WHERE d.name = put_dag.spec ->> 'name' FOR NO KEY UPDATE;

@@ -289,10 +289,14 @@ COMMENT ON FUNCTION oarlock.leave_alone IS 'Internal: closes pools for a service
 -- name the largest `weight`, whether a step gives a `key`, and whether one gives none: `bare`.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_pools(dag text, pools jsonb) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     u record;
 BEGIN
+    IF jsonb_typeof(pools) IS DISTINCT FROM 'object' OR EXISTS (SELECT FROM jsonb_each(pools) e WHERE (e.value ->> 'weight' ~ '^[1-9][0-9]{0,5}$|^1000000$') IS NOT TRUE) THEN
+        RAISE EXCEPTION 'dag %: these are no pools: %', dag, left(pools::text, 200) USING ERRCODE = 'OA013', HINT = 'put the DAG with `oarlock dag apply`, which checks the file';
+    END IF;
+    PERFORM FROM oarlock.pools p WHERE p.name IN (SELECT jsonb_object_keys(pools)) ORDER BY p.name FOR KEY SHARE; -- set_pool and remove_pool wait until the DAG is there
     FOR u IN SELECT e.key AS pool, (e.value ->> 'weight')::int AS weight, (e.value ->> 'key')::bool AS by_key, (e.value ->> 'bare')::bool AS bare, p.*
                FROM jsonb_each(pools) e LEFT JOIN oarlock.pools p ON p.name = e.key ORDER BY e.key LOOP
         IF u.name IS NULL THEN
@@ -318,7 +322,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     p oarlock.pools;
 BEGIN
-    SELECT * INTO p FROM oarlock.pools x WHERE x.name = pool FOR NO KEY UPDATE;
+    SELECT * INTO p FROM oarlock.pools x WHERE x.name = pool FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no pool %', coalesce(left(pool, 100), 'null') USING ERRCODE = 'OA013', HINT = 'list the pools: oarlock pools';
     END IF;
@@ -333,13 +337,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     millis  bigint := round(extract(epoch FROM per) * 1000);
-    most    int := least(set_pool.slots, CASE WHEN set_pool.rate IS NOT NULL THEN coalesce(set_pool.burst, 1) END);
+    burst_  int := CASE WHEN set_pool.rate IS NOT NULL THEN coalesce(set_pool.burst, least(greatest(ceil(set_pool.rate * 250.0 / nullif(greatest(millis, 0), 0)), 1), 1000000)) END;
+    most    int := least(set_pool.slots, burst_);
     was     oarlock.pools;
     needy   text;
 BEGIN
     IF coalesce(pool, '') !~ '^[a-z0-9][a-z0-9._-]{0,99}$' THEN
         RAISE EXCEPTION '% is no name for a pool', coalesce(quote_literal(left(pool, 120)), 'null') USING ERRCODE = 'OA013',
             HINT = 'use small letters, digits, and . _ - behind the first character; at most 100';
+    ELSIF octet_length(set_pool.note) > 1000 THEN
+        RAISE EXCEPTION 'the note of pool % has % bytes, at most 1000', pool, octet_length(set_pool.note) USING ERRCODE = 'OA012', HINT = 'shorten it';
     ELSIF num_nonnulls(set_pool.slots, set_pool.rate) = 0 THEN
         RAISE EXCEPTION 'pool % limits nothing', pool USING ERRCODE = 'OA013', HINT = 'give it slots, a rate, or both';
     ELSIF set_pool.slots NOT BETWEEN 1 AND 1000000 THEN
@@ -371,7 +378,7 @@ BEGIN
     END IF;
     UPDATE oarlock.pools p
        SET slots = set_pool.slots, per_key = coalesce(set_pool.per_key, false), rate = set_pool.rate, rate_ms = millis,
-           burst = CASE WHEN set_pool.rate IS NOT NULL THEN coalesce(set_pool.burst, 1) END, note = coalesce(set_pool.note, ''), set_by = oarlock.who(), set_at = clock_timestamp()
+           burst = burst_, note = coalesce(set_pool.note, ''), set_by = oarlock.who(), set_at = clock_timestamp()
      WHERE p.name = pool;
 END $$;
 -- +goose StatementEnd
@@ -383,7 +390,7 @@ An argument that you leave out takes its default: the call sets the whole pool. 
 - `slots`: how many bodies run at once, each counted by its `weight`. NULL means any number, if the pool has a rate.
 - `per_key`: if true, `slots` and `rate` hold for each key that steps give.
 - `rate`, `per`: how many bodies start in a time, such as 100 in one minute, each counted by its `weight`.
-- `burst`: how many bodies start at once after a quiet time. The default is 1.
+- `burst`: how many bodies start at once after a quiet time. The default is what the rate allows in a quarter of a second, and at least 1. A worker asks four times a second at most, so a smaller `burst` may let fewer bodies start than the rate.
 
 ```sql
 SELECT oarlock.set_pool('heavy', slots => 5);
@@ -526,7 +533,7 @@ END;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.pool_list IS $$Lists the pools, or the one named `pool`: their limits, how much of them is taken, how many permits workers wait for, and since when.
 
-A worker asks for as many permits as it has free slots, so `waiting` does not count all tasks that wait.
+A worker asks for a few permits more than it has free slots, so `waiting` does not count all tasks that wait.
 
 ```sql
 SELECT name, slots, taken, waiting, closed_until FROM oarlock.pool_list();

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -79,13 +80,27 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 		}
 		told := mask(string(got.body))
 		fmt.Fprintf(task.Stderr, "%s\n", told[:min(len(told), shownBytes)])
-		task.LeaveAlone = got.leaveAlone(time.Now())
+		if fixedHost(task.Body) {
+			task.LeaveAlone = got.leaveAlone(time.Now())
+		}
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
 	}
 	if got.cut {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
 	return got.result(task)
+}
+
+// fixedHost reports whether the file of the DAG names the host of the request. A host that params, outputs or secrets name must not
+// close pools, which others use too.
+func fixedHost(body *dagspec.Step) bool {
+	if body == nil {
+		return false // the program that embeds the action made the task
+	}
+	url, _ := body.With["url"].(string)
+	_, rest, ok := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return ok && !strings.Contains(host, "$")
 }
 
 // leaveAlone returns for how long the service wants no more requests: the header Retry-After of a status 429 or 503, in seconds or as

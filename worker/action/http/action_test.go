@@ -38,10 +38,31 @@ func call(t *testing.T, with map[string]any) (dagrun.Result, string) {
 func callContext(ctx context.Context, with map[string]any, p http.Policy) (dagrun.Result, string) {
 	var log strings.Builder
 	task := &worker.Task{
-		Key: "key-1", Resolved: &dagspec.Resolved{With: with}, Stdout: io.Discard, Stderr: &log,
+		Key: "key-1", Resolved: &dagspec.Resolved{With: with}, Body: &dagspec.Step{With: with}, Stdout: io.Discard, Stderr: &log,
 		Started: func() {}, Now: make(chan struct{}),
 	}
 	return http.New(p).Execute(ctx, task), log.String()
+}
+
+// Only a host that the file names may close pools: a submitter who names the host in a param could close them for all.
+func TestExecute_HearsRetryAfterOfNoForeignHost(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(429)
+	})
+	for written, heard := range map[string]bool{
+		url + "/a/${params.id}": true, url: true, url + "?q=${params.q}": false, "${params.url}": false, "http://${params.host}/x": false, "${secrets.URL}": false,
+	} {
+		task := &worker.Task{
+			Key: "key-1", Resolved: &dagspec.Resolved{With: map[string]any{"url": url}}, Body: &dagspec.Step{With: map[string]any{"url": written}},
+			Stdout: io.Discard, Stderr: io.Discard, Started: func() {}, Now: make(chan struct{}),
+		}
+		http.New(http.Policy{}).Execute(t.Context(), task)
+		if task.LeaveAlone > 0 != heard {
+			t.Errorf("%s: to be left alone for %v", written, task.LeaveAlone)
+		}
+	}
 }
 
 // A service that says when to come back is heard, and only then.
@@ -67,8 +88,9 @@ func TestExecute_HearsRetryAfter(t *testing.T) {
 			w.Header().Set("Retry-After", tt.header)
 			w.WriteHeader(tt.status)
 		})
+		with := map[string]any{"url": url}
 		task := &worker.Task{
-			Key: "key-1", Resolved: &dagspec.Resolved{With: map[string]any{"url": url}}, Stdout: io.Discard, Stderr: io.Discard,
+			Key: "key-1", Resolved: &dagspec.Resolved{With: with}, Body: &dagspec.Step{With: with}, Stdout: io.Discard, Stderr: io.Discard,
 			Started: func() {}, Now: make(chan struct{}),
 		}
 		http.New(http.Policy{}).Execute(t.Context(), task)

@@ -28,7 +28,7 @@ func newPoolsCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Lists pools. A pool limits how many bodies of steps run at once on all workers together, how many start in a time, or
 both. A step names its pools with "pool:". SLOTS and RATE are the limits, TAKEN the slots in use. WAITING counts bodies
-for which a worker has a free slot, and which wait for the pool. For readers (role oarlock_read).`,
+which a worker could soon start, and which wait for the pool. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock pools",
 				"oarlock pools set heavy --slots 5",

@@ -40,7 +40,7 @@ func newPoolsSetCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "slots", Usage: "let at most `N` bodies run at once, each counted by its weight", DefaultText: "any number"},
 			&cli.BoolFlag{Name: "per-key", Usage: "limit the bodies of each key that steps give, not all bodies together"},
 			&cli.StringFlag{Name: "rate", Usage: "let so many bodies start in a time, as `N/DURATION`, like 100/1m", DefaultText: "any number"},
-			&cli.IntFlag{Name: "burst", Usage: "with --rate: let at most `N` bodies start at once after a quiet time", DefaultText: "1"},
+			&cli.IntFlag{Name: "burst", Usage: "with --rate: let at most `N` bodies start at once after a quiet time", DefaultText: "by the rate"},
 			&cli.StringFlag{Name: "note", Usage: "say with this `TEXT` what the pool is for; lists show it"},
 			&cli.StringFlag{Name: "key", Usage: "set only the slots of this `KEY`; --slots default: as many as the pool says"},
 		},
