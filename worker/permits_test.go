@@ -348,8 +348,8 @@ func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
 	})
 }
 
-// A task with a permit that finds no slot gives the permit back once others have waited for it, and asks again. A permit that nobody
-// else wants stays.
+// A task with a permit that finds no slot gives the permit back once others have waited for it, and asks again. A permit for which no
+// other worker waits stays.
 func TestPermitQueue_TakesBackWhatFindsNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

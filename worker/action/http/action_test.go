@@ -44,12 +44,12 @@ func callContext(ctx context.Context, with map[string]any, p http.Policy) (dagru
 	return http.New(p).Execute(ctx, task), log.String()
 }
 
-// Only a host that the file names may close pools: a submitter who names the host in a param could close them for all.
+// Only a host that the file names may close pools: the host that a param names could close them for all.
 func TestExecute_HearsRetryAfterOfNoForeignHost(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 		w.Header().Set("Retry-After", "60")
-		w.WriteHeader(429)
+		w.WriteHeader(nethttp.StatusTooManyRequests)
 	})
 	for written, heard := range map[string]bool{
 		url + "/a/${params.id}": true, url: true, url + "?q=${params.q}": false, "${params.url}": false, "http://${params.host}/x": false, "${secrets.URL}": false,
