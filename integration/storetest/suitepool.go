@@ -269,7 +269,7 @@ func poolUnknown(s *setup) {
 
 // Of these DAGs the first begins with a pool, and has a lane of its own.
 const (
-	begins   = "name: begins\nsteps: [{id: a, action: approval, pool: heavy}, {id: b, run: x, depends: [a]}]\n"
+	begins   = "name: begins\nsteps: [{id: a, run: x, pool: heavy}, {id: b, run: x, depends: [a]}]\n"
 	goesOn   = "name: goeson\nsteps: [{id: a, action: approval}, {id: b, run: x, depends: [a], pool: heavy}]\n"
 	usesNone = "name: none\nsteps: [{id: a, action: approval}]\n"
 )

@@ -49,6 +49,7 @@ type row struct {
 	id       queue.RunID
 	graph    *dagrun.Graph
 	claim    uuid.UUID // zero: no worker holds it
+	driver   *process  // made the last claim
 	epoch    int
 	tasks    map[dagrun.TaskID]dagrun.TaskRecord
 	wrote    map[dagrun.TaskID]int // the epoch that wrote the task last
@@ -128,7 +129,7 @@ func (a *audit) polled(p *process, polled *queue.Polled) {
 			a.breaks("S3: run %d: claim id %s a second time", c.Run, c.ID)
 		}
 		a.claims[c.ID] = true
-		r.claim, r.epoch = c.ID, c.Epoch
+		r.claim, r.epoch, r.driver = c.ID, c.Epoch, p
 		if c.Row.Generation != r.rounds {
 			r.rounds, r.finished = c.Row.Generation, false
 			a.count(func(c *Counts) { c.Generations++ })

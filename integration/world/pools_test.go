@@ -79,9 +79,10 @@ func (a *audit) crowds(w *sighting) {
 	}
 }
 
-// drives reports whether the task was recorded as it is by the claim that still holds its run.
+// drives reports whether the task was recorded as it is by the claim that still holds its run. What a process wrote that is dead by
+// now does not count: its last commits may arrive late, and it passes permits on while it dies.
 func (a *audit) drives(r *row, id dagrun.TaskID) bool {
-	if r.finished || r.claim == uuid.Nil || r.wrote[id] != r.epoch {
+	if r.finished || r.claim == uuid.Nil || r.wrote[id] != r.epoch || r.driver == nil || r.driver.isDead() {
 		return false
 	}
 	shown, err := a.memory.Get(context.Background(), r.id)
