@@ -29,7 +29,7 @@ type PoolLimits struct {
 	PerKey bool          // Slots, Rate and Burst hold for each key that steps give; false: for all steps together
 	Rate   int           // bodies that start in Per; 0: any number
 	Per    time.Duration // 0 without a Rate
-	Burst  int           // bodies that start at once after a quiet time; 0: 1, if there is a Rate
+	Burst  int           // bodies that start at once after a quiet time; 0: as many as Rate allows in 250 ms
 	Note   string
 }
 

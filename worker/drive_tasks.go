@@ -177,8 +177,8 @@ func (s *runSlots) giveBack(task dagrun.TaskID) {
 
 // poolUses returns what the task in want takes of pools, with the keys of this run.
 func (d *driver) poolUses(want *dagrun.Want) []dagrun.PoolUse {
-	if len(want.Pools) == 0 {
-		return nil
+	if !slices.ContainsFunc(want.Pools, func(u dagrun.PoolUse) bool { return u.Key != "" }) {
+		return want.Pools
 	}
 	var labels map[string]string
 	_ = json.Unmarshal(d.claim.Labels, &labels) // the database stores nothing else

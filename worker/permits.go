@@ -45,9 +45,8 @@ type permitQueue struct {
 	lines   map[string]*permitLine // by lineKey: tasks that take the same from the same pools
 	permits map[int64]*permit      // all, by number
 	nth     int64
-	waiting int                 // tasks in all lines
-	byLane  map[int]int         // of these, the tasks with which the runs of a lane begin
-	byRun   map[queue.RunID]int // all others, by run
+	byLane  map[int]int         // tasks that wait, and with which the runs of a lane begin
+	byRun   map[queue.RunID]int // all other tasks that wait, by run
 	full    map[int]bool        // lanes of which no new runs are to be claimed
 	crowded time.Time           // since when too many of these wait; zero: they do not
 	resume  bool                // a lane is not full any more: call resumed
@@ -75,16 +74,14 @@ type permitLine struct {
 type permit struct {
 	nth       int64
 	line      *permitLine
-	run       queue.RunID // that used it last or asks for it
-	order     Order
+	order     Order // of the task that used it last or asks for it
 	asked     time.Time
 	granted   time.Time      // zero: the worker asks for it
-	given     time.Time      // to the task that has it
-	idle      time.Time      // since when no task has it; zero: a task has it
+	given     time.Time      // to the task that has or had it last; zero: none had it yet
+	idle      time.Time      // since when no task has it, if it has no holder
 	contested bool           // other workers wait for one of its pools
 	once      bool           // for one body only
-	isUsed    bool           // a task has or had it
-	holder    *permitRequest // of the task that has it; nil: none
+	holder    *permitRequest // of the task that has it; nil: no task has it
 	isEnding  bool           // the body has ended, and the record of that is not durable yet
 }
 
@@ -109,7 +106,7 @@ func (q *permitQueue) reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lines, q.permits, q.told = map[string]*permitLine{}, map[int64]*permit{}, nil
-	q.waiting, q.byLane, q.byRun, q.full = 0, map[int]int{}, map[queue.RunID]int{}, map[int]bool{}
+	q.byLane, q.byRun, q.full = map[int]int{}, map[queue.RunID]int{}, map[int]bool{}
 	q.crowded = time.Time{}
 	q.called, q.refused, q.passed, q.heard = time.Now(), "", false, false
 	q.credit = credit{calls: permitBurst, at: q.called}
@@ -130,10 +127,10 @@ func (q *permitQueue) skip() []int {
 	return slices.Sorted(maps.Keys(q.full))
 }
 
-// count adds by to the tasks of a run that wait, of a lane as in request.
-func (q *permitQueue) count(lane int, run queue.RunID, by int) {
-	q.waiting += by
-	if lane == 0 {
+// count counts a task that begins to wait, with by = 1, or that waits no more, with by = -1.
+func (q *permitQueue) count(r *permitRequest, by int) {
+	lane := r.lane
+	if run := r.place.order.RunID; lane == 0 {
 		if q.byRun[run] += by; q.byRun[run] == 0 {
 			delete(q.byRun, run)
 		}
@@ -166,7 +163,10 @@ type PermitStats struct {
 func (q *permitQueue) stats() PermitStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := PermitStats{Waiting: q.waiting}
+	var s PermitStats
+	for _, line := range q.lines {
+		s.Waiting += line.waiting.Len()
+	}
 	for _, p := range q.permits {
 		if !p.granted.IsZero() {
 			s.Held++
@@ -204,7 +204,7 @@ func (q *permitQueue) request(uses []dagrun.PoolUse, order Order, lane int, slot
 	}
 	r.place.permit = r
 	line.waiting.add(r.place)
-	q.count(lane, order.RunID, 1)
+	q.count(r, 1)
 	q.unlock(q.give(line))
 	return r
 }
@@ -230,16 +230,15 @@ func (q *permitQueue) give(line *permitLine) (given []*SlotRequest) {
 		if first == nil {
 			break
 		}
-		if p.granted.IsZero() || p.idle.IsZero() {
+		if p.granted.IsZero() || p.holder != nil {
 			continue
 		}
 		line.waiting.remove(first)
 		line.waiting.gain(first.run, 1)
 		line.waiting.turn(first.run)
-		q.count(first.permit.lane, first.order.RunID, -1)
-		q.passed = q.passed || p.isUsed
-		p.isUsed = true
-		p.idle, p.given, p.run, p.order = time.Time{}, time.Now(), first.order.RunID, first.order
+		q.count(first.permit, -1)
+		q.passed = q.passed || !p.given.IsZero()
+		p.given, p.order = time.Now(), first.order
 		first.permit.permit, p.holder = p, first.permit
 		given = append(given, first)
 	}
@@ -271,12 +270,13 @@ func (r *permitRequest) release() {
 		if p.once || q.isWanted(p) && time.Since(p.granted) >= permitPassing {
 			q.drop(p)
 		}
+		line.waiting.forget(r.place.run)
 		given = q.give(line)
 	case r.place.place >= 0:
 		line.waiting.remove(r.place)
-		q.count(r.lane, r.place.order.RunID, -1)
+		line.waiting.forget(r.place.run)
+		q.count(r, -1)
 	}
-	line.waiting.forget(r.place.run)
 	q.unlock(given)
 }
 
@@ -375,7 +375,7 @@ func (q *permitQueue) takeBack(now time.Time) {
 		r.permit, p.holder = nil, nil
 		r.line.waiting.gain(r.place.run, -1)
 		r.line.waiting.add(r.place)
-		q.count(r.lane, r.place.order.RunID, 1)
+		q.count(r, 1)
 		q.drop(p)
 	}
 }
@@ -421,10 +421,8 @@ func (q *permitQueue) due(slots SlotStats, now time.Time) (all []queue.Permit, a
 			delete(q.lines, line.key)
 		}
 		for _, p := range line.permits {
-			if p.granted.IsZero() {
-				asks = true
-			}
-			all = append(all, queue.Permit{Nth: p.nth, Run: p.run, Priority: p.order.Run, StepPriority: p.order.Step, Held: p.idle.IsZero() && !p.granted.IsZero(), Pools: line.uses})
+			asks = asks || p.granted.IsZero()
+			all = append(all, queue.Permit{Nth: p.nth, Run: p.order.RunID, Priority: p.order.Run, StepPriority: p.order.Step, Held: p.holder != nil, Pools: line.uses})
 		}
 		if line.wait > 0 {
 			after = min(after, max(0, line.wait-now.Sub(q.called)))
@@ -483,7 +481,7 @@ func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time
 			asked = append(asked, p)
 		case p.isEnding && !p.once:
 			lacks--
-		case p.idle.IsZero():
+		case p.holder != nil:
 		case q.isWanted(p) || idle >= permitIdle:
 			q.drop(p)
 		default:
@@ -515,7 +513,7 @@ func (q *permitQueue) adjust(line *permitLine, most int, may *int, now time.Time
 		q.permits[p.nth], line.permits, asked = p, append(line.permits, p), append(asked, p)
 	}
 	for i, t := range line.waiting.some(len(asked)) {
-		asked[i].run, asked[i].order = t.order.RunID, t.order
+		asked[i].order = t.order
 	}
 	return after
 }

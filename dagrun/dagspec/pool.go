@@ -88,8 +88,9 @@ func (s *Spec) Pools() map[string]PoolNeed {
 			all[u.Name] = PoolNeed{Weight: max(most.Weight, u.Weight), Key: most.Key || u.Key != "", Bare: most.Bare || u.Key == ""}
 		}
 	})
+	first := s.first()
 	for name, need := range all {
-		need.First = !slices.ContainsFunc(s.first(), func(body *Step) bool {
+		need.First = !slices.ContainsFunc(first, func(body *Step) bool {
 			return body.body() != dagrun.BodyTask || body.Result != nil || !slices.ContainsFunc(body.Pool, func(u PoolUse) bool { return u.Name == name })
 		})
 		all[name] = need

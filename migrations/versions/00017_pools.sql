@@ -337,8 +337,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     millis  bigint := round(extract(epoch FROM per) * 1000);
-    burst_  int := CASE WHEN set_pool.rate IS NOT NULL THEN coalesce(set_pool.burst, least(greatest(ceil(set_pool.rate * 250.0 / nullif(greatest(millis, 0), 0)), 1), 1000000)) END;
-    most    int := least(set_pool.slots, burst_);
+    at_once int := CASE WHEN set_pool.rate > 0 THEN coalesce(set_pool.burst, least(greatest(ceil(set_pool.rate * 250.0 / nullif(millis, 0)), 1), 1000000)) END;
+    most    int := least(set_pool.slots, at_once);
     was     oarlock.pools;
     needy   text;
 BEGIN
@@ -378,7 +378,7 @@ BEGIN
     END IF;
     UPDATE oarlock.pools p
        SET slots = set_pool.slots, per_key = coalesce(set_pool.per_key, false), rate = set_pool.rate, rate_ms = millis,
-           burst = burst_, note = coalesce(set_pool.note, ''), set_by = oarlock.who(), set_at = clock_timestamp()
+           burst = at_once, note = coalesce(set_pool.note, ''), set_by = oarlock.who(), set_at = clock_timestamp()
      WHERE p.name = pool;
 END $$;
 -- +goose StatementEnd
