@@ -16,6 +16,8 @@ type checker struct {
 	names *names
 	uses  []use           // references to steps, checked once the graph is known
 	asked map[string]bool // secrets that at least one body gets
+
+	computes int // computed values so far
 }
 
 // checkSpec reports to r all mistakes that the schema cannot express. spec must have been decoded from root, and the schema must
@@ -106,7 +108,7 @@ func (n *node) unreadable() bool {
 func (c *checker) dag() {
 	n := c.root
 	c.ownVariables(n.get("env"))
-	c.texts(n.get("env"), c.names.withSecrets())
+	c.texts(n.get("env"), c.names.belowStep())
 	c.noReferences(n.get("working_dir"))
 	c.shell(n.get("shell"))
 	for _, v := range n.get("labels").fields() {
@@ -391,9 +393,12 @@ type use struct {
 	in   *node
 }
 
-// text reports mistakes in the references of a text, and notes which secrets and which other steps it refers to. A nil node, or a
-// node that is no text, has no mistakes.
-func (c *checker) text(n *node, known *names) {
+// text reports mistakes in the references and computed values of a text, and notes which secrets and which other steps it refers to.
+// A nil node, or a node that is no text, has no mistakes.
+func (c *checker) text(n *node, known *names) { c.textOf(n, known, wantValue) }
+
+// textOf does the work of text. If the text is a computed value and nothing else, that must be able to have the type want.
+func (c *checker) textOf(n *node, known *names, want wanted) {
 	if n == nil || n.kind != kindString {
 		return
 	}
@@ -402,6 +407,9 @@ func (c *checker) text(n *node, known *names) {
 		c.problem(n, p)
 	}
 	for _, s := range t {
+		if s.source != "" {
+			c.computed(n, known, s.source, want)
+		}
 		if s.ref == nil {
 			continue
 		}
@@ -468,7 +476,8 @@ func (c *checker) expression(n *node, known *names, want wanted) {
 	}
 }
 
-var ours = regexp.MustCompile(`\$\{\s*(?:params|steps|env|run|secrets)\.[^}]*\}?`)
+// ours matches references, and computed values that name something.
+var ours = regexp.MustCompile(`\$\{(?:=[^}]*?\b|\s*)(?:params|steps|env|run|secrets)\.[^}]*\}?`)
 
 // noReferences reports each reference of ours, such as ${params.x}, in a field where references are not filled in. Other uses of ${
 // are allowed there.
@@ -492,6 +501,9 @@ func (c *checker) script(n *node, key string, known *names) {
 		return
 	}
 	found := ours.FindAllString(n.text(), -1)
+	if key == "sql" {
+		found = append(found, computedPat.FindAllString(n.text(), -1)...)
+	}
 	if known.item != "" {
 		own := regexp.MustCompile(`\$\{` + known.item + `(?:\.[^}]*)?\}`)
 		found = append(found, own.FindAllString(n.text(), -1)...)
@@ -500,6 +512,9 @@ func (c *checker) script(n *node, key string, known *names) {
 		c.problem(n, problem{part, fmt.Sprintf("%s is not replaced by a value inside %s, because the value would become code", part, key), scriptHint(part, key)})
 	}
 }
+
+// computedPat matches each computed value, up to its first brace.
+var computedPat = regexp.MustCompile(`\$\{=[^}]*\}?`)
 
 func isSecret(part string) bool { return strings.HasPrefix(strings.TrimLeft(part, "${ "), "secrets.") }
 
@@ -511,6 +526,9 @@ func scriptHint(part, key string) string {
 	}
 	if key == "sql" {
 		return "write $1, and add the value to params:"
+	}
+	if strings.HasPrefix(part, opening) {
+		return "write the computed value into env: {VALUE: '${= …}'}, and use \"$VALUE\" in the script"
 	}
 	name := strings.Trim(part, "${} ")
 	if field, ok := strings.CutPrefix(name, "env."); ok {

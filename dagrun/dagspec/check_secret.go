@@ -152,6 +152,8 @@ func (n *names) secretHere(f ref) (valueType, *problem) {
 	switch {
 	case n.secret:
 		return n.checkSecret(f)
+	case n.field == computes:
+		return 0, f.wrong(besideSecret, "an expression cannot read a secret")
 	case n.field == "args":
 		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and let the program read this variable", "every user of the host could read a secret in args")
 	}
@@ -164,6 +166,9 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 	if len(f.path) != 2 {
 		return 0, f.wrong("write env.NAME", "env needs the name of a variable")
 	}
+	if n.field == computes && n.holdsSecret(f.path[1]) {
+		return 0, f.wrong(besideSecret, "env.%s holds a secret, which an expression cannot read", f.path[1])
+	}
 	if !n.secret && n.holdsSecret(f.path[1]) {
 		return 0, f.wrong(secretPlaces, "env.%s holds a secret, which must not be here", f.path[1])
 	}
@@ -175,6 +180,8 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 func (n *names) isSource(variable string) bool {
 	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
 }
+
+const besideSecret = "write the secret as a reference of its own, beside the computed value: ${secrets.NAME}"
 
 const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads the variable"
 

@@ -44,7 +44,7 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 			c.add(items.pos(), "write [a, b], or one reference such as ${params.items}", "items must be a list, or one ${reference} to a list")
 			break
 		}
-		c.text(items, &outside)
+		c.textOf(items, &outside, wantList)
 	default:
 		c.texts(items, &outside)
 		if len(items.items) > s.Foreach.MaxItems {
@@ -151,7 +151,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	c.ownVariables(n.get("env"))
 	c.stepSecrets(s, n, known)
-	c.texts(n.get("env"), known.withSecrets())
+	c.texts(n.get("env"), known.belowStep())
 	for _, key := range []string{"args", "labels", "name"} {
 		c.texts(n.get(key), known.in(key))
 	}

@@ -30,6 +30,10 @@ func (s *Spec) Graph() (*dagrun.Graph, error) {
 // that Parse has accepted has none.
 func (s *Spec) Compile() (dagrun.Spec, error) {
 	c := &compiler{spec: s, names: newNames(s)}
+	c.names.valuesOfDAG = map[string]*expression{}
+	for _, name := range sortedKeys(s.Env) {
+		c.computed(c.names.belowStep(), c.names.valuesOfDAG, "env."+name, s.Env[name], wantValue)
+	}
 	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.core(), MaxActive: s.MaxActiveSteps, FailFast: s.FailFast}
 	for i := range s.Steps {
 		step := s.Steps[i]
@@ -111,6 +115,7 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	n.env = s.Env
 	n.declareSecrets(s.Secrets)
 	s.names = n
+	c.values(s, n)
 	out := dagrun.Step{
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
 		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
@@ -192,7 +197,7 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	}
 	if s.Foreach != nil {
 		out.Foreach = &dagrun.Foreach{
-			Items:         &expander{foreach: s.Foreach, names: n, key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
+			Items:         &expander{foreach: s.Foreach, names: n, outside: c.itemsNames(s.Foreach.Items, n), key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
 			MaxConcurrent: s.Foreach.MaxConcurrent, MaxItems: s.Foreach.MaxItems, FailFast: s.Foreach.FailFast,
 		}
 	}
@@ -247,6 +252,8 @@ func (c *compiler) publish(s *Step, n *names) *Step {
 	p.names = n.at(inPublish)
 	p.names.env = p.Env
 	p.names.declareSecrets(p.Secrets)
+	p.names.values = nil // an expression may have another type in a publish
+	c.values(&p, p.names)
 	return &p
 }
 

@@ -120,6 +120,11 @@ func TestEval_CostsABoundedTime(t *testing.T) {
 		"count(params.j, {len(params.j[1:]) > 0})":                             {"j": texts(n)},
 		"count(params.j, {params.j == params.j[0:]})":                          {"j": texts(n)},
 		"count(params.j, {median(map(params.m, len(#))) > 0})":                 {"j": texts(n), "m": texts(n)},
+		"count(params.j, {len(range(0, 1000)) > 0})":                           {"j": texts(n)},
+		"len(matrix(params.m)) + len(matrix(params.m))":                        {"m": map[string]any{"a": texts(100), "b": texts(90), "c": texts(2)}},
+		"count(params.j, {len(matrix(params.m)) > 0})":                         {"j": texts(n), "m": map[string]any{"a": texts(4)}},
+		"count(params.j, {format(run.logical_at, params.s) == ''})":            {"j": texts(n), "s": strings.Repeat("2006-01-02T15:04:05.000", 1000)},
+		"count(params.j, {format(run.logical_at, '2006') == ''})":              {"j": texts(n)},
 		"let a = [params.j, params.j]; let b = [a, a, a, a]; let c = [b, b, b, b]; let d = [c, c, c, c]; len(toJSON([d, d, d, d]))": {"j": texts(n)},
 	}
 	const reference = "all(params.j, {let x = #; count(params.j, {# == x}) == 1}) ? 0 : 1"

@@ -51,6 +51,9 @@ var costs = map[string]cost{
 	"max": listing, "min": listing, "mean": listing, "sum": listing, "flatten": listing, "fromPairs": listing,
 	"reverse": shallow, "concat": shallow, "count": shallow, "get": hashing,
 	"keys": mapSorting, "values": mapSorting, "toPairs": mapSorting,
+
+	"..": ranging, "range": ranging, "matrix": combining,
+	"format": func(m *meter, p []any) error { return m.spend(50 + 4*textSize(p...)) },
 }
 
 // textSize returns the total length in bytes of the values that are texts. Other values count as 0.

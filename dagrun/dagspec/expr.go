@@ -3,7 +3,7 @@ package dagspec
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -31,6 +31,8 @@ const (
 	wantBool wanted = iota
 	wantNumber
 	wantText
+	wantValue // any value that JSON can hold
+	wantList
 )
 
 // expression is a compiled expression. It may be evaluated against any scope.
@@ -41,27 +43,43 @@ type expression struct {
 	names   *names
 }
 
-var hyphenated = regexp.MustCompile(`steps\.([a-z][a-z0-9_]*(?:-[a-z0-9_]+)+)`)
-
 // compile checks and compiles an expression that must return want. If there are problems, it returns these and no expression. It
 // returns several problems only about the names that the expression uses.
 func (n *names) compile(text string, want wanted) (*expression, []problem) {
-	if p := n.misread(text); p != nil {
-		return nil, []problem{*p}
+	if i := strings.Index(text, "${"); i >= 0 {
+		return nil, []problem{{text[i:], "${ does not belong in an expression", "write only the name, such as params.x or steps.a.outputs.n"}}
 	}
-	tree, err := parser.ParseWithConfig(text, budget())
+	src := readSource(text)
+	tree, err := parser.ParseWithConfig(src.read, budget())
 	if err != nil {
-		return nil, []problem{exprProblem(text, err, want)}
+		return nil, []problem{exprProblem(src, err, want)}
 	}
-	refs, problems := n.references(text, tree.Node)
+	refs, problems := n.references(src, tree.Node)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	program, err := expr.Compile(text, n.options(refs, want)...)
+	program, err := expr.Compile(src.read, n.options(refs, want)...)
 	if err != nil {
-		return nil, []problem{exprProblem(text, err, want)}
+		return nil, []problem{exprProblem(src, err, want)}
+	}
+	if t := program.Node().Type(); want == wantList && !mayBeList(t) {
+		return nil, []problem{{"", "the expression must be a list, but is " + goNoun(t.String()), "write [a, b], range(1, 4) or the name of a list"}}
 	}
 	return &expression{text: text, refs: refs, program: program, names: n}, nil
+}
+
+// mayBeList reports whether a value of the type is a list, or may turn out to be one in a run.
+func mayBeList(t reflect.Type) bool {
+	return t == nil || t.Kind() == reflect.Interface || t.Kind() == reflect.Slice
+}
+
+// isExpression reports whether a text has the form of an expression with an operator or a call. Its names need not be known.
+func isExpression(text string) bool {
+	if len(text) > maxComputedBytes || !strings.ContainsAny(text, " ()[]+-*/?<>=!&|") {
+		return false
+	}
+	_, err := parser.ParseWithConfig(readSource(text).read, budget())
+	return err == nil
 }
 
 func budget() *conf.Config {
@@ -70,23 +88,9 @@ func budget() *conf.Config {
 	return c
 }
 
-// misread returns a problem if the parser would accept the text with another meaning than its author has in mind, such as steps.a-b
-// for a subtraction. It returns nil if there is none.
-func (n *names) misread(text string) *problem {
-	if i := strings.Index(text, "${"); i >= 0 {
-		return &problem{text[i:], "${ does not belong in an expression", "write only the name, such as params.x or steps.a.outputs.n"}
-	}
-	for _, m := range hyphenated.FindAllStringSubmatch(text, -1) {
-		if n.steps[m[1]] != nil || n.vague.ids[m[1]] {
-			return &problem{m[0], fmt.Sprintf("%s would be read as a subtraction", m[0]), fmt.Sprintf("write steps[%q]", m[1])}
-		}
-	}
-	return nil
-}
-
 // references returns the references in a parsed expression, and all problems with its names: unknown names, computed names, and
-// predicates nested too deep. text is the source of the expression.
-func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
+// predicates nested too deep.
+func (n *names) references(src source, root ast.Node) ([]ref, []problem) {
 	s := &refScan{inner: map[ast.Node]bool{}, local: map[string]bool{}}
 	ast.Walk(&root, s)
 	refs := make([]ref, 0, len(s.chains))
@@ -102,7 +106,7 @@ func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 		if len(path) == 1 && n.isNull(path[0]) {
 			continue
 		}
-		f := ref{path: path, part: partAt(text, rootOf(node))}
+		f := ref{path: path, part: src.partAt(rootOf(node))}
 		if len(path) == 1 && path[0] == "params" && !dynamic {
 			refs = append(refs, f)
 			continue
@@ -133,11 +137,9 @@ func (n *names) isRoot(name string) bool {
 // foreach is called null.
 func (n *names) isNull(name string) bool { return name == "null" && n.item != name }
 
-// partAt returns the source text from a node on, up to the next blank, parenthesis or operator.
-func partAt(text string, n ast.Node) string {
-	runes := []rune(text)
-	from := min(n.Location().From, len(runes))
-	rest := string(runes[from:])
+// partAt returns the text from a node on as it is written, up to the next blank, parenthesis or operator.
+func (s source) partAt(n ast.Node) string {
+	rest := s.from(n.Location().From)
 	if end := strings.IndexFunc(rest, func(r rune) bool { return strings.ContainsRune(" \t\n()=!<>+*/%,&|?", r) }); end > 0 {
 		return rest[:end]
 	}
@@ -169,6 +171,7 @@ func (s *refScan) Visit(node *ast.Node) {
 	case *ast.CallNode:
 		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
 			s.call(f)
+			s.layout(f, n.Arguments)
 		}
 	case *ast.BuiltinNode:
 		if n.Name == "now" {
@@ -178,6 +181,9 @@ func (s *refScan) Visit(node *ast.Node) {
 		s.comparison(n)
 	case *ast.VariableDeclaratorNode:
 		s.local[n.Name] = true
+		if n.Name == "steps" {
+			s.problems = append(s.problems, problem{n.Name, "let steps: the name has a meaning already", "choose another name"})
+		}
 	case *ast.StringNode:
 		if n.Value == "Local" {
 			s.problems = append(s.problems, problem{"Local", "the worker's time zone must not decide", `name a zone: .In(timezone("Europe/Paris"))`})
@@ -315,13 +321,12 @@ func rootOf(n ast.Node) ast.Node {
 	}
 }
 
-// exprProblem translates an error of the expression library into this package's words. text is the source of the expression, and
-// want the type that it should return.
-func exprProblem(text string, err error, want wanted) problem {
+// exprProblem translates an error of the expression library into this package's words. want is the type that the expression should
+// return.
+func exprProblem(src source, err error, want wanted) problem {
 	msg, part := err.Error(), ""
 	if fe, ok := errors.AsType[*file.Error](err); ok {
-		runes := []rune(text)
-		msg, part = fe.Message, string(runes[min(fe.From, len(runes)):])
+		msg, part = fe.Message, src.from(fe.From)
 	}
 	msg, _, _ = strings.Cut(msg, "\n")
 	if got, ok := strings.CutPrefix(msg, "expected bool, but got "); ok && want == wantBool {
@@ -336,6 +341,11 @@ func exprProblem(text string, err error, want wanted) problem {
 		hint = "compare with =="
 	case strings.Contains(msg, "unknown name"):
 		hint = `texts are quoted: "prod"`
+		if name, rest, _ := strings.Cut(part, "("); rest != "" {
+			if near, ok := nearest(name, functionNames); ok {
+				hint = near
+			}
+		}
 	}
 	return problem{part, "not a valid expression: " + msg, hint}
 }

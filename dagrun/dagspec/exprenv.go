@@ -33,7 +33,7 @@ func (n *names) options(refs []ref, want wanted) []expr.Option {
 		expr.Patch(&guards{names: n}),
 		expr.Patch(&metered{}),
 	}
-	options = append(append(options, functions...), counters...)
+	options = append(append(append(options, functions...), makers...), counters...)
 	switch want {
 	case wantBool:
 		options = append(options, expr.AsBool())

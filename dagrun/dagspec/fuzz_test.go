@@ -64,11 +64,12 @@ func checkErrors(t *testing.T, err error) {
 	}
 }
 
-// FuzzExpression checks that compiling and evaluating never panic.
+// FuzzExpression checks that compiling and evaluating never panic, as a condition and as a computed value.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
 		`params.n == 3`, `steps.ok.outputs.text | default("x") == "x"`, `len(filter(params.obj.list, # == 1)) > 0`, `let x = 1; x`,
 		`steps["ok"]?.outputs?.data.k`, `params.obj[1:2]`, `{"a": steps}.a`, `run.logical_at.In(timezone("x"))`, `run.previous_logical_at == null || null`, `map(1..3, {#: 1})`,
+		`steps.many-items?.items.total - 1`, `matrix({a: 1..2})[0].a`, `range(-1, params.n)`, `format(run.logical_at, "2006")`, "/* } */ `a``b` + '}'",
 	} {
 		f.Add(text)
 	}
@@ -92,5 +93,26 @@ func FuzzExpression(f *testing.F) {
 		if e != nil {
 			_, _ = e.Eval(scope)
 		}
+		texts, _ := parseTemplate(opening + text + "}")
+		for _, span := range texts {
+			if e, _ := names.compute(span.source, wantValue); e != nil {
+				fuzzValue(t, e, scope)
+			}
+		}
 	})
+}
+
+func fuzzValue(t *testing.T, e *expression, scope fakeScope) {
+	t.Helper()
+	v, err := newView(scope, e.names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := v.evaluate(e)
+	if err != nil {
+		return
+	}
+	if _, err := compactJSON(value); err != nil {
+		t.Fatalf("%s: %v", e, err)
+	}
 }

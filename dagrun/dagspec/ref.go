@@ -99,10 +99,13 @@ type names struct {
 	item    string            // name of the item, "" outside foreach
 	failure bool              // error may be named
 	secret  bool              // secrets may be named
-	field   string            // "args" if the text is an argument
+	field   string            // "args" if the text is an argument, "${=" if it is a computed value beside which a secret may stand
 	env     map[string]string // of the step
 	secrets map[string]Secret // of the DAG and the step
 	all     []Secret          // of the DAG and of all its steps
+
+	values      map[string]*expression // computed values in the texts of the step, by their source; nil before Graph
+	valuesOfDAG map[string]*expression // computed values in env of the DAG
 }
 
 func newNames(spec *Spec) *names {
@@ -372,15 +375,19 @@ func stringList(v any) []string {
 	return list
 }
 
-// template is a text with references in it.
+// template is a text with references and computed values in it.
 type template []span
 
-// span is a literal or a reference.
+// span is a literal, a reference or a computed value.
 type span struct {
 	literal string
 	ref     *ref
 	orElse  *any // value of default(); nil: no default
+
+	source string // a computed value as it is written, ${= …}; "" for anything else
 }
+
+func (s span) isLiteral() bool { return s.ref == nil && s.source == "" }
 
 var (
 	refPattern = regexp.MustCompile(`^[a-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_-]+)*$`)
@@ -388,8 +395,9 @@ var (
 	callPat    = regexp.MustCompile(`^default\(\s*([^,]*?)\s*,(.*)\)$`)
 )
 
-// parseTemplate splits a text at its references. `$${` is a literal `${`. It returns a problem for each `${…}` that is no
-// reference, and leaves that out of the template. After a reference without a closing brace it stops.
+// parseTemplate splits a text at its references and computed values. `$${` is a literal `${`. It returns a problem for each `${…}`
+// that is neither, and leaves that out of the template. After one without a closing brace it stops. It does not look into the
+// expressions of computed values.
 func parseTemplate(text string) (template, []problem) {
 	var t template
 	var problems []problem
@@ -405,10 +413,9 @@ func parseTemplate(text string) (template, []problem) {
 			continue
 		}
 		literal += text[:i]
-		end := closing(text[i:])
-		if end < 0 {
-			problems = append(problems, problem{text[i:], "a reference has no closing brace", "close the reference with }, or write $${ for a literal ${"})
-			return t, problems
+		end, p := closing(text[i:])
+		if p != nil {
+			return t, append(problems, *p)
 		}
 		s, p := parseSpan(text[i : i+end+1])
 		if p != nil {
@@ -421,9 +428,25 @@ func parseTemplate(text string) (template, []problem) {
 	return append(t, span{literal: literal + text}), problems
 }
 
-// closing returns the index of the brace that ends the reference at the beginning of text, or -1 if there is none in the line. It
-// passes over braces in a default value, which may also have several lines.
-func closing(text string) int {
+// closing returns the index of the brace that ends the reference or computed value at the beginning of text, or a problem if there
+// is none.
+func closing(text string) (int, *problem) {
+	const literal = ", or write $${ for a literal ${"
+	if strings.HasPrefix(text, opening) {
+		if end := closingOfExpression(text); end > 0 {
+			return end, nil
+		}
+		return 0, &problem{text, "a computed value has no closing brace", "close the expression with }, and each text in it with its quote" + literal}
+	}
+	if end := closingOfReference(text); end > 0 {
+		return end, nil
+	}
+	return 0, &problem{text, "a reference has no closing brace", "close the reference with }" + literal}
+}
+
+// closingOfReference returns the index of the brace that ends the reference at the beginning of text, or -1 if there is none in the
+// line. It passes over braces in a default value, which may also have several lines.
+func closingOfReference(text string) int {
 	quoted, depth := false, 0
 	for i := 2; i < len(text); i++ {
 		switch c := text[i]; {
@@ -446,9 +469,12 @@ func closing(text string) int {
 	return -1
 }
 
-// parseSpan reads `${ref}`, `${ref | default(json)}` or `${default(ref, json)}`, which must be all of part. It returns a problem if
-// part is none of these.
+// parseSpan reads `${ref}`, `${ref | default(json)}`, `${default(ref, json)}` or `${= expression}`, which must be all of part. It
+// returns a problem if part is none of these.
 func parseSpan(part string) (span, *problem) {
+	if strings.HasPrefix(part, opening) {
+		return span{source: part}, nil
+	}
 	body := strings.TrimSpace(part[2 : len(part)-1])
 	var s span
 	for _, form := range []*regexp.Regexp{callPat, pipePat} {
@@ -476,13 +502,19 @@ func referenceHint(body string) string {
 	switch {
 	case body == "":
 		return "write $${ for a literal ${"
-	case refPattern.MatchString(strings.ToLower(body)), strings.ContainsAny(body, ":#%"):
+	case refPattern.MatchString(strings.ToLower(body)), shellForm.MatchString(body):
 		return "variables of the shell work only in run:; write ${env.NAME} instead, or $${ for a literal ${"
+	case isExpression(body):
+		return fmt.Sprintf("write ${= %s} to compute a value, or $${ for a literal ${", shortened(body, sourceRunesMax))
 	}
-	return "a reference is a name such as ${params.day} or ${steps.a.outputs.n}; compute values in the step, or write $${ for a literal ${"
+	return "a reference is a name such as ${params.day} or ${steps.a.outputs.n}; write ${= …} to compute a value, or $${ for a literal ${"
 }
 
-// refs returns all references of the text, in their order, duplicates included.
+// shellForm matches the expansions of a shell, such as NAME:-default and NAME#prefix.
+var shellForm = regexp.MustCompile(`^[#!]|^[A-Za-z_][A-Za-z0-9_.]*(?::[-=?+0-9]|[#%])`)
+
+// refs returns all references of the text, in their order, duplicates included. References inside computed values are not among
+// them.
 func (t template) refs() []ref {
 	var list []ref
 	for _, s := range t {
@@ -493,14 +525,15 @@ func (t template) refs() []ref {
 	return list
 }
 
-// single returns the reference with its default if the text consists of one reference and nothing else. Otherwise it returns nil.
+// single returns the reference with its default, or the computed value, if the text consists of that and nothing else. Otherwise it
+// returns nil.
 func (t template) single() *span {
 	var only *span
 	for i := range t {
 		switch s := &t[i]; {
-		case s.ref == nil && s.literal != "", s.ref != nil && only != nil:
+		case s.isLiteral() && s.literal != "", !s.isLiteral() && only != nil:
 			return nil
-		case s.ref != nil:
+		case !s.isLiteral():
 			only = s
 		}
 	}

@@ -29,12 +29,14 @@ type Resolved struct {
 }
 
 // Resolve fills in the references of a step that came out of a Graph, for the task of the scope. Secrets stay sealed until Reveal.
+// All computed values together may cost as much as one evaluation; Resolve adds the cost to a scope that counts costs.
 // An error means that a reference has no value or must not stand in its place: the caller then ends the task as `failed: config`.
 func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	v, err := newView(scope, s.names)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { spent(scope, v.budget) }()
 	return v.resolve(s)
 }
 
@@ -58,6 +60,13 @@ func (o ownOutputs) Step(id string) (dagrun.StepView, bool) {
 		s.Outputs = o.outputs
 	}
 	return s, ok
+}
+
+// Spend implements dagrun.Spender, if the scope behind it does.
+func (o ownOutputs) Spend(units int) {
+	if s, ok := o.Scope.(dagrun.Spender); ok {
+		s.Spend(units)
+	}
 }
 
 func (v *view) resolve(s *Step) (*Resolved, error) {
@@ -176,7 +185,7 @@ func (v *view) pieces(field, text string) (sealed, error) {
 	}
 	var out sealed
 	for _, s := range t {
-		if s.ref == nil {
+		if s.isLiteral() {
 			out = append(out, piece{text: s.literal})
 			continue
 		}
@@ -197,8 +206,12 @@ func (v *view) pieces(field, text string) (sealed, error) {
 	return out, nil
 }
 
-// span returns the value of one reference, or its default if it has no value. Without either it returns an error.
+// span returns the value of one reference, or its default if it has no value. Without either it returns an error. For a computed
+// value it returns that.
 func (v *view) span(field string, s span) (any, error) {
+	if s.source != "" {
+		return v.computed(field, s.source)
+	}
 	value, err := v.value(*s.ref)
 	switch {
 	case err != nil:
@@ -211,8 +224,8 @@ func (v *view) span(field string, s span) (any, error) {
 	return value, nil
 }
 
-// fill returns a value with all references in its texts filled in, at any depth. A text that is one reference and nothing else
-// becomes the referenced value, with its type; a text with secrets becomes a sealed. value itself is not changed.
+// fill returns a value with all references in its texts filled in, at any depth. A text that is one reference or computed value and
+// nothing else becomes that value, with its type; a text with secrets becomes a sealed. value itself is not changed.
 func (v *view) fill(field string, value any) (any, error) {
 	switch x := value.(type) {
 	case string:
@@ -258,6 +271,7 @@ func plainTime(v any) any {
 type expander struct {
 	foreach *Foreach
 	names   *names
+	outside *names      // for the items, which do not see the item
 	key     *expression // nil: no key is given
 }
 
@@ -323,10 +337,11 @@ func tellApart(list []any) bool {
 // list returns the elements of the foreach, with references filled in. It returns an error if the reference for the whole is no
 // list.
 func (x *expander) list(scope dagrun.Scope) ([]any, error) {
-	v, err := newView(scope, x.names)
+	v, err := newView(scope, x.outside)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { spent(scope, v.budget) }()
 	var value any = x.foreach.Items.List
 	if x.foreach.Items.Ref != "" {
 		value = x.foreach.Items.Ref
@@ -337,7 +352,7 @@ func (x *expander) list(scope dagrun.Scope) ([]any, error) {
 	}
 	list, ok := filled.([]any)
 	if !ok {
-		return nil, fmt.Errorf("foreach.items: %s is not a list", x.foreach.Items.Ref)
+		return nil, fmt.Errorf("foreach.items: %s is not a list", shownSource(x.foreach.Items.Ref))
 	}
 	return list, nil
 }

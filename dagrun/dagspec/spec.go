@@ -496,6 +496,7 @@ func (p *prompt) Text(scope dagrun.Scope) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer func() { spent(scope, v.budget) }()
 	return v.text("with.prompt", p.text)
 }
 

@@ -32,14 +32,15 @@ type view struct {
 	ctx   Context
 	level int // visible layers of env: 0 only inherited variables, 1 also the DAG's, 2 also the step's
 
-	meter *meter // meter of the evaluation that makes the lookup; nil: the lookup is free
-	open  bool   // secrets may be filled in here
+	meter  *meter // meter of the evaluation that makes the lookup; nil: the lookup is free
+	budget *meter // meter of computed values that no evaluation looks up; views of one task share it
+	open   bool   // secrets may be filled in here
 }
 
 // newView returns a view that looks up values for the task of a scope, with all variables visible and secrets closed. It returns an
 // error if the context of the scope is no Context.
 func newView(scope dagrun.Scope, n *names) (*view, error) {
-	v := &view{Scope: scope, names: n, level: 2}
+	v := &view{Scope: scope, names: n, level: 2, budget: newMeter(exprUnits)}
 	switch ctx := scope.Context().(type) {
 	case Context:
 		v.ctx = ctx
