@@ -66,6 +66,10 @@ var examplesByFile = map[string]example{
 		want: "succeeded list=succeeded shrink=succeeded shrink/boat.png=succeeded shrink/broken.tif=replaced shrink~1/broken.tif=succeeded shrink/harbour.jpg=succeeded shrink/oar.webp=succeeded summary=succeeded",
 		says: map[string]string{"shrink~1/broken.tif": "slow encoder: broken.tif"},
 	},
+	"matrix/matrix": {
+		want: "succeeded build=succeeded build/linux-24=succeeded build/linux-25=succeeded build/linux-26=succeeded build/mac-25=succeeded build/mac-26=succeeded build/windows-26=succeeded test-all=succeeded publish=succeeded",
+		says: map[string]string{"build/mac-25": "for mac, everything below version 26", "test-all": "testing --full --files=app-linux.tar,app-mac.tar,app-windows.tar"},
+	},
 	"children/day": {
 		request: queue.Request{Params: map[string]any{"day": "2026-11-20"}},
 		want:    "succeeded count=succeeded",

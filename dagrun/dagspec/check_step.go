@@ -40,8 +40,8 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 	switch {
 	case items == nil:
 	case items.kind == kindString:
-		if t, problems := parseTemplate(items.text()); t.single() == nil && len(problems) == 0 {
-			c.add(items.pos(), "write [a, b], or one reference such as ${params.items}", "items must be a list, or one ${reference} to a list")
+		if t, problems := parseTemplate(strings.TrimSpace(items.text())); t.single() == nil && len(problems) == 0 {
+			c.add(items.pos(), "write [a, b], one reference such as ${params.items}, or one computed value such as ${= range(1, 4)}", "items must be a list, or one ${reference} to a list")
 			break
 		}
 		c.textOf(items, &outside, wantList)

@@ -76,6 +76,7 @@ func TestComputed_KeepsTypes(t *testing.T) {
 		`"${= duration('90m')}"`:                                       "1h30m0s",
 		`"${= run.logical_at.Month()}"`:                                int64(11),
 		`'${= format(run.logical_at, "2006/01/02")}'`:                  "2026/11/20",
+		`"${= format(run.logical_at.AddDate(0, -1, 0), '2006-01')}"`:   "2026-10",
 		`'${= format(date("2026-03-01") - duration("24h"), "Jan 2")}'`: "Feb 28",
 		`"$${= params.n} $${x}"`:                                       "${= params.n} ${x}",
 		"|-\n        ${= {\"a}\": 1}[\"a}\"] /* } \" */ + len(\"\\\"}\") + len(`}'`)}": int64(5),

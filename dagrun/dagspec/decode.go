@@ -336,7 +336,7 @@ func (p Priority) MarshalJSON() ([]byte, error) {
 
 func (i *Items) fromNode(_ *decoder, n *node) {
 	if n.kind == kindString {
-		i.Ref = n.text()
+		i.Ref = strings.TrimSpace(n.text()) // a text over several lines ends with a line break
 		return
 	}
 	i.List, _ = n.plain().([]any)

@@ -339,6 +339,8 @@ func exprProblem(src source, err error, want wanted) problem {
 	switch {
 	case strings.Contains(msg, `Operator("=")`):
 		hint = "compare with =="
+	case strings.Contains(msg, "+ (mismatched types []"):
+		hint = "join lists with concat(a, b)"
 	case strings.Contains(msg, "unknown name"):
 		hint = `texts are quoted: "prod"`
 		if name, rest, _ := strings.Cut(part, "("); rest != "" {

@@ -202,7 +202,7 @@ func checkTabs(r *report, text string, tokens token.Tokens) bool {
 // syntaxHint returns a hint for a message of the YAML library.
 func syntaxHint(msg string) string {
 	switch {
-	case strings.Contains(msg, "mapping value is not allowed"):
+	case strings.Contains(msg, "mapping value is not allowed"), strings.Contains(msg, "map key-value is pre-defined"):
 		return "quote the text if it contains a colon, and check the indentation"
 	case strings.Contains(msg, "reserved character"):
 		return "quote the text"
