@@ -150,17 +150,30 @@ func (n *node) measure() *node {
 // maxLocated limits the bytes of lines in which locate searches a part of a string.
 const maxLocated = 64 << 10
 
-// locate returns the position of a part of a string in the file: its first appearance from the node on. It returns the position of
-// the node if part is "", if escapes or folding hide it, or if the line is longer than maxLocated.
+// locate returns the position of a part of a string in the file: its first appearance from the node on. YAML may fold the lines of a
+// block, so it may find only the first words of a part of a block. It returns the position of the node if part is "", if escapes
+// hide it, or if the line is longer than maxLocated.
 func (r *report) locate(n *node, part string) pos {
 	at := n.pos()
-	if at.line == 0 || part == "" {
+	if at.line == 0 || part == "" || len(r.lines[min(at.line, len(r.lines))-1]) > maxLocated {
 		return at
 	}
 	part, _, _ = strings.Cut(part, "\n")
-	if len(r.lines[min(at.line, len(r.lines))-1]) > maxLocated {
-		return at
+	if found, ok := r.find(n, part); ok {
+		return found
 	}
+	words := strings.SplitN(part, " ", 4)
+	for k := min(3, len(words)-1); n.block && k > 0; k-- {
+		if found, ok := r.find(n, strings.Join(words[:k], " ")); ok {
+			return found
+		}
+	}
+	return at
+}
+
+// find returns where part first appears in a line, from the node on.
+func (r *report) find(n *node, part string) (pos, bool) {
+	at := n.at
 	last := at.line + strings.Count(n.text(), "\n") + 2
 	for line := at.line; line <= min(last, len(r.lines)); line++ {
 		from := 0
@@ -168,10 +181,10 @@ func (r *report) locate(n *node, part string) pos {
 			from = byteColumn(r.lines[line-1], at.col)
 		}
 		if i := strings.Index(r.lines[line-1][from:], part); i >= 0 {
-			return pos{line, len([]rune(r.lines[line-1][:from+i])) + 1}
+			return pos{line, len([]rune(r.lines[line-1][:from+i])) + 1}, true
 		}
 	}
-	return at
+	return at, false
 }
 
 // byteColumn converts a column in characters, from 1, into an offset in bytes. A column beyond the line becomes the length of the
