@@ -45,8 +45,8 @@ var costs = map[string]cost{
 	"string":   func(m *meter, p []any) error { return seeAll(m, p, 20) },
 	"toJSON":   func(m *meter, p []any) error { return look{m, 40, 40}.at(p[0], 0) }, // toJSON indents its output
 	"fromJSON": func(m *meter, p []any) error { return m.spend(12 * textSize(p...)) },
-	"date":     func(m *meter, p []any) error { return m.spend(500 + 4*textSize(p...)) },
-	"timezone": func(m *meter, p []any) error { return m.spend(10_000 + textSize(p...)) },
+	"date":     zoned(func(m *meter, p []any) error { return m.spend(500 + 4*textSize(p...)) }),
+	"timezone": zoned(func(m *meter, p []any) error { return m.spend(10_000 + textSize(p...)) }),
 
 	"max": listing, "min": listing, "mean": listing, "sum": listing, "flatten": listing, "fromPairs": listing,
 	"reverse": shallow, "concat": shallow, "count": shallow, "get": hashing,
@@ -54,6 +54,19 @@ var costs = map[string]cost{
 
 	"..": ranging, "range": ranging, "matrix": combining,
 	"format": func(m *meter, p []any) error { return m.spend(50 + 4*textSize(p...)) },
+}
+
+var errLocal = errors.New(`the worker's time zone must not decide: name a zone such as "Europe/Paris"`)
+
+// zoned returns a cost that refuses the name of the worker's time zone before it charges. Such a name may come from a param, so the
+// check of the source, which refScan makes, does not suffice.
+func zoned(charge cost) cost {
+	return func(m *meter, p []any) error {
+		if slices.ContainsFunc(p, func(v any) bool { return v == "Local" }) {
+			return errLocal
+		}
+		return charge(m, p)
+	}
 }
 
 // textSize returns the total length in bytes of the values that are texts. Other values count as 0.

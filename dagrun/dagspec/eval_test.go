@@ -483,12 +483,14 @@ func evalExpression(t *testing.T, text string, want wanted) (*expression, dagrun
 func TestExpressions_RefuseAtRunTime(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`steps.bad.outputs.text == "x"`: "steps.bad.outputs.text has no value: write default(steps.bad.outputs.text, …)",
-		`steps.ok.outputs.data.k`:       "the value is a text, not true or false",
-		`params.maybe > 3`:              "params.maybe has no value",
-		`env.NOPE == "x"`:               "env.NOPE has no value",
-		`steps.ok.outputs.data.k > 3`:   "invalid operation",
-		`len(1..900000) > 3`:            "memory budget exceeded",
+		`steps.bad.outputs.text == "x"`:                               "steps.bad.outputs.text has no value: write default(steps.bad.outputs.text, …)",
+		`steps.ok.outputs.data.k`:                                     "the value is a text, not true or false",
+		`params.maybe > 3`:                                            "params.maybe has no value",
+		`env.NOPE == "x"`:                                             "env.NOPE has no value",
+		`steps.ok.outputs.data.k > 3`:                                 "invalid operation",
+		`len(1..900000) > 3`:                                          "memory budget exceeded",
+		`run.logical_at.In(timezone("Lo" + "cal")) == null`:           "the worker's time zone must not decide",
+		`date("2026-11-20", "2006-01-02", "Lo" + "cal") == null`:      "the worker's time zone must not decide",
 		`any(params.obj.list, any(1..150000, any(1..150000, # < 0)))`: "memory budget exceeded",
 	} {
 		e, scope := evalExpression(t, expression, wantBool)
