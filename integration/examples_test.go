@@ -40,6 +40,10 @@ var examplesByFile = map[string]example{
 		want: "succeeded measure=succeeded warn=succeeded frost=skipped log=succeeded",
 		says: map[string]string{"warn": "harbour: 14 knots", "log": "first line\nsecond line\n{"},
 	},
+	"outputs/stdout": {
+		want: "succeeded find=succeeded stock=succeeded weigh=succeeded weigh/oars=succeeded weigh/rope=succeeded order=succeeded thank=skipped",
+		says: map[string]string{"order": "4 oars from the harbour, weights [\"4 kg\",\"4 kg\"]"},
+	},
 	"retries/flaky": {
 		want: "succeeded call=succeeded follow-up=succeeded",
 		says: map[string]string{"call": "attempt 3 with key oarlock-"},

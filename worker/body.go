@@ -278,14 +278,17 @@ func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 		res.Settled = true // the executor has called CheckOutputs before it settled
 		return res
 	}
+	if res.SnoozeUntil > 0 || res.HasExit && t.Body != nil && slices.Contains(t.Body.SkipExitCode, res.ExitCode) {
+		return res // the task has not succeeded
+	}
 	if err := t.CheckOutputs(res.Outputs); err != nil {
 		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode, Reason: err.Error()}
 	}
 	return res
 }
 
-// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored. A limit holds for each value, for all
-// values of the task, and for the outputs of the whole run. The worker calls CheckOutputs for each success that is not settled. An
+// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored, or if they lack one that the step declares
+// and that is not optional. A limit holds for each value, for all values of the task, and for the outputs of the whole run. The worker calls CheckOutputs for each success that is not settled. An
 // executor that makes anything durable together with its outputs must call it before.
 func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	switch {
@@ -297,12 +300,17 @@ func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	if err := dagspec.CheckDepth(outputs); err != nil {
 		return fmt.Errorf("outputs: %w", err)
 	}
-	if len(outputs) <= MaxTextBytes {
-		return nil // no value can be too large: this saves most outputs the decoding
+	if len(outputs) <= MaxTextBytes && len(t.declared()) == 0 {
+		return nil // no value can be too large, and none can be missing: this saves the decoding
 	}
 	var values map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(outputs), &values); err != nil {
+	if err := json.Unmarshal([]byte(cmp.Or(outputs, "{}")), &values); err != nil {
 		return fmt.Errorf("the outputs are not a JSON object: %w", err)
+	}
+	for _, o := range t.declared() {
+		if values[o.Name] == nil && !o.Optional {
+			return fmt.Errorf("output %s was not written: %s, or declare it with optional: true", o.Name, t.howToWrite(o))
+		}
 	}
 	total := 0
 	for name, value := range values {
@@ -334,17 +342,32 @@ func (t *Task) measure(name string, value json.RawMessage) (size, limit int) {
 	return len(*text), MaxTextBytes
 }
 
-func (t *Task) declares(name, kind string) bool {
-	var declared []dagspec.Output
-	if t.Body != nil {
-		declared = t.Body.Outputs
+// declared returns the outputs that the step declares; nil if the task has no body.
+func (t *Task) declared() []dagspec.Output {
+	if t.Body == nil {
+		return nil
 	}
-	for _, o := range declared {
+	return t.Body.Outputs
+}
+
+func (t *Task) declares(name, kind string) bool {
+	for _, o := range t.declared() {
 		if o.Name == name {
 			return o.Type == kind
 		}
 	}
 	return false
+}
+
+// howToWrite says how the body of the task gives an output.
+func (t *Task) howToWrite(o dagspec.Output) string {
+	switch {
+	case o.From != "":
+		return "write " + o.From
+	case t.Body.Action != "":
+		return "return it from " + t.Body.Action
+	}
+	return "write " + o.Name + "=… to $OARLOCK_OUTPUT"
 }
 
 // Masked returns the text with *** in place of the task's secrets, in every form of shapes. Executors call it for texts that are

@@ -21,7 +21,7 @@ func nested(lists int) json.RawMessage {
 
 func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
 	t.Parallel()
-	task := &worker.Task{Body: &dagspec.Step{Outputs: []dagspec.Output{{Name: "j", Type: "json"}, {Name: "s"}}}}
+	task := &worker.Task{Body: &dagspec.Step{Outputs: []dagspec.Output{{Name: "j", Type: "json", Optional: true}, {Name: "s", Optional: true}}}}
 	text := func(bytes int) string { return strings.Repeat("\n", bytes) } // two bytes each in JSON
 	for name, tt := range map[string]struct {
 		outputs map[string]any
@@ -54,6 +54,30 @@ func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
 	}
 	if err := task.CheckOutputs(""); err != nil {
 		t.Errorf("none: %v", err)
+	}
+}
+
+// A body must give each declared output that is not optional, whatever kind of body it is.
+func TestCheckOutputs_WantsWhatIsDeclared(t *testing.T) {
+	t.Parallel()
+	outputs := []dagspec.Output{{Name: "o", Optional: true}, {Name: "n"}}
+	file := []dagspec.Output{{Name: "n", From: "file:report"}}
+	for _, tt := range []struct {
+		body    dagspec.Step
+		outputs dagrun.JSON
+		want    string
+	}{
+		{dagspec.Step{Run: "x", Outputs: outputs}, `{"n":1}`, ""},
+		{dagspec.Step{Run: "x", Outputs: outputs}, `{"n":null}`, ""},
+		{dagspec.Step{Run: "x", Outputs: outputs}, `{"o":1}`, "output n was not written: write n=… to $OARLOCK_OUTPUT, or declare it with optional: true"},
+		{dagspec.Step{Command: "x", Outputs: file}, "", "output n was not written: write file:report, or declare it with optional: true"},
+		{dagspec.Step{Action: "my.func", Outputs: outputs}, "", "output n was not written: return it from my.func, or declare it with optional: true"},
+		{dagspec.Step{Run: "x"}, "", ""},
+	} {
+		err := (&worker.Task{Body: &tt.body}).CheckOutputs(tt.outputs)
+		if got := fmt.Sprint(err); got != tt.want && (err != nil || tt.want != "") {
+			t.Errorf("%s: %s, want %s", tt.outputs, got, tt.want)
+		}
 	}
 }
 

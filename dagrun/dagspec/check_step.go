@@ -73,7 +73,7 @@ func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 	c.expression(n.get("when"), known, wantBool)
 	c.expression(n.get("priority"), known, wantNumber)
 	c.expression(n.in("cache", "key"), known, wantText)
-	c.outputs(s, n)
+	c.outputs(s, n, kind)
 	c.onError(s, n, kind, known)
 	if p := n.get("publish"); p != nil && s.Publish != nil {
 		c.publish(s, n, p, kind, known)
@@ -220,15 +220,33 @@ func (c *checker) stdinOutput(n *node, known *names) {
 	c.used(n, known, f)
 }
 
-func (c *checker) outputs(s *Step, n *node) {
+// outputs reports outputs that are declared twice, and outputs that come from where a body of this kind writes nothing.
+func (c *checker) outputs(s *Step, n *node, kind string) {
 	seen := map[string]pos{}
 	nodes := slices.Collect(n.get("outputs").list())
 	for i, o := range s.Outputs {
 		at := nodes[i]
 		if at.kind == kindMap {
+			c.source(o, at.get("from"), kind)
 			at = at.get("name")
 		}
 		c.twice(seen, o.Name, at, "output")
+	}
+}
+
+// source checks the key from of an output. from may be nil, and a kind of "" means that the body is not known.
+func (c *checker) source(o Output, from *node, kind string) {
+	switch {
+	case from == nil:
+	case kind != "" && kind != "run" && kind != "command":
+		c.add(from.pos(), "remove from: an action returns its outputs by name", "from does nothing for a body of kind %s", kind)
+	case o.From == "exit_code":
+		c.add(from.pos(), "remove the output, and refer to steps.ID.exit_code, which each step has",
+			"outputs exist only after a success, so an output from exit_code would always be 0")
+	case o.File() != "" || slices.Contains(streams, o.From):
+		c.noReferences(from)
+	default:
+		c.add(from.pos(), "write a path below the working directory, such as file:report.json", "%s is no file that an output can come from", from.show())
 	}
 }
 

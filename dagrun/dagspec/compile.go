@@ -29,7 +29,7 @@ func (s *Spec) Graph() (*dagrun.Graph, error) {
 // Compile returns the spec in the form that dagrun.Compile takes; Graph calls both. The error joins all mistakes, of which a spec
 // that Parse has accepted has none.
 func (s *Spec) Compile() (dagrun.Spec, error) {
-	c := &compiler{spec: s, names: newNames(s)}
+	c := &compiler{spec: s, names: newNames(s), streams: s.streamUses()}
 	c.names.valuesOfDAG = map[string]*expression{}
 	for _, name := range sortedKeys(s.Env) {
 		c.computed(c.names.belowStep(), c.names.valuesOfDAG, "env."+name, s.Env[name], wantValue)
@@ -89,6 +89,8 @@ type compiler struct {
 	spec  *Spec
 	names *names
 	errs  []error
+
+	streams streamUses
 }
 
 // inherit fills in the fields that a step does not set itself: shell, working_dir and on_lost of the DAG, and the standard kill.
@@ -112,6 +114,7 @@ func (c *compiler) inherit(s *Step) {
 // s as the Data of the result. Mistakes go to c.errs.
 func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.inherit(s)
+	s.Outputs = c.streams.outputs(s)
 	n.env = s.Env
 	n.declareSecrets(s.Secrets)
 	s.names = n

@@ -238,10 +238,10 @@ func (o *Output) fromNode(d *decoder, n *node) {
 	d.fields(n, reflect.ValueOf(o).Elem())
 }
 
-// MarshalJSON writes the name alone if the type is string, which is the default, and else a map.
+// MarshalJSON writes the name alone if the other fields have their defaults, and else a map.
 func (o Output) MarshalJSON() ([]byte, error) {
 	type long Output
-	if o.Type == "string" {
+	if o.Type == "string" && o.From == "" && !o.Optional {
 		return json.Marshal(o.Name)
 	}
 	return json.Marshal(long(o))

@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,8 +27,26 @@ func (f ref) step() string {
 	return ""
 }
 
-// isOutput reports whether the reference is to an output of a step: steps.a.outputs.n, or a part of it.
-func (f ref) isOutput() bool { return f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" }
+// stream returns the name of the stream if the reference is to what a body wrote to it, stdout for steps.a.stdout. It returns "" for
+// any other reference.
+func (f ref) stream() string {
+	if f.step() != "" && len(f.path) > 2 && slices.Contains(streams, f.path[2]) {
+		return f.path[2]
+	}
+	return ""
+}
+
+// output returns the name of the output if the reference is to one, or to a part of one: n for steps.a.outputs.n, and stdout for
+// steps.a.stdout. It returns "" for any other reference.
+func (f ref) output() string {
+	if f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" {
+		return f.path[3]
+	}
+	return f.stream()
+}
+
+// isOutput reports whether the reference is to an output of a step, or to a part of one.
+func (f ref) isOutput() bool { return f.output() != "" }
 
 // mayLack reports whether the reference is to run.previous_logical_at, which has a value only in runs of schedules.
 func (f ref) mayLack() bool {
@@ -39,7 +58,7 @@ func (f ref) mayLack() bool {
 func (f ref) rest() []string {
 	switch f.root() {
 	case "steps":
-		return f.path[min(4, len(f.path)):]
+		return f.path[min(named(f.path), len(f.path)):]
 	case "params", "env", "run", "error":
 		return f.path[2:]
 	}
@@ -261,7 +280,7 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 		return 0, f.wrong("a step can refer only to steps that the step depends on", "step %q refers to itself", id)
 	}
 	switch f.path[2] {
-	case "outputs":
+	case "outputs", "stdout", "stderr":
 		return n.checkOutput(f, s)
 	case "items":
 		if s.Foreach == nil && !n.vague.ids[id] {
@@ -273,19 +292,28 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 }
 
 func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
-	if len(f.path) == 3 {
+	name := f.output()
+	if name == "" {
 		return 0, f.wrong("write steps."+s.ID+".outputs.name", "outputs needs the name of an output")
 	}
-	t, known, ok := s.output(f.path[3])
+	t, known, ok := s.output(name)
+	if f.stream() != "" && !n.vague.ids[s.ID] {
+		if p := s.checkStream(f); p != nil {
+			return 0, p
+		}
+		t, ok = cmp.Or(t, "string"), true
+	}
 	switch {
 	case n.vague.ids[s.ID]:
 		return typeAny, nil
+	case !ok && slices.Contains(streams, name) && s.executes():
+		return 0, f.wrong("write steps."+s.ID+"."+name, "step %q has no output %q", s.ID, name)
 	case !ok:
-		return 0, f.wrong(knownHint(f.path[3], known, "add this output to the step's outputs:"), "step %q has no output %q", s.ID, f.path[3])
+		return 0, f.wrong(knownHint(name, known, "add this output to the step's outputs:"), "step %q has no output %q", s.ID, name)
 	case n.gathers(s.ID):
 		return typeList, nil
 	case len(f.rest()) > 0 && t != "json":
-		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", f.path[3], t)
+		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", name, t)
 	}
 	return outputTypes[t], nil
 }
@@ -333,7 +361,7 @@ func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 	case !ok:
 		all := sortedKeys(known)
 		if what == "steps."+f.step() {
-			all = append(all, "outputs", "items")
+			all = append(append(all, "outputs", "items"), streams...)
 		}
 		return 0, f.wrong(knownHint(f.path[i], all, ""), "%s has no %q", what, f.path[i])
 	case len(f.path) > i+1 && t != typeTime && t != typeList:

@@ -152,7 +152,7 @@ type Step struct {
 	SkipExitCode []int        `json:"skip_exit_code,omitempty"`
 	OnLost       string       `json:"on_lost,omitempty"`
 
-	Outputs       []Output          `json:"outputs,omitempty"`
+	Outputs       []Output          `json:"outputs,omitzero"` // of a replacement: nil takes over those of the failed step, and an empty list has none
 	Foreach       *Foreach          `json:"foreach,omitempty"`
 	Publish       *Step             `json:"publish,omitempty"`
 	Pool          Pools             `json:"pool,omitzero"`
@@ -219,8 +219,12 @@ type ContinueOn struct {
 
 // Output is a declared output; Type is string, json or number.
 type Output struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
+	Name     string `json:"name"`
+	Type     string `json:"type"`
+	From     string `json:"from,omitempty"`     // stdout, stderr, or file: and a path; "": the file $OARLOCK_OUTPUT, or what an action returns
+	Optional bool   `json:"optional,omitempty"` // a body may succeed without it
+
+	neededBy string // see NeededBy
 }
 
 // Foreach makes one task per item, or one per Batch items.
@@ -531,8 +535,10 @@ func (s *Step) digest(env map[string]string) string {
 		Publish              *Step
 		Foreach              *Foreach
 		SkipExit             []int
+		Undeclared           []string `json:",omitempty"`
 	}{
 		s.Run, s.Command, s.Action, s.Args, s.Shell, s.With, s.Stdin, s.Secrets, merged(env, s.Env), s.WorkingDir, s.Outputs, s.Publish, s.Foreach, s.SkipExitCode,
+		s.undeclared(),
 	})
 	if err != nil {
 		panic(fmt.Sprintf("dagspec: a step that cannot be written as JSON: %v", err))

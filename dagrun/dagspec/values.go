@@ -200,12 +200,12 @@ func (v *view) step(f ref) (any, error) {
 		return v.count(f.path[1], f.path[3])
 	}
 	if v.names.gathers(f.path[1]) {
-		return v.gather(f.path[1], f.path[3])
+		return v.gather(f.path[1], f.output())
 	}
 	if err := v.decodes(s); err != nil {
 		return nil, err
 	}
-	return output(s, f.path[3])
+	return output(s, f.output())
 }
 
 // decodes charges the meter, if there is one, for decoding the outputs of a step or item. It returns errCost at the limit.

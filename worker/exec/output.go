@@ -22,10 +22,12 @@ import (
 // Limit of outputs besides those of package worker.
 const maxFileBytes = 2 << 20 // the file, names and delimiters included
 
-// readOutputs reads the file at path, where a body wrote its outputs ($OARLOCK_OUTPUT). It returns the declared outputs as a JSON
-// object, with null for each that was not written; "" if none is declared and the file is empty. On any error the task ends as
+// readOutputs returns the declared outputs of a body as a JSON object, without those that the body did not write, except that an
+// optional one is null. It returns "" if no output is declared and the body wrote none. On any error the task ends as
 // `failed: output`.
-func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
+//
+// path is the file $OARLOCK_OUTPUT. source returns the text of an output that comes from elsewhere, and false if there is none.
+func readOutputs(path string, declared []dagspec.Output, source func(dagspec.Output) (string, bool, error)) (dagrun.JSON, error) {
 	text, err := readOutputFile(path)
 	if err != nil {
 		return "", err
@@ -33,18 +35,18 @@ func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
 	if len(declared) == 0 && len(text) == 0 {
 		return "", nil
 	}
-	return parseOutputs(string(text), declared)
+	return parseOutputs(string(text), declared, source)
 }
 
 // readOutputFile returns the content of the file; nil if it is empty. It returns an error if the body removed the file, replaced it
 // by something else than a file, or made it longer than maxFileBytes. It does not wait if the body replaced the file by a pipe, but
-// it may wait for a descriptor in openPatiently.
+// it may wait for a descriptor in patiently.
 func readOutputFile(path string) ([]byte, error) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
 		return nil, nil // most bodies leave it empty
 	}
-	f, err := openPatiently(path)
+	f, err := patiently(func() (*os.File, error) { return os.OpenFile(path, noWaiting|unix.O_NOFOLLOW, 0) })
 	if err != nil && worker.Lacks(err) {
 		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
 	}
@@ -65,29 +67,30 @@ func readOutputFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Times for which openPatiently waits: a body that succeeded must not fail because the worker had no descriptor left when it
+// noWaiting are the flags for opening a file of a body: the open does not wait for the writer of a pipe.
+const noWaiting = os.O_RDONLY | unix.O_NONBLOCK
+
+// Times for which patiently waits: a body that succeeded must not fail because the worker had no descriptor left when it
 // ended.
 const (
 	outputPause    = 20 * time.Millisecond
 	outputPatience = 10 * time.Second
 )
 
-// openPatiently opens a file for reading. While this host has no descriptor or no memory left, it tries again for outputPatience,
-// since other bodies end meanwhile. It returns any other error at once. It does not follow a link, and does not wait for the writer
-// of a pipe.
-func openPatiently(path string) (*os.File, error) {
+// patiently opens something by open. While this host has no descriptor or no memory left, it tries again for outputPatience, since
+// other bodies end meanwhile. It returns any other error at once.
+func patiently[F any](open func() (F, error)) (F, error) {
 	for deadline := time.Now().Add(outputPatience); ; time.Sleep(outputPause) {
-		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		f, err := open()
 		if err == nil || !worker.Lacks(err) || time.Now().After(deadline) {
 			return f, err
 		}
 	}
 }
 
-// parseOutputs parses `name=value` lines and `name<<END` blocks, and returns the declared outputs as a JSON object, in their
-// declared order. An output that the text lacks is null. The error names the line, or the output if its value does not fit its
-// type.
-func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
+// parseOutputs parses `name=value` lines and `name<<END` blocks, takes the other outputs from source, and returns the declared outputs
+// as readOutputs does, in their declared order. The error names the line, or the output if its value does not fit its type.
+func parseOutputs(text string, declared []dagspec.Output, source func(dagspec.Output) (string, bool, error)) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {
 		if err := p.entry(declared); err != nil {
@@ -95,18 +98,53 @@ func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
 		}
 	}
 	object := append(make([]byte, 0, len(text)+64), '{')
-	for i, o := range declared {
-		value, err := encodeOutput(o, p.values)
+	for _, o := range declared {
+		value, err := p.output(o, source)
 		if err != nil {
-			return "", fmt.Errorf("output %s: %w", o.Name, err)
+			return "", fmt.Errorf("output %s: %w", described(o), err)
 		}
-		if i > 0 {
+		if value == nil {
+			continue
+		}
+		if len(object) > 1 {
 			object = append(object, ',')
 		}
 		object = append(append(object, strconv.Quote(o.Name)...), ':')
 		object = append(object, value...)
 	}
 	return dagrun.JSON(append(object, '}')), nil
+}
+
+// described names an output for an error, together with the reference that needs it if the step does not declare it.
+func described(o dagspec.Output) string {
+	if by := o.NeededBy(); by != "" {
+		return o.Name + ", which is needed by " + by
+	}
+	return o.Name
+}
+
+// output returns the value of an output as JSON; nil if the body did not write it and must, and null if it is optional. An optional
+// number or json output is also not written if its source is empty.
+func (p *outputParser) output(o dagspec.Output, source func(dagspec.Output) (string, bool, error)) ([]byte, error) {
+	text, written := p.values[o.Name]
+	if o.From != "" {
+		var err error
+		if text, written, err = source(o); err != nil {
+			return nil, err
+		}
+		if written = written && (text != "" || o.Type == "string" || !o.Optional); written {
+			if err := p.check(o, o.From, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	switch {
+	case written:
+		return encodeOutput(o.Type, text)
+	case o.Optional:
+		return []byte("null"), nil
+	}
+	return nil, nil
 }
 
 type outputParser struct {
@@ -136,6 +174,9 @@ func (p *outputParser) entry(declared []dagspec.Output) error {
 	if !ok {
 		return fmt.Errorf("%s is not declared: add %[1]s to outputs", strconv.Quote(name))
 	}
+	if o.From != "" {
+		return fmt.Errorf("%s comes from %s: remove the line, or the from of this output", name, o.From)
+	}
 	if _, twice := p.values[name]; twice {
 		return fmt.Errorf("%s was written already: an output has one value", name)
 	}
@@ -145,7 +186,7 @@ func (p *outputParser) entry(declared []dagspec.Output) error {
 		}
 	}
 	p.values[name] = value
-	return p.check(o, value)
+	return p.check(o, name, value)
 }
 
 // splitEntry splits a line at its first = or <<, whichever comes first. For <<, block is true, and value is the line that ends the
@@ -176,21 +217,26 @@ func (p *outputParser) block(name, end string) (string, error) {
 	return "", fmt.Errorf("the block of %s has no end: no line is %s", name, excerpt(end))
 }
 
-func (p *outputParser) check(o dagspec.Output, value string) error {
-	limit := worker.MaxTextBytes
+// maxBytes returns the limit of the text of an output.
+func maxBytes(o dagspec.Output) int {
 	if o.Type == "json" {
-		limit = worker.MaxJSONBytes
+		return worker.MaxJSONBytes
 	}
+	return worker.MaxTextBytes
+}
+
+// check returns an error if the text of an output cannot be stored. The error calls the text what.
+func (p *outputParser) check(o dagspec.Output, what, value string) error {
 	p.total += len(value)
 	switch {
-	case len(value) > limit:
-		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere, and output the address of the data", o.Name, len(value), limit)
+	case len(value) > maxBytes(o):
+		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere, and output the address of the data", what, len(value), maxBytes(o))
 	case p.total > worker.MaxOutputBytes:
 		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere, and output the address of the data", worker.MaxOutputBytes)
 	case strings.IndexByte(value, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL byte, which Postgres cannot store: encode the value, for example with base64", o.Name)
+		return fmt.Errorf("%s holds a NUL byte, which Postgres cannot store: encode the value, for example with base64", what)
 	case !utf8.ValidString(value):
-		return fmt.Errorf("%s is not UTF-8: convert or encode the value", o.Name)
+		return fmt.Errorf("%s is not UTF-8: convert or encode the value", what)
 	}
 	return nil
 }
@@ -204,16 +250,12 @@ func find(declared []dagspec.Output, name string) (dagspec.Output, bool) {
 	return dagspec.Output{}, false
 }
 
-// encodeOutput returns the value of an output as JSON of its declared type; null if values does not have it. It returns an error if
-// the text is no value of that type.
-func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
-	text, ok := values[o.Name]
-	switch {
-	case !ok:
-		return []byte("null"), nil
-	case o.Type == "number":
+// encodeOutput returns the value of an output of a type as JSON. It returns an error if the text is no value of that type.
+func encodeOutput(kind, text string) ([]byte, error) {
+	switch kind {
+	case "number":
 		return encodeNumber(text)
-	case o.Type == "json":
+	case "json":
 		return encodeJSON(text)
 	}
 	return plainjson.Compact(text)

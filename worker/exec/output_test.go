@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
-var declared = []dagspec.Output{{Name: "s", Type: "string"}, {Name: "n", Type: "number"}, {Name: "j", Type: "json"}}
+var declared = []dagspec.Output{{Name: "s", Type: "string", Optional: true}, {Name: "n", Type: "number", Optional: true}, {Name: "j", Type: "json", Optional: true}}
 
 func TestParseOutputs_Grammar(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestParseOutputs_Grammar(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseOutputs(tt.text, declared)
+			got, err := parseOutputs(tt.text, declared, nil)
 			if err != nil {
 				got = dagrun.JSON(err.Error())
 			}
@@ -121,7 +121,7 @@ func TestParseOutputs_Limits(t *testing.T) {
 		{"all", sixteen, many, ""},
 		{"too much in all", seventeen, many, "the outputs have more than 1048576 bytes"},
 	} {
-		_, err := parseOutputs(tt.text, tt.declared)
+		_, err := parseOutputs(tt.text, tt.declared, nil)
 		if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
@@ -138,6 +138,7 @@ func TestOutputs_OfABody(t *testing.T) {
 	}{
 		{"none", `[ ! -s "$OARLOCK_OUTPUT" ] && [ -f "$OARLOCK_OUTPUT" ]`, nil, dagrun.Result{HasExit: true}},
 		{"some", `echo "s=v" >> "$OARLOCK_OUTPUT"`, declared, dagrun.Result{HasExit: true, Outputs: `{"s":"v","n":null,"j":null}`}},
+		{"required and missing", `echo "n=1" >> "$OARLOCK_OUTPUT"`, []dagspec.Output{{Name: "s", Type: "string"}, {Name: "n", Type: "number"}}, dagrun.Result{HasExit: true, Outputs: `{"n":1}`}},
 		{"heredoc", "cat >>\"$OARLOCK_OUTPUT\" <<X\ns<<EOF\nline 1\nline 2\nEOF\nX\n", declared, dagrun.Result{HasExit: true, Outputs: `{"s":"line 1\nline 2","n":null,"j":null}`}},
 		{"renamed into place", `echo s=v > new; mv new "$OARLOCK_OUTPUT"`, declared, dagrun.Result{HasExit: true, Outputs: `{"s":"v","n":null,"j":null}`}},
 		{"of a failure", `echo s=v >> "$OARLOCK_OUTPUT"; exit 3`, declared, dagrun.Result{Kind: dagrun.KindExit, ExitCode: 3, HasExit: true, Reason: "exit 3"}},

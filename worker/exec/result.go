@@ -3,12 +3,14 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -67,8 +69,8 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 		if why := a.cgroup.outOfMemory(a.x.config.Resources.Memory); why != "" {
 			r.Reason += ": " + why
 		}
-	case r.Kind == dagrun.KindNone:
-		r = a.outputs(r)
+	case r.Kind == dagrun.KindNone && !slices.Contains(a.task.Body.SkipExitCode, 0): // a body that skips its task has no outputs
+		r = a.outputs(r, b)
 	}
 	if survivors != nil {
 		r.Reason = survivors.Error()
@@ -101,8 +103,8 @@ func signalName(sig syscall.Signal) string {
 	return "signal " + strconv.Itoa(int(sig))
 }
 
-func (a *attempt) outputs(r dagrun.Result) dagrun.Result {
-	outputs, err := readOutputs(a.folder.output, a.task.Body.Outputs)
+func (a *attempt) outputs(r dagrun.Result, b *body) dagrun.Result {
+	outputs, err := readOutputs(a.folder.output, a.task.Body.Outputs, func(o dagspec.Output) (string, bool, error) { return a.source(b, o) })
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: true, Reason: err.Error()}
 	}

@@ -128,7 +128,7 @@ func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.
 }
 
 // declared returns the value of an output that the step declares, as JSON: the column of that name in the first row. It returns an
-// error if there is no such column or no row, or if the output is a number and the value is not.
+// error if there is no such column, or if the output is a number and the value is not, and errNoRow if there is no row.
 func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 	for i, c := range r.columns {
 		if c.Name != o.Name {
@@ -136,7 +136,7 @@ func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 		}
 		switch {
 		case r.first == nil:
-			return nil, errors.New("the last statement returned no row")
+			return nil, errNoRow
 		case r.first[i] == nil:
 			return json.RawMessage("null"), nil
 		case o.Type == "string":
@@ -150,6 +150,8 @@ func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
 	}
 	return nil, errors.New("the last statement returns no column of that name")
 }
+
+var errNoRow = errors.New("the last statement returned no row")
 
 func isNumber(value json.RawMessage) bool {
 	var n json.Number

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -158,8 +159,9 @@ func (r *rows) finished() []byte {
 }
 
 // outputs returns the outputs of the task: the rows (unless they go to the log), their number, the first row (unless two columns
-// share a name), and the declared outputs, which are columns of the first row. If the rows are an output, it calls finished. It
-// returns an error if a declared output has no value, or all of them together are too large.
+// share a name), and the declared outputs, which are columns of the first row. An optional one is null without a row. If
+// the rows are an output, it calls finished. It returns an error if another declared output has no value, or all of them together are
+// too large.
 func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 	out := map[string]json.RawMessage{}
 	if r.query.format == "" {
@@ -178,6 +180,9 @@ func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
 			continue
 		}
 		value, err := r.declared(o)
+		if o.Optional && errors.Is(err, errNoRow) {
+			value, err = json.RawMessage("null"), nil
+		}
 		if err != nil {
 			return "", tooMuch("output %s: %v", o.Name, err)
 		}

@@ -94,6 +94,7 @@ func TestFunc_WhatDoesNotSucceedIsRolledBack(t *testing.T) {
 		}, "failed step a failed: never", 1},
 		"a panic":          {func(context.Context, pgx.Tx) (worker.Outputs, error) { panic("ouch") }, "failed step a failed: panic: ouch", 2},
 		"no JSON":          {func(context.Context, pgx.Tx) (worker.Outputs, error) { return worker.Outputs{"n": make(chan int)}, nil }, "failed step a failed: outputs:", 1},
+		"no output":        {func(context.Context, pgx.Tx) (worker.Outputs, error) { return nil, nil }, "failed step a failed: output n was not written", 1},
 		"an error dropped": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) { _ = add(ctx, tx, "a"); return nil, nil }, "failed step a failed: a statement failed, and its error was not returned", 2},
 		"rows left open": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) {
 			_, err := tx.Query(ctx, "SELECT generate_series(1, 1000)") //nolint:sqlclosecheck // left open on purpose
@@ -133,7 +134,7 @@ func TestFunc_SnoozesWithoutATrace(t *testing.T) {
 		if calls.Add(1) < 4 {
 			return nil, worker.Snooze(time.Millisecond)
 		}
-		return nil, nil
+		return worker.Outputs{"n": 1}, nil
 	}))
 	if got := y.await(y.run(call1)); got != "succeeded" || calls.Load() != 4 {
 		t.Errorf("the run is %s after %d calls", got, calls.Load())

@@ -1,0 +1,130 @@
+package dagspec
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// A reference to a stream declares an output of the step and of its replacements that are commands, and of nothing else.
+func TestCompile_CapturesOnlyReferredStreams(t *testing.T) {
+	t.Parallel()
+	steps := compiled(t, "streams.yaml")
+	outputs := func(data any) []Output { return data.(*Step).Outputs }
+	implied := func(stream, neededBy string) Output {
+		return Output{Name: stream, Type: "string", From: stream, neededBy: neededBy}
+	}
+	text := []Output{implied("stdout", "steps.text.stdout in step asked"), implied("stderr", "steps.text.stderr in step asked")}
+	replacements := steps["text"].OnError[0].With
+	for what, diff := range map[string]string{
+		"by an expression":       cmp.Diff(text, outputs(steps["text"].Data), compareOutputs),
+		"of a replacement":       cmp.Diff(text, outputs(replacements[0].Data), compareOutputs),
+		"not of a function":      cmp.Diff(0, len(outputs(replacements[1].Data))),
+		"declared":               cmp.Diff([]string{"stdout", "report"}, namesOf(outputs(steps["parsed"].Data))),
+		"by stdin":               cmp.Diff([]Output{implied("stdout", "steps.each.stdout in step uses")}, outputs(steps["each"].Data), compareOutputs),
+		"by no reference":        cmp.Diff(0, len(outputs(steps["quiet"].Data))),
+		"by a handler":           cmp.Diff([]Output{implied("stdout", "steps.asked.stdout in handler exit")}, outputs(steps["asked"].Data), compareOutputs),
+		"by its publish":         cmp.Diff([]Output{implied("stderr", "steps.uses.stderr in step uses")}, outputs(steps["uses"].Data), compareOutputs),
+		"the spec stays":         cmp.Diff(0, len(readGood(t)["streams.yaml"].Steps[0].Outputs)),
+		"the path of a file":     cmp.Diff("out/report.json", outputs(steps["parsed"].Data)[1].File()),
+		"of a body without file": cmp.Diff("", Output{From: "stdout"}.File()),
+	} {
+		if diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+var compareOutputs = cmp.AllowUnexported(Output{})
+
+func namesOf(outputs []Output) []string {
+	var list []string
+	for _, o := range outputs {
+		list = append(list, o.Name)
+	}
+	return list
+}
+
+// A replacement that runs no command returns by name what the failed step would have read from a stream.
+func TestCompile_ReplacementTakesNoSource(t *testing.T) {
+	t.Parallel()
+	out, err := mustParse(t, `
+name: x
+steps:
+  - id: a
+    run: echo
+    outputs: [{name: hits, from: stdout, type: json}]
+    on_error: [{do: replace, with: {action: my.func}}]
+`).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Output{{Name: "hits", Type: "json"}}, out.Steps[0].OnError[0].With[0].Data.(*Step).Outputs, compareOutputs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A cached result lacks the streams to which nothing referred, and a declared stream keeps more white space.
+func TestCacheKey_DependsOnStreams(t *testing.T) {
+	t.Parallel()
+	digests := map[string]string{}
+	for name, use := range map[string]string{
+		"none": "", "reference": ", when: steps.a.stdout != ''", "other step": ", env: {X: '${steps.a.stdout}'}",
+	} {
+		out, err := mustParse(t, "name: x\nsteps:\n- {id: a, run: echo, cache: {key: '\"k\"'}}\n- {id: b, depends: [a], run: echo"+use+"}\n").Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[name] = out.Steps[0].CacheKey.(cacheKey).body
+	}
+	declared, err := mustParse(t, "name: x\nsteps:\n- {id: a, run: echo, outputs: [{name: stdout, from: stdout}], cache: {key: '\"k\"'}}\n").Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests["declared"] = declared.Steps[0].CacheKey.(cacheKey).body
+	if digests["none"] == digests["reference"] || digests["reference"] != digests["other step"] || digests["declared"] == digests["reference"] {
+		t.Errorf("digests: %v", digests)
+	}
+}
+
+// References to streams have values as references to declared outputs do, in texts and in expressions.
+func TestResolve_StreamsOfSteps(t *testing.T) {
+	t.Parallel()
+	out, err := readGood(t)["streams.yaml"].Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := fakeScope{
+		context: Context{},
+		steps: map[string]dagrun.StepView{
+			"text":   {State: dagrun.TaskSucceeded, Outputs: `{"stdout":"yes","stderr":""}`},
+			"parsed": {State: dagrun.TaskSucceeded, Outputs: `{"stdout":["x"],"report":null}`},
+			"asked":  {State: dagrun.TaskSkipped},
+			"each":   {State: dagrun.TaskSucceeded},
+		},
+		items: map[string][]dagrun.StepView{"each": {{Outputs: `{"stdout":"a"}`}, {}}},
+	}
+	for _, step := range out.Steps {
+		if step.Name == "asked" {
+			if ok, err := step.When.Eval(scope); !ok || err != nil {
+				t.Errorf("when: %v, %v", ok, err)
+			}
+		}
+		if step.Name != "uses" {
+			continue
+		}
+		got, err := step.Data.(*Step).Resolve(scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Env["FIRST"] != "x" || *got.Stdin != `["a",null]` {
+			t.Errorf("env %v, stdin %s", got.Env, *got.Stdin)
+		}
+	}
+	handler, err := out.Handlers[0].Data.(*Step).Resolve(scope)
+	if err != nil || handler.Args[0] != "" {
+		t.Errorf("handler: %v, %v", handler, err)
+	}
+}

@@ -1,0 +1,115 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// streamNames are the names of the streams of a body, as outputs name them, in the order of body.streams.
+var streamNames = [2]string{"stdout", "stderr"}
+
+// capture keeps the beginning of a stream for the outputs that come from it, and passes everything on to the log.
+type capture struct {
+	to   io.Writer // nil: nothing is passed on
+	keep int       // bytes
+	text []byte
+}
+
+// captureOf returns a capture for a stream, or nil if none of the outputs comes from it. The capture keeps what the largest of these
+// outputs may have, a newline, and one more byte, which shows that the stream is too long.
+func captureOf(stream string, declared []dagspec.Output) *capture {
+	keep := 0
+	for _, o := range declared {
+		if o.From == stream {
+			keep = max(keep, maxBytes(o)+2)
+		}
+	}
+	if keep == 0 {
+		return nil
+	}
+	return &capture{keep: keep}
+}
+
+// Write implements io.Writer for the goroutine that copies the stream.
+func (c *capture) Write(p []byte) (int, error) {
+	c.text = append(c.text, p[:min(len(p), c.keep-len(c.text))]...)
+	if c.to == nil {
+		return len(p), nil
+	}
+	return c.to.Write(p)
+}
+
+// source returns the text of an output that comes from a stream or a file of a body, without the white space that its type ignores.
+// The secrets of the task are masked in it, as in the log. It returns false if there is no such file.
+func (a *attempt) source(b *body, o dagspec.Output) (text string, written bool, err error) {
+	if i := slices.Index(streamNames[:], o.From); i >= 0 {
+		text = string(b.captures[i].text)
+	} else if text, err = readBelow(a.cmd.dir, o.File(), maxBytes(o)+2); errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	} else if err != nil {
+		return "", false, fmt.Errorf("%s: %w: write a regular file below the working directory", o.From, err)
+	}
+	if len(text) > maxBytes(o)+1 {
+		return "", false, fmt.Errorf("%s has more than %d bytes: %s", o.From, maxBytes(o), smaller(o))
+	}
+	text = a.task.Masked(text)
+	if o.Type != "string" || o.NeededBy() != "" {
+		return strings.TrimSpace(text), true, nil
+	}
+	return strings.TrimSuffix(text, "\n"), true, nil
+}
+
+// smaller says what to do about a text that is too large for an output.
+func smaller(o dagspec.Output) string {
+	if o.NeededBy() != "" {
+		return "write the value alone to $OARLOCK_OUTPUT, and declare it under outputs"
+	}
+	return "put large data elsewhere, and output the address of the data"
+}
+
+// readBelow returns the beginning of the file at a path below a folder, up to most bytes. It returns fs.ErrNotExist if there is no
+// file. It follows no link that leads out of the folder, and it neither opens nor waits for anything but a regular file.
+func readBelow(folder, path string, most int) (string, error) {
+	root, err := patiently(func() (*os.Root, error) { return os.OpenRoot(folder) })
+	if err != nil {
+		return "", plainError(err)
+	}
+	defer root.Close()
+	regular := func(info fs.FileInfo, err error) error {
+		if err == nil && !info.Mode().IsRegular() {
+			err = errNoFile
+		}
+		return err
+	}
+	if err := regular(root.Stat(path)); err != nil {
+		return "", plainError(err)
+	}
+	f, err := patiently(func() (*os.File, error) { return root.OpenFile(path, noWaiting, 0) })
+	if err != nil {
+		return "", plainError(err)
+	}
+	defer f.Close()
+	if err := regular(f.Stat()); err != nil { // a process that the body left behind may have replaced it
+		return "", plainError(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)))
+	return string(text), plainError(err)
+}
+
+var errNoFile = errors.New("not a regular file")
+
+// plainError returns an error of a file without its path, which the caller names.
+func plainError(err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok && !worker.Lacks(err) {
+		return of.Err
+	}
+	return err
+}
