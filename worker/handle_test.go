@@ -120,7 +120,7 @@ func TestFunc_SnoozeIsNoFailure(t *testing.T) {
 		if n++; n < 5 {
 			return nil, worker.Snooze(time.Millisecond)
 		}
-		return nil, nil
+		return worker.Outputs{"n": n}, nil
 	})
 	if got := b.reason(t, id); *calls != 5 || got != "succeeded " {
 		t.Errorf("%d calls, %s", *calls, got)
