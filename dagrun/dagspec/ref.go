@@ -312,6 +312,8 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 		return 0, f.wrong(knownHint(name, known, "add this output to the step's outputs:"), "step %q has no output %q", s.ID, name)
 	case n.gathers(s.ID):
 		return typeList, nil
+	case len(f.rest()) > 0 && t != "json" && f.stream() != "":
+		return 0, f.wrong(fmt.Sprintf("declare outputs: [{name: %s, from: %s, type: json}] in step %s", name, name, s.ID), "%s of step %q is a text and has no parts", name, s.ID)
 	case len(f.rest()) > 0 && t != "json":
 		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", name, t)
 	}

@@ -39,8 +39,11 @@ func (s *Step) checkStream(f ref) *problem {
 	if !s.executes() {
 		_, known, _ := s.output(stream)
 		hint := "only a body of kind run or command has one"
-		if len(known) > 0 {
+		switch {
+		case len(known) > 0:
 			hint += ": this step has the outputs " + strings.Join(known, ", ")
+		case s.Action != "" && builtins[s.Action] == nil:
+			hint += ": declare the outputs that " + s.Action + " returns"
 		}
 		return f.wrong(hint, "step %q has no %s", s.ID, stream)
 	}

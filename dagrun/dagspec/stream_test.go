@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,43 @@ func TestCompile_CapturesOnlyReferredStreams(t *testing.T) {
 	} {
 		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+// Each place that may refer to a step makes the step keep the stream.
+func TestCompile_FindsEachReferenceToAStream(t *testing.T) {
+	t.Parallel()
+	for _, uses := range []string{
+		`run: echo, name: "${steps.a.stdout}"`,
+		`run: echo, labels: {l: "${steps.a.stdout}"}`,
+		`run: echo, env: {E: "x${steps.a.stdout | default(1)}"}`,
+		`run: echo, stdin: "${steps.a.stdout}"`,
+		`run: echo, stdin: {output: steps.a.stdout}`,
+		`command: echo, args: [x, "${default(steps.a.stdout, null)}"]`,
+		`action: my.func, with: {deep: [{text: "${steps.a.stdout}"}]}`,
+		`action: approval, with: {prompt: "${steps.a.stdout}"}`,
+		`run: echo, foreach: {items: ["${steps.a.stdout}"]}`,
+		`run: echo, foreach: {items: "${steps.a.stdout.list}"}`,
+		`run: echo, foreach: {items: [x], key: 'item + steps.a.stdout'}`,
+		`run: echo, when: 'steps["a"].stdout == ""'`,
+		`run: echo, when: 'default(steps.a["stdout"], "") matches "x"'`,
+		`run: echo, priority: len(steps.a.stdout)`,
+		`run: echo, cache: {key: steps.a.stdout}`,
+		`run: echo, on_error: [{when: 'steps.a.stdout == ""', do: fail}]`,
+		`run: echo, on_error: [{do: replace, with: {env: {E: "${steps.a.stdout}"}}}]`,
+		`run: echo, publish: {command: echo, args: ["${steps.a.stdout}"]}`,
+	} {
+		outputs := "[]"
+		if strings.Contains(uses, "stdout.list") {
+			outputs = "[{name: stdout, from: stdout, type: json}]"
+		}
+		out, err := mustParse(t, "name: x\nsteps:\n- {id: a, run: echo, outputs: "+outputs+"}\n- {id: b, depends: [a], "+uses+"}\n").Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Steps[0].Data.(*Step).Outputs; len(got) != 1 || got[0].From != "stdout" {
+			t.Errorf("%s: %v", uses, got)
 		}
 	}
 }

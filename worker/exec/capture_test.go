@@ -57,7 +57,6 @@ func TestCapture_OutputsOfABody(t *testing.T) {
 		{"of stderr", `echo out; echo err >&2`, from("stderr", "string"), `{"o":"err"}`},
 		{"a number", `echo; echo " 12.50 "`, from("stdout", "number"), `{"o":12.5}`},
 		{"json", `printf '{"a":\n [1]}\n\n'`, from("stdout", "json"), `{"o":{"a":[1]}}`},
-		{"a late writer", `{ sleep 0.05; echo late; } & echo early`, implied(t)[:1], `{"stdout":"early\nlate"}`},
 		{"not a number", `echo many`, from("stdout", "number"), `output o: "many" is not a number as JSON writes them`},
 		{"not json", `echo '{}{}'`, from("stdout", "json"), `output o: not JSON: text follows the value`},
 		{"empty json", `:`, from("stdout", "json"), `output o: not JSON: EOF`},
