@@ -18,18 +18,19 @@ import (
 
 // body is a running command.
 type body struct {
-	task     *worker.Task
-	tree     *tree
-	pidFD    int             // of the first process; noPidFD: the kernel has no pidfds
-	status   unix.WaitStatus // of the first process, once it is reaped
-	streams  [2]*stream
-	captures [2]*capture   // of the streams; nil: no output comes from the stream
-	ended    chan struct{} // closed once the first process is a zombie
-	kept     *kept
-	signal   unix.Signal
-	grace    time.Duration
-	keep     bool
-	lives    bool // processes that the body left behind may live on
+	task    *worker.Task
+	tree    *tree
+	pidFD   int             // of the first process; noPidFD: the kernel has no pidfds
+	status  unix.WaitStatus // of the first process, once it is reaped
+	streams [2]*stream
+	ended   chan struct{} // closed once the first process is a zombie
+	kept    *kept
+	signal  unix.Signal
+	grace   time.Duration
+	keep    bool
+	lives   bool // processes that the body left behind may live on
+
+	captures [2]*capture // of the streams; nil: no output comes from the stream
 }
 
 const (
