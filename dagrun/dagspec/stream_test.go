@@ -51,6 +51,8 @@ func TestCompile_FindsEachReferenceToAStream(t *testing.T) {
 		`action: my.func, with: {deep: [{text: "${steps.a.stdout}"}]}`,
 		`action: approval, with: {prompt: "${steps.a.stdout}"}`,
 		`run: echo, foreach: {items: ["${steps.a.stdout}"]}`,
+		`run: echo, foreach: {items: '${= split(steps.a.stdout, ",")}'}`,
+		`command: echo, args: ['x-${= upper(steps["a"].stdout)}']`,
 		`run: echo, foreach: {items: "${steps.a.stdout.list}"}`,
 		`run: echo, foreach: {items: [x], key: 'item + steps.a.stdout'}`,
 		`run: echo, when: 'steps["a"].stdout == ""'`,
