@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -309,5 +310,58 @@ func (s *Session) readDefinition(ctx context.Context, v version) (*Definition, e
 	if err != nil {
 		return nil, unreadableError{err}
 	}
-	return &Definition{Spec: spec, Graph: graph, Path: string(path)}, nil
+	def := NewDefinition(spec, graph)
+	def.Path = string(path)
+	return def, nil
+}
+
+// NewDefinition returns the definition of a spec with the graph that the spec compiles to.
+func NewDefinition(spec *dagspec.Spec, graph *dagrun.Graph) *Definition {
+	def := &Definition{Spec: spec, Graph: graph}
+	if names := spec.BoundParams(); len(names) > 0 {
+		def.bound = &boundGraph{names: names}
+	}
+	return def
+}
+
+// boundGraph keeps the graph that a definition had for the last run: runs in a row often have equal params.
+type boundGraph struct {
+	names []string // of the params that give durations or limits
+
+	mu     sync.Mutex
+	values string // of these params, as JSON; "": no graph is kept
+	spec   *dagspec.Spec
+	graph  *dagrun.Graph
+}
+
+// Bind returns the definition for a run with these params, which must be a result of Spec.Params: its graph has the durations and
+// limits that params give. It returns d itself if no param gives any, as in most DAGs. The same params always give an equal
+// graph, so that each driver of a run comes to the same decisions.
+func (d *Definition) Bind(params map[string]any) (*Definition, error) {
+	b := d.bound
+	if b == nil {
+		return d, nil
+	}
+	given := make([]any, len(b.names))
+	for i, name := range b.names {
+		given[i] = params[name]
+	}
+	values, err := json.Marshal(given)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.values != string(values) {
+		spec, err := d.Spec.Bind(params)
+		if err != nil {
+			return nil, err
+		}
+		graph, err := spec.Graph()
+		if err != nil {
+			return nil, err
+		}
+		b.values, b.spec, b.graph = string(values), spec, graph
+	}
+	return &Definition{Spec: b.spec, Graph: b.graph, Path: d.Path}, nil
 }

@@ -289,6 +289,8 @@ type Definition struct {
 	Spec  *dagspec.Spec
 	Graph *dagrun.Graph
 	Path  string // of the file that it was last put from, on the host of that PutDAG; "": none
+
+	bound *boundGraph // nil: no param gives a duration or a limit of the Spec
 }
 
 // LogQuery selects chunks of one attempt's log, in their order. Without a Step, a Store reads the logs of all tasks of the run:

@@ -388,8 +388,8 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 	}
 }
 
-// options returns the options of the run for the core, the same in every drive. invalid is why the run has to be refused: the DAG
-// does not take its params, or its precomputed results cannot be read.
+// options returns the options of the run for the core, the same in every drive, and binds d.def to the params of the run. invalid
+// is why the run has to be refused: the DAG does not take its params, or its precomputed results cannot be read.
 func (d *driver) options() (o dagrun.Options, invalid error) {
 	scope := dagspec.Context{
 		RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt,
@@ -402,6 +402,10 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 		invalid = fmt.Errorf("params: %w", err)
 	} else if scope.Params, err = d.def.Spec.Params(given); err != nil {
 		invalid = err
+	} else if bound, err := d.def.Bind(scope.Params); err != nil {
+		invalid = err
+	} else {
+		d.def = bound
 	}
 	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation, TimeText: timeText}
 	var err error

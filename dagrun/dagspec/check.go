@@ -115,6 +115,7 @@ func (c *checker) dag() {
 		c.noReferences(v)
 	}
 	c.concurrency()
+	c.spec.own(func(q quantity) { c.quantity(n, q) })
 	c.schedules()
 }
 

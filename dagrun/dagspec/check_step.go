@@ -74,6 +74,7 @@ func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 	c.expression(n.get("priority"), known, wantNumber)
 	c.expression(n.in("cache", "key"), known, wantText)
 	c.outputs(s, n, kind)
+	s.own(func(q quantity) { c.quantity(n, q) })
 	c.onError(s, n, kind, known)
 	if p := n.get("publish"); p != nil && s.Publish != nil {
 		c.publish(s, n, p, kind, known)
@@ -256,7 +257,7 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 	for i, rule := range s.OnError {
 		r := rules[i]
 		c.expression(r.get("when"), known.withFailure(), wantBool)
-		if limit := n.in("retry_policy", "limit"); rule.Do == "retry" && limit != nil && s.RetryPolicy.Limit == 0 {
+		if limit := n.in("retry_policy", "limit"); rule.Do == "retry" && limit != nil && s.RetryPolicy.Limit == (Count{}) {
 			c.add(r.get("do").pos(), "set retry_policy.limit to 1 or more", "do: retry with a retry_policy that has limit 0")
 		}
 		if rule.Do != "replace" && r.has("with") && rule.Do != "" {
@@ -343,7 +344,7 @@ func (c *checker) approval(s *Step, n, with *node) {
 			c.add(key.pos(), "remove this key: a person has to approve", "%s does nothing for an approval", field)
 		}
 	}
-	if timeout := with.get("timeout"); timeout != nil {
+	if timeout := with.get("timeout"); timeout != nil && !c.isParam(timeout) && !timeout.bad {
 		if _, err := ParseDuration(timeout.text()); err != nil {
 			c.add(timeout.pos(), "", "%v", err)
 		}

@@ -12,8 +12,8 @@ import (
 
 // Graph compiles a checked spec for package dagrun. The Data of each step is a *Step with all inherited fields filled in (shell,
 // working_dir, kill, on_lost). The worker adds a shell if neither the step nor the DAG has one. The Data of a replacement also has
-// the fields that it takes from the failed step. The spec itself stays as it is. For a spec that Parse has accepted there is no
-// error.
+// the fields that it takes from the failed step. The spec itself stays as it is. A duration or limit that a param gives is 0 in
+// the graph: a run takes the graph of Bind. For a spec that Parse has accepted there is no error.
 func (s *Spec) Graph() (*dagrun.Graph, error) {
 	spec, err := s.Compile()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Spec) Compile() (dagrun.Spec, error) {
 	for _, name := range sortedKeys(s.Env) {
 		c.computed(c.names.belowStep(), c.names.valuesOfDAG, "env."+name, s.Env[name], wantValue)
 	}
-	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.core(), MaxActive: s.MaxActiveSteps, FailFast: s.FailFast}
+	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.Value.core(), MaxActive: s.MaxActiveSteps.Value, FailFast: s.FailFast}
 	for i := range s.Steps {
 		step := s.Steps[i]
 		out.Steps[i] = c.step(step.ID, &step, c.names.of(&step))
@@ -152,7 +152,7 @@ func (s *Step) attemptTimeout() Duration {
 			return d
 		}
 	}
-	return value(s.Timeout)
+	return value(s.Timeout).Value
 }
 
 func (c *compiler) edges(s *Step, out *dagrun.Step) {
@@ -201,7 +201,7 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	if s.Foreach != nil {
 		out.Foreach = &dagrun.Foreach{
 			Items:         &expander{foreach: s.Foreach, names: n, outside: c.itemsNames(s.Foreach.Items, n), key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
-			MaxConcurrent: s.Foreach.MaxConcurrent, MaxItems: s.Foreach.MaxItems, FailFast: s.Foreach.FailFast,
+			MaxConcurrent: s.Foreach.MaxConcurrent.Value, MaxItems: s.Foreach.MaxItems, FailFast: s.Foreach.FailFast,
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	}
 	if s.Publish != nil {
 		s.Publish = c.publish(s, n)
-		out.Publish, out.PublishPools, out.PublishTimeout = true, s.Publish.Pool.core(), value(s.Publish.Timeout).core()
+		out.Publish, out.PublishPools, out.PublishTimeout = true, s.Publish.Pool.core(), value(s.Publish.Timeout).Value.core()
 	}
 	for i, rule := range s.OnError {
 		compiled := dagrun.ErrorRule{}

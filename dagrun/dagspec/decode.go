@@ -204,13 +204,13 @@ func (k *Kill) preset() { *k = standardKill }
 var standardKill = Kill{Signal: "SIGTERM", Grace: 10 * second}
 
 func (p *RetryPolicy) preset() {
-	*p = RetryPolicy{Interval: 5 * second, Backoff: 2, MaxInterval: 5 * minute, Jitter: 0.2}
+	*p = RetryPolicy{Interval: Span{Value: 5 * second}, Backoff: 2, MaxInterval: Span{Value: 5 * minute}, Jitter: 0.2}
 }
 
 func (c *Cache) preset() { c.Scope = "submitter" }
 
 func (f *Foreach) preset() {
-	f.As, f.Batch, f.MaxConcurrent, f.MaxItems = "item", 1, 10, 1000
+	f.As, f.Batch, f.MaxConcurrent.Value, f.MaxItems = "item", 1, 10, 1000
 }
 
 func (e *Depend) fromNode(d *decoder, n *node) {

@@ -66,7 +66,7 @@ func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 			errs = append(errs, ParamError{name, "unknown", knownHint(name, sortedKeys(known), "the DAG has no such param")})
 		}
 	}
-	if len(errs) > 0 {
+	if errs = append(errs, s.misfits(out, errs)...); len(errs) > 0 {
 		return nil, errs
 	}
 	return out, nil

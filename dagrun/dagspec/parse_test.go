@@ -124,18 +124,18 @@ func TestParse_MergesDefaultsIntoSteps(t *testing.T) {
 		what      string
 		got, want any
 	}{
-		{"timeout from defaults", *steps["extract"].Timeout, 10 * minute},
-		{"own timeout", *steps["uses"].Timeout, Duration(0)},
+		{"timeout from defaults", steps["extract"].Timeout.Value, 10 * minute},
+		{"own timeout", *steps["uses"].Timeout, Span{}},
 		{"env from defaults", steps["extract"].Env["COMMON"], "x"},
-		{"retry_policy from defaults", *steps["extract"].RetryPolicy, RetryPolicy{Limit: 2, Interval: second, Backoff: 2, MaxInterval: 5 * minute, Jitter: 0.2}},
-		{"own retry_policy", steps["sum"].RetryPolicy.Limit, 3},
+		{"retry_policy from defaults", *steps["extract"].RetryPolicy, RetryPolicy{Limit: Count{Value: 2}, Interval: Span{Value: second}, Backoff: 2, MaxInterval: Span{Value: 5 * minute}, Jitter: 0.2}},
+		{"own retry_policy", steps["sum"].RetryPolicy.Limit.Value, 3},
 		{"kill, key by key", *steps["uses"].Kill, Kill{Signal: "SIGINT", Grace: second, Leftovers: "keep"}},
 		{"pool from defaults", steps["extract"].Pool, Pools{{Name: "heavy", Weight: 1}}},
 		{"own pool, none", steps["sum"].Pool, Pools{}},
 		{"own on_lost", steps["uses"].OnLost, "retry"},
 		{"on_lost from defaults", steps["extract"].OnLost, "fail"},
-		{"handler", *spec.HandlerOn.Init.Timeout, 10 * minute},
-		{"handler's own", *spec.HandlerOn.Exit.Timeout, minute},
+		{"handler", spec.HandlerOn.Init.Timeout.Value, 10 * minute},
+		{"handler's own", spec.HandlerOn.Exit.Timeout.Value, minute},
 		{"integers in env", spec.Env["THREADS"], "4"},
 		{"integers in args", steps["per-region"].Args[4], "7"},
 		{"booleans in labels", spec.Labels["gpu"], "true"},
@@ -151,13 +151,13 @@ func TestParse_FollowsAnchorsAndMergeKeys(t *testing.T) {
 	t.Parallel()
 	spec := readGood(t)["anchors.yaml"]
 	two, three := spec.Steps[1], spec.Steps[2]
-	if two.ID != "two" || two.Run != "load" || two.RetryPolicy.Limit != 3 {
+	if two.ID != "two" || two.Run != "load" || two.RetryPolicy.Limit.Value != 3 {
 		t.Errorf("two is %+v", two)
 	}
 	if diff := cmp.Diff(map[string]string{"A": "x", "B": "y"}, two.Env); diff != "" {
 		t.Error(diff)
 	}
-	if three.ID != "three" || *three.Timeout != 5*minute || three.Run != "load" {
+	if three.ID != "three" || three.Timeout.Value != 5*minute || three.Run != "load" {
 		t.Errorf("three is %+v", three)
 	}
 }

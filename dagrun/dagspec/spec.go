@@ -25,10 +25,10 @@ type Spec struct {
 	Queue          string            `json:"queue"`
 	Priority       int               `json:"priority"`
 	WorkerSelector map[string]string `json:"worker_selector,omitempty"`
-	MaxActiveRuns  int               `json:"max_active_runs,omitempty"`  // 0 = no limit
-	MaxActiveSteps int               `json:"max_active_steps,omitempty"` // 0 = no limit
+	MaxActiveRuns  int               `json:"max_active_runs,omitempty"` // 0 = no limit
+	MaxActiveSteps Count             `json:"max_active_steps,omitzero"` // 0 = no limit
 	Concurrency    *Concurrency      `json:"concurrency,omitempty"`
-	Timeout        Duration          `json:"timeout,omitempty"` // of the whole run, waiting and paused time excluded
+	Timeout        Span              `json:"timeout,omitzero"` // of the whole run, waiting and paused time excluded
 	QueueTimeout   Duration          `json:"queue_timeout,omitempty"`
 	FailFast       bool              `json:"fail_fast,omitempty"`
 	OnLost         string            `json:"on_lost"` // retry or fail, for steps without on_lost
@@ -143,7 +143,7 @@ type Step struct {
 	Env        map[string]string `json:"env,omitempty"`
 	Secrets    *StepSecrets      `json:"secrets,omitempty"` // nil: not given
 	WorkingDir string            `json:"working_dir,omitempty"`
-	Timeout    *Duration         `json:"timeout,omitempty"` // nil: not given; 0: none
+	Timeout    *Span             `json:"timeout,omitempty"` // nil: not given; 0: none
 	Kill       *Kill             `json:"kill,omitempty"`
 
 	RetryPolicy  *RetryPolicy `json:"retry_policy,omitempty"`
@@ -193,10 +193,10 @@ type Kill struct {
 
 // RetryPolicy limits and spaces the attempts after a failed one.
 type RetryPolicy struct {
-	Limit       int      `json:"limit,omitempty"`
-	Interval    Duration `json:"interval"`
+	Limit       Count    `json:"limit,omitzero"`
+	Interval    Span     `json:"interval"`
 	Backoff     float64  `json:"backoff"`
-	MaxInterval Duration `json:"max_interval"`
+	MaxInterval Span     `json:"max_interval"`
 	Jitter      float64  `json:"jitter"`
 	ExitCode    []int    `json:"exit_code,omitempty"`
 	Kinds       []string `json:"kinds,omitempty"` // none: exit, timeout, signal, spawn, http, sql, panic
@@ -233,7 +233,7 @@ type Foreach struct {
 	As            string `json:"as"`
 	Key           string `json:"key,omitempty"`
 	Batch         int    `json:"batch"`
-	MaxConcurrent int    `json:"max_concurrent"` // 0 = no limit
+	MaxConcurrent Count  `json:"max_concurrent"` // 0 = no limit
 	MaxItems      int    `json:"max_items"`
 	FailFast      bool   `json:"fail_fast,omitempty"`
 }
@@ -360,7 +360,7 @@ func (p *RetryPolicy) core() dagrun.RetryPolicy {
 		return dagrun.RetryPolicy{}
 	}
 	out := dagrun.RetryPolicy{
-		Limit: p.Limit, Interval: p.Interval.core(), Backoff: p.Backoff, MaxInterval: p.MaxInterval.core(), Jitter: p.Jitter,
+		Limit: p.Limit.Value, Interval: p.Interval.Value.core(), Backoff: p.Backoff, MaxInterval: p.MaxInterval.Value.core(), Jitter: p.Jitter,
 		ExitCodes: p.ExitCode,
 	}
 	for _, k := range p.Kinds {

@@ -197,7 +197,7 @@ func (s *MemorySession) Definition(ctx context.Context, dagID int64, number int)
 	if v == nil {
 		return nil, refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %d in version %d", dagID, number)
 	}
-	return &queue.Definition{Spec: v.spec, Graph: v.graph}, nil
+	return queue.NewDefinition(v.spec, v.graph), nil
 }
 
 // sortedRuns returns the runs that a worker has claimed, sorted by id.

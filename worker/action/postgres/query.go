@@ -146,8 +146,8 @@ func (q *query) setOptions(with map[string]any) (err error) {
 // nil step has no timeout.
 func (o options) complete(c *database, step *dagspec.Step) options {
 	o.statement, o.lock = cmp.Or(o.statement, c.StatementTimeout), cmp.Or(o.lock, c.LockTimeout)
-	if o.statement == 0 && step != nil && step.Timeout != nil && *step.Timeout > 0 {
-		o.statement = step.Timeout.Std() + timeoutAllowance
+	if o.statement == 0 && step != nil && step.Timeout != nil && step.Timeout.Value > 0 {
+		o.statement = step.Timeout.Value.Std() + timeoutAllowance
 	}
 	return o
 }

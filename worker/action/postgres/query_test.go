@@ -400,7 +400,7 @@ func TestExecute_TimeoutsAreTheServersToo(t *testing.T) {
 	} {
 		w["sql"] = show
 		c := newCall(w)
-		c.task.Body.Timeout = &minute
+		c.task.Body.Timeout = &dagspec.Span{Value: minute}
 		if res := a.Execute(t.Context(), c.task); !strings.Contains(string(res.Outputs), `"`+want+`"`) {
 			t.Errorf("want %s: %+v", want, res)
 		}

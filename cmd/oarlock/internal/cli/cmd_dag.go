@@ -353,8 +353,8 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	if l := spec.Concurrency; l != nil {
 		fact("limit", runview.Printable(l.String()))
 	}
-	fact("max steps", nonZero(spec.MaxActiveSteps))
-	fact("timeout", durationText(spec.Timeout))
+	fact("max steps", quantityText(spec.MaxActiveSteps))
+	fact("timeout", quantityText(spec.Timeout))
 	fact("queue timeout", durationText(spec.QueueTimeout))
 	fact("needs", runview.Printable(strings.Join(v.Needs, ", ")))
 	fact("applied", runview.LocalTime(v.PutAt)+" by "+runview.InlineText(v.PutBy))
@@ -367,6 +367,14 @@ func nonZero(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
+}
+
+// quantityText returns "" for 0. A quantity that a param gives is shown as the file has it.
+func quantityText[T int | dagspec.Duration](q dagspec.Quantity[T]) string {
+	if q == (dagspec.Quantity[T]{}) {
+		return ""
+	}
+	return q.String()
 }
 
 func durationText(d dagspec.Duration) string {
