@@ -158,7 +158,7 @@ type TaskRecord struct {
 type Asks struct {
 	Open      bool
 	Prompt    string // at most MaxPromptBytes
-	Inputs    []Input
+	Inputs    JSON
 	Approvers []string
 }
 

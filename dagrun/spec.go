@@ -126,15 +126,9 @@ const (
 
 // Approval is the question of an approval step to the people that decide it.
 type Approval struct {
-	Prompt    Text // nil: none
-	Inputs    []Input
+	Prompt    Text     // nil: none
+	Inputs    JSON     // the values that it asks its approver for, in the form of the store, which checks them; "": none
 	Approvers []string // empty: every user with the right to control the run
-}
-
-// Input is a value that an approval asks its approver for.
-type Input struct {
-	Name     string
-	Required bool
 }
 
 // Rule is a trigger rule: it decides by the direct parents of a step whether the step starts.

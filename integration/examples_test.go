@@ -166,7 +166,7 @@ var examplesByFile = map[string]example{
 		request: queue.Request{Params: map[string]any{"version": "v1.2.3", "watch": "100ms"}},
 		during:  approve,
 		want:    "succeeded build=succeeded lint=succeeded test=succeeded approve=succeeded canary=succeeded watch=succeeded rollout=succeeded rollback=skipped @exit=succeeded",
-		says:    map[string]string{"canary": "see T-1", "@exit": "release lock of v1.2.3 is free again"},
+		says:    map[string]string{"canary": "1 % of the traffic, see T-1", "@exit": "release lock of v1.2.3 is free again"},
 	},
 }
 

@@ -18,7 +18,7 @@ func (b bundle) waits(t *testing.T, run int64, step int, prompt string, approver
 	t.Helper()
 	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at)
 		VALUES ($1, $2, 'waiting', 1, 1, 1, 1, now(), now())`, run, step)
-	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, $2, '', 0, $3, '[{"name": "why", "required": true}]', $4, now())`, run, step, prompt, approvers)
+	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, $2, '', 0, $3, '[{"name": "why", "type": "string", "required": true}]', $4, now())`, run, step, prompt, approvers)
 }
 
 // waiting returns the approvals that a user sees, as RUN STEP PROMPT, with ! if the user may decide.
@@ -220,9 +220,9 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	ana := b.user(t, "ana", "oarlock_submit")
-	b.put(t, `{"name": "pay", "steps": [{"id": "early", "action": "approval", "with": {"inputs": ["why", "note"], "required": ["why"]}},
+	b.put(t, `{"name": "pay", "steps": [{"id": "early", "action": "approval", "with": {"inputs": [{"name": "why", "required": true}, "note"]}},
 		{"id": "go", "run": "x", "on_error": [{"with": [{"action": "approval"}]}]},
-		{"id": "each", "foreach": {"items": ["a"]}, "action": "approval", "with": {"inputs": ["why"], "required": ["why"]}}]}`)
+		{"id": "each", "foreach": {"items": ["a"]}, "action": "approval", "with": {"inputs": [{"name": "why", "required": true}]}}]}`)
 	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
 	b.claim(t, run)
 	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, alt, state, attempt, generation, epoch, seq, started_at, attempt_at)
@@ -232,7 +232,8 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 		{"OA013", "'early', 'succeeded'"},
 		{"OA013", `'early', 'succeeded', outputs => '{"note": "x"}'`},
 		{"OA013", `'early', 'succeeded', outputs => '{"why": "x", "whom": "y"}'`},
-		{"", `'early', 'succeeded', outputs => '{"why": 7}'`},
+		{"OA013", `'early', 'succeeded', outputs => '{"why": 7}'`}, // it is a text
+		{"", `'early', 'succeeded', outputs => '{"why": "7"}'`},
 		{"", "'early', 'failed'"},
 		{"", "'early', 'skipped'"},
 		{"OA013", "'go~1', 'succeeded'"},
@@ -247,6 +248,55 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Hint != fmt.Sprintf("it asks for why: give it with the mark (--value why=…), or approve: oarlock approve %d each/a -i why=…", run) {
 		t.Errorf("it is refused with %v", err)
+	}
+}
+
+// An approval takes values by the types of its inputs, and a mark as succeeded does the same.
+func TestApprove_TakesTypedInputs(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana := b.user(t, "ana", "oarlock_submit")
+	const inputs = `["ticket", {"name": "ok", "type": "boolean"}, {"name": "n", "type": "integer", "minimum": 1, "maximum": 5}, {"name": "ratio", "type": "number"},
+		{"name": "env", "enum": ["prod", "staging"], "default": "staging", "description": "Where to."}, {"name": "level", "type": "integer", "enum": [1, 2]},
+		{"name": "data", "type": "json"}, {"name": "code", "max_length": 3}]`
+	b.put(t, `{"name": "ship", "steps": [{"id": "ask", "action": "approval", "with": {"inputs": `+inputs+`}}]}`)
+	for given, want := range map[string]string{
+		`{}`: `{"env": "staging"}`,
+		`{"ok": "true", "n": "3", "ratio": "1e-1", "level": "2"}`: `{"n": 3, "ok": true, "env": "staging", "level": 2, "ratio": 0.1}`,
+		`{"ok": false, "n": 5, "ratio": 2, "env": "prod"}`:        `{"n": 5, "ok": false, "env": "prod", "ratio": 2}`,
+		`{"data": {"a": [1]}, "comment": "fine", "ticket": ""}`:   `{"env": "staging", "data": {"a": [1]}, "ticket": "", "comment": "fine"}`,
+		`{"data": "3", "n": null, "env": null}`:                   `{"env": "staging", "data": "3"}`,
+		`{"ok": "maybe"}`:                                         `input ok of step ask must be true or false: the step wants it of type boolean`,
+		`{"n": 6}`:                                                `input n of step ask must be 5 or less: the step wants it of type integer`,
+		`{"n": "x"}`:                                              `input n of step ask must be a whole number: the step wants it of type integer`,
+		`{"n": ""}`:                                               `input n of step ask must be a whole number: the step wants it of type integer`,
+		`{"ratio": true}`:                                         `input ratio of step ask must be a number: the step wants it of type number`,
+		`{"env": "dev"}`:                                          `input env of step ask must be one of ["prod", "staging"]: Where to.`,
+		`{"level": 3}`:                                            `input level of step ask must be one of [1, 2]: the step wants it of type integer`,
+		`{"ticket": 7}`:                                           `input ticket of step ask must be a text: the step wants it of type string`,
+		`{"code": "abcd"}`:                                        `input code of step ask must have 3 characters or less, not 4: the step wants it of type string`,
+		`{"tikcet": "x"}`:                                         `step ask asks for no input tikcet: it asks for ticket, ok, n, ratio, env, level, data, code`,
+	} {
+		waiting, marked := get[int64](t, ana, "SELECT oarlock.enqueue('ship')"), get[int64](t, ana, "SELECT oarlock.enqueue('ship')")
+		b.claim(t, waiting)
+		b.waits(t, waiting, 0, "Ship it?", nil)
+		must(t, b.conn, "UPDATE oarlock.approvals_open SET inputs = $1", inputs)
+		for call, run := range map[string]int64{"approve($1, 'ask', outputs => $2)": waiting, "mark($1, 'ask', 'succeeded', outputs => $2)": marked} {
+			var got string
+			_, err := ana.Exec(t.Context(), "SELECT oarlock."+call, run, given)
+			var pg *pgconn.PgError
+			switch {
+			case errors.As(err, &pg) && pg.Code == "OA013":
+				got = pg.Message + ": " + pg.Hint
+			case err != nil:
+				t.Fatal(err)
+			default:
+				got = get[string](t, b.conn, "SELECT args ->> 'outputs' FROM oarlock.controls WHERE run_id = $1", run)
+			}
+			if got != want {
+				t.Errorf("%s, %s: %s, want %s", call, given, got, want)
+			}
+		}
 	}
 }
 

@@ -277,7 +277,7 @@ func TestApprove_OfAReplacementIsForThoseItNames(t *testing.T) {
 		{"id": "both", "run": "true", "on_error": [{"do": "replace", "with": [{"run": "false"}, {"action": "approval", "with": {"approvers": [%[1]q]}}]}]},
 		{"id": "deep", "run": "true", "on_error": [{"do": "replace", "with": [
 			{"run": "false", "on_error": [{"do": "replace", "with": [{"action": "approval", "with": {"approvers": [%[1]q]}}]}]}]}]},
-		{"id": "ok", "action": "approval", "with": {"approvers": [%[2]q], "required": ["why"]}, "on_error": [
+		{"id": "ok", "action": "approval", "with": {"approvers": [%[2]q], "inputs": [{"name": "why", "required": true}]}, "on_error": [
 			{"do": "replace", "with": [{"action": "approval", "with": {"approvers": [%[1]q]}}]}]},
 		{"id": "again", "action": "approval", "with": {"approvers": [%[2]q]}, "on_error": [{"do": "replace", "with": [{"timeout": "1h"}]}]}]}`,
 		name(bob), name(cem)))

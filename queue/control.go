@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -63,7 +64,8 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 // second cancel means more than the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
-	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // the database stores missing details as {}
+	// The database stores missing details as {}, and may have converted the values of outputs.
+	maps.DeleteFunc(details, func(name string, v any) bool { return v == nil || name == "outputs" })
 	stored, err := json.Marshal(details)
 	if err != nil {
 		return Control{}, err
@@ -218,12 +220,12 @@ func decodeQuestion(raw []byte) (*Question, error) {
 		return nil, nil
 	}
 	var stored struct {
-		Prompt    string     `json:"prompt"`
-		Inputs    []Input    `json:"inputs"`
-		Approvers []string   `json:"approvers"`
-		MayDecide bool       `json:"may_decide"`
-		Since     time.Time  `json:"since"`
-		Deadline  *time.Time `json:"deadline"`
+		Prompt    string          `json:"prompt"`
+		Inputs    []dagspec.Param `json:"inputs"`
+		Approvers []string        `json:"approvers"`
+		MayDecide bool            `json:"may_decide"`
+		Since     time.Time       `json:"since"`
+		Deadline  *time.Time      `json:"deadline"`
 	}
 	if err := json.Unmarshal(raw, &stored); err != nil {
 		return nil, fmt.Errorf("approval: %w", err)

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -400,7 +401,7 @@ func (f *flush) addApproval(n int64, b *Batch, t *dagrun.TaskRecord) {
 	r.int(int64(t.ID.Alt))
 	r.bool(t.Asks.Open)
 	r.text(t.Asks.Prompt)
-	r.json(encodeInputs(t.Asks.Inputs))
+	r.json(cmp.Or(string(t.Asks.Inputs), "[]"))
 	r.json(encodeNames(t.Asks.Approvers))
 	r.time(t.AttemptAt)
 }

@@ -18,7 +18,7 @@ func asking(step int, seq int64, open bool) dagrun.TaskRecord {
 	t.Asks = &dagrun.Asks{Open: open}
 	if open {
 		t.Asks.Prompt, t.Asks.Approvers = "Well?", []string{"boss", `le"ad`}
-		t.Asks.Inputs = []dagrun.Input{{Name: "why", Required: true}}
+		t.Asks.Inputs = `[{"name": "why", "type": "string", "required": true}]`
 	}
 	return t
 }
@@ -34,12 +34,12 @@ func TestCommit_AQuestionIsOpenFromItsRecordToTheNext(t *testing.T) {
 	y := newJournalBundle(t)
 	c := y.claim()
 	y.must(y.commit(t.Context(), batch(c, asking(0, 1, true), asking(1, 2, false))))
-	want := []string{`0 Well? [{"name": "why", "required": true}] {boss,"le\"ad"}`}
+	want := []string{`0 Well? [{"name": "why", "type": "string", "required": true}] {boss,"le\"ad"}`}
 	if got := y.questions(); !slices.Equal(got, want) {
 		t.Errorf("open %q, not %q", got, want)
 	}
 	again := asking(0, 3, true)
-	again.Asks.Prompt, again.Asks.Approvers, again.Asks.Inputs = "Now?", nil, nil
+	again.Asks.Prompt, again.Asks.Approvers, again.Asks.Inputs = "Now?", nil, ""
 	y.must(y.commit(t.Context(), batch(c, again)))
 	if got := y.questions(); !slices.Equal(got, []string{"0 Now? []"}) {
 		t.Errorf("asked again, open %q", got)

@@ -13,7 +13,6 @@ const (
 	flushRowsMax  = 1000
 	flushBytesMax = 1 << 20
 	rowBytes      = 300 // about the size of a row without its texts
-	inputBytes    = 100 // largest size of one input of an approval
 	approverBytes = 103
 )
 
@@ -104,7 +103,7 @@ func (e *pendingCommit) taskBytes(t *dagrun.TaskRecord) int {
 		size += rowBytes + len(t.Outputs)
 	}
 	if t.Asks != nil {
-		size += rowBytes + len(t.Asks.Prompt) + inputBytes*len(t.Asks.Inputs) + approverBytes*len(t.Asks.Approvers)
+		size += rowBytes + len(t.Asks.Prompt) + len(t.Asks.Inputs) + approverBytes*len(t.Asks.Approvers)
 	}
 	if t.Growth != nil {
 		for i := range t.Growth.Items {

@@ -85,7 +85,7 @@ type Task struct {
 // Question is the question that an approval asks.
 type Question struct {
 	Prompt    string // with its references filled in; "": none
-	Inputs    []Input
+	Inputs    []dagspec.Param
 	Approvers []string // nil: every user that may control the run
 	MayDecide bool     // the reading user may decide
 	Since     time.Time

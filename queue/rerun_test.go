@@ -105,7 +105,7 @@ func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
 func TestControl_ApprovesWithTheInputsThatAreAskedFor(t *testing.T) {
 	t.Parallel()
 	d := newClientBundle(t)
-	d.put(t, "name: gate\nsteps: [{id: gate, action: approval, with: {prompt: go?, inputs: [amount, note], required: [amount]}}]\n")
+	d.put(t, "name: gate\nsteps: [{id: gate, action: approval, with: {prompt: go?, inputs: [{name: amount, required: true}, note]}}]\n")
 	run, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "gate"})
 	if err != nil {
 		t.Fatal(err)

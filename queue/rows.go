@@ -136,21 +136,6 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 	return g, nil
 }
 
-// Input is a value that an approval asks for, in the form of rows and JSON.
-type Input struct {
-	Name     string `json:"name"`
-	Required bool   `json:"required"`
-}
-
-// encodeInputs returns inputs as a JSON list, which is [] if there are no inputs.
-func encodeInputs(inputs []dagrun.Input) string {
-	list := make([]Input, len(inputs))
-	for i, in := range inputs {
-		list[i] = Input(in)
-	}
-	return encodePlain(list)
-}
-
 func encodeNames(names []string) string {
 	if len(names) == 0 {
 		return ""

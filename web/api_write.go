@@ -132,8 +132,8 @@ type cancelBody struct {
 type approveBody struct {
 	taskBody
 
-	Inputs  map[string]string `json:"inputs"`
-	Comment string            `json:"comment"`
+	Inputs  map[string]json.RawMessage `json:"inputs"`
+	Comment string                     `json:"comment"`
 }
 
 type rejectBody struct {
@@ -195,18 +195,18 @@ func (b *cancelBody) fill(ask *queue.Ask) error {
 }
 
 func (b *approveBody) fill(ask *queue.Ask) error {
-	inputs := b.Inputs
+	outputs := map[string]any{}
+	for name, value := range b.Inputs {
+		outputs[name] = value
+	}
 	if b.Comment != "" {
-		if _, twice := inputs["comment"]; twice {
+		if _, twice := outputs["comment"]; twice {
 			return unfit("comment and inputs.comment are the same", "Give comment or inputs.comment.")
 		}
-		if inputs == nil {
-			inputs = map[string]string{}
-		}
-		inputs["comment"] = b.Comment
+		outputs["comment"] = b.Comment
 	}
-	if len(inputs) > 0 {
-		ask.Outputs = inputs
+	if len(outputs) > 0 {
+		ask.Outputs = outputs
 	}
 	return b.taskBody.fill(ask)
 }

@@ -218,7 +218,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 	f.given = map[string]string{}
 	for i := range f.spec.ParamDefs {
 		p := &f.spec.ParamDefs[i]
-		field := paramField(p)
+		field := paramField(p, paramPrefix)
 		text, sent := texts[p.Name]
 		delete(texts, p.Name)
 		if !sent {

@@ -43,9 +43,10 @@ type formField struct {
 	MinLength      int
 }
 
-// paramField makes an empty field for a param: with its kind, default and choices, and the bounds that HTML checks as Oarlock does.
-func paramField(p *dagspec.Param) *formField {
-	f := &formField{Name: paramPrefix + p.Name, Label: p.Name, Kind: textField, About: p.Type, Help: p.Description, Required: p.Required && p.Default == nil}
+// paramField makes an empty field for a param, or an input of an approval, under a name that begins with prefix: with its kind,
+// default and choices, and the bounds that HTML checks as Oarlock does.
+func paramField(p *dagspec.Param, prefix string) *formField {
+	f := &formField{Name: prefix + p.Name, Label: p.Name, Kind: textField, About: p.Type, Help: p.Description, Required: p.Required && p.Default == nil}
 	if p.Default != nil {
 		f.Usual = valueText(p, p.Default)
 	}

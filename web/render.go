@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
@@ -152,6 +153,7 @@ func (s *server) funcs() template.FuncMap {
 		"num":   num,
 		"sign":  signOf,
 		"words": runview.InlineText,
+		"about": func(in dagspec.Param) string { return runview.AboutInput(&in) },
 		"once":  once,
 	}
 }

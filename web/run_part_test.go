@@ -51,7 +51,7 @@ func TestRunPart_LeadsAnApproverToItsDecision(t *testing.T) {
 	wantTexts(t, b.page(t, "/runs", http.StatusOK), "There is no run that you may see.")
 	b.exec(t, "UPDATE oarlock.approvals_open SET prompt = '', inputs = '[]'")
 	wantTexts(t, b.page(t, runPath(run), http.StatusOK), "◷ confirm Decide…")
-	b.exec(t, `UPDATE oarlock.approvals_open SET inputs = '[{"name": "ticket", "required": true}, {"name": "note", "required": false}]'`)
+	b.exec(t, `UPDATE oarlock.approvals_open SET inputs = '[{"name": "ticket", "type": "string", "required": true}, {"name": "note", "type": "string"}]'`)
 	w := b.post(t, runPath(run)+"/approve", "step", "confirm", "input.note", "kept")
 	if w.Code != http.StatusUnprocessableEntity {
 		t.Errorf("without what it asks for: %d", w.Code)

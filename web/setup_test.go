@@ -94,7 +94,7 @@ func (b *testBundle) ask(t *testing.T, run queue.RunID) {
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, generation, attempt, epoch, seq, deadline)
 		SELECT $1, 1, '', 0, 'waiting', 1, 1, 1, 1, now() + interval '2 h'`, run)
 	b.exec(t, `INSERT INTO oarlock.approvals_open (run_id, step, item, alt, prompt, inputs, approvers, since)
-		VALUES ($1, 1, '', 0, $2, '[{"name": "ticket", "required": true}, {"name": "note", "required": false}]', NULL, now() - interval '5 min')`, run, askedPrompt)
+		VALUES ($1, 1, '', 0, $2, '[{"name": "ticket", "type": "string", "required": true}, {"name": "note", "type": "string"}]', NULL, now() - interval '5 min')`, run, askedPrompt)
 }
 
 const askedPrompt = "Release it?\nSee <b>ticket</b>"

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -32,8 +34,10 @@ var markable = []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskSkipped, dagrun.T
 const (
 	maxNamed    = 12       // one sentence names up to this many steps
 	inputPrefix = "input." // prefix of the fields for the inputs of an approval
-	commentName = "comment"
-	seenField   = "seen" // id of the cancel that the form showed
+
+	jsonInputPrefix = "input-json." // the same for inputs of type json, which a form sends as JSON
+	commentName     = "comment"
+	seenField       = "seen" // id of the cancel that the form showed
 )
 
 // steerData is the content of the page that sends one request to a run or a task.
@@ -227,7 +231,7 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 			ask.Step, ask.Item = "", ""
 		}
 	case dagrun.VerbApprove:
-		ask.Outputs = inputsOf(form)
+		ask.Outputs, problem = inputsOf(form)
 	case dagrun.VerbReject:
 		ask.Reason = form.Get(commentName)
 	case dagrun.VerbMark:
@@ -243,20 +247,28 @@ func needsStep(verb dagrun.Verb) bool {
 }
 
 // inputsOf returns the inputs of an approval that have values, and the comment, as a map by name. It returns nil if there are none.
-func inputsOf(form url.Values) any {
-	inputs := map[string]string{}
+// problem is an error in an input, for the user to correct.
+func inputsOf(form url.Values) (outputs any, problem string) {
+	inputs := map[string]any{}
 	for name := range form {
-		if input, ok := strings.CutPrefix(name, inputPrefix); ok && form.Get(name) != "" {
-			inputs[input] = form.Get(name)
+		text := form.Get(name)
+		if input, ok := strings.CutPrefix(name, inputPrefix); ok && text != "" {
+			inputs[input] = text
+		}
+		if input, ok := strings.CutPrefix(name, jsonInputPrefix); ok && text != "" {
+			if !json.Valid([]byte(text)) {
+				return nil, fmt.Sprintf("The input %s is not JSON.", runview.InlineText(input))
+			}
+			inputs[input] = json.RawMessage(text)
 		}
 	}
 	if comment := form.Get(commentName); comment != "" {
 		inputs[commentName] = comment
 	}
 	if len(inputs) == 0 {
-		return nil
+		return nil, ""
 	}
-	return inputs
+	return inputs, ""
 }
 
 // readMark parses the state and the outputs of a mark into ask. Without a state in form, it is succeeded. problem is an error in
@@ -567,21 +579,42 @@ type decision struct {
 	refused    bool       // they were sent as an approval, and did not pass
 }
 
-// Fields returns a field for each input, and one for the comment, with the texts that the user sent. If an approval was sent
-// without a required input, the field has a Problem.
+// Fields returns a field for each input, and one for the comment, with the texts that the user sent. If these were refused, a field
+// with a text that does not fit has a Problem.
 func (d decision) Fields() []*formField {
 	var fields []*formField
-	for _, in := range d.Question.Inputs {
-		f := &formField{Name: inputPrefix + in.Name, Label: in.Name, Kind: textField, About: "text", Required: in.Required}
+	for i := range d.Question.Inputs {
+		in := &d.Question.Inputs[i]
+		prefix := inputPrefix
+		if in.Type == "json" {
+			prefix = jsonInputPrefix
+		}
+		f := paramField(in, prefix)
 		f.set(sentText(d.sent.Get(f.Name)))
-		if d.refused && in.Required && f.Value == "" {
-			f.Problem = "The approval needs this input."
+		if d.refused {
+			f.Problem = inputProblem(in, f.Value)
 		}
 		fields = append(fields, f)
 	}
 	comment := &formField{Name: commentName, Label: "comment", Kind: textField}
 	comment.set(sentText(d.sent.Get(commentName)))
 	return append(fields, comment)
+}
+
+// inputProblem returns why an input cannot have a text from a form, or "".
+func inputProblem(in *dagspec.Param, text string) string {
+	if text == "" {
+		if in.Required {
+			return "The approval needs this input."
+		}
+		return ""
+	}
+	one := dagspec.Spec{ParamDefs: []dagspec.Param{*in}}
+	_, err := one.ParamsFromText(map[string]string{in.Name: text})
+	if wrong, ok := errors.AsType[dagspec.ParamErrors](err); ok {
+		return wrong[0].Msg
+	}
+	return ""
 }
 
 // Acts reports whether the page offers to decide approvals. The right to do so does not depend on the right to steer the run.

@@ -153,7 +153,7 @@ func TestSteer_RetriesAnItem(t *testing.T) {
 }
 
 // ticketField is the empty field of a required input.
-const ticketField = `<label for="input-ticket">ticket <span class="dim">text, required</span></label>
+const ticketField = `<label for="input-ticket">ticket <span class="dim">string, required</span></label>
   <input id="input-ticket" name="input.ticket" type="text" value="" placeholder="" autocomplete="off"`
 
 func TestSteer_Decides(t *testing.T) {
@@ -185,6 +185,40 @@ func TestSteer_Decides(t *testing.T) {
 	wantMarkup(t, w.Body.String(), `role="alert"`, ticketField+` required aria-invalid="true" aria-describedby="input-ticket-problem">`,
 		`<p class="wrong" id="input-ticket-problem">The approval needs this input.</p>`,
 		`name="input.note" type="text" value="&lt;script&gt;alert(1)&lt;/script&gt;"`, `name="comment" type="text" value="as &#34;agreed&#34;"`)
+}
+
+func TestSteer_DecidesByTypedInputs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	run := b.enqueue(t, queue.Request{})
+	b.ask(t, run)
+	b.exec(t, `UPDATE oarlock.approvals_open SET inputs = '[{"name": "ok", "type": "boolean", "required": true}, {"name": "n", "type": "integer", "minimum": 1, "maximum": 5},
+		{"name": "env", "type": "string", "enum": ["staging", "<prod>"], "default": "staging", "description": "Where <to>."}, {"name": "data", "type": "json"}]'`)
+	path := runPath(run) + "/approve"
+	wantMarkup(t, b.page(t, path+"?step=confirm", http.StatusOK),
+		`<select id="input-ok" name="input.ok" required><option value="">–</option><option value="true">true</option><option value="false">false</option></select>`,
+		`<input id="input-n" name="input.n" type="number" value="" placeholder="" autocomplete="off" min="1" max="5" step="1">`,
+		`<option value="">default: staging</option><option value="staging">staging</option><option value="&lt;prod&gt;">&lt;prod&gt;</option></select>`,
+		`Where &lt;to&gt;.`, `<textarea id="input-json-data" name="input-json.data"`)
+	wantTexts(t, b.page(t, "/approvals", http.StatusOK), "ok, boolean, required", "n, integer", "env, staging or <prod>, default staging", "data, json")
+	for _, c := range []struct {
+		sent []string
+		want []string
+	}{
+		{[]string{"input.ok", "maybe", "input.n", "3"}, []string{`<p class="wrong" id="input-ok-problem">must be true or false, not &#34;maybe&#34;</p>`, `<option value="maybe" selected>`, `name="input.n" type="number" value="3"`}},
+		{[]string{"input.ok", "true", "input.n", "9"}, []string{`<p class="wrong" id="input-n-problem">must be 5 or less, not 9</p>`, `name="input.n" type="number" value="9"`, `<option value="true" selected>`}},
+		{[]string{"input.ok", "true", "input-json.data", "{a"}, []string{`<p class="wrong" id="input-json-data-problem">this is not JSON: &#34;{a&#34;</p>`, "{a</textarea>"}},
+	} {
+		w := b.post(t, path, append([]string{"step", "confirm"}, c.sent...)...)
+		if w.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%q: %d", c.sent, w.Code)
+		}
+		wantMarkup(t, w.Body.String(), append(c.want, `role="alert"`)...)
+	}
+	b.wantAsked(t, path, "confirm: approve asked for", "step", "confirm", "input.ok", "true", "input.n", "3", "input.env", "", "input-json.data", `{"a": [1]}`)
+	if got, want := b.controls(t), `approve confirm {"outputs": {"n": 3, "ok": true, "env": "staging", "data": {"a": [1]}}}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 func TestSteer_Marks(t *testing.T) {

@@ -444,6 +444,9 @@ func (d *driver) stepControls(box *queue.Mailbox) {
 	for i := range box.Controls {
 		c := &box.Controls[i]
 		control, err := c.For(d.def.Graph)
+		if err == nil {
+			err = d.checkInputs(control)
+		}
 		if err != nil {
 			d.extra.decisions = append(d.extra.decisions, dagrun.Decision{ID: c.ID, Outcome: dagrun.Refused, Message: err.Error()})
 			continue
@@ -451,6 +454,18 @@ func (d *driver) stepControls(box *queue.Mailbox) {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvControl, Control: control})
 	}
 	d.seen = box.Inbox
+}
+
+// checkInputs returns why a control cannot give an approval its inputs, or nil.
+func (d *driver) checkInputs(c *dagrun.Control) error {
+	if c.Task == nil || c.Verb != dagrun.VerbApprove && (c.Verb != dagrun.VerbMark || c.As != dagrun.TaskSucceeded) {
+		return nil
+	}
+	body, err := d.bodyOf(*c.Task)
+	if err != nil {
+		return nil //nolint:nilerr // the core answers for a task that there is not
+	}
+	return body.CheckInputs(c.Outputs)
 }
 
 // driverEvent is a message to a driver: an event for the core, mail or yield.

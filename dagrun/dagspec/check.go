@@ -120,17 +120,25 @@ func (c *checker) dag() {
 }
 
 func (c *checker) params() {
+	c.declarations(c.spec.ParamDefs, slices.Collect(c.root.get("params").list()), "param")
+}
+
+// declarations checks params, or inputs of an approval, which are declared alike. what is the word for one of them in messages.
+func (c *checker) declarations(defs []Param, nodes []*node, what string) {
 	seen := map[string]pos{}
-	nodes := slices.Collect(c.root.get("params").list())
-	for i := range c.spec.ParamDefs {
-		p, n := &c.spec.ParamDefs[i], nodes[i]
-		if c.twice(seen, p.Name, n.get("name"), "param") {
+	for i := range defs {
+		p, n := &defs[i], nodes[i]
+		name := n.get("name")
+		if n.kind == kindString {
+			name = n
+		}
+		if c.twice(seen, p.Name, name, what) {
 			continue
 		}
 		if n.get("type") == nil && n.has("type") {
 			continue
 		}
-		c.param(p, n)
+		c.param(p, n, what)
 	}
 }
 
@@ -152,34 +160,34 @@ func (c *checker) twice(seen map[string]pos, name string, n *node, what string) 
 	return false
 }
 
-// param checks the declaration of a param: its limits, its enum, its pattern, and whether the default keeps to them.
-func (c *checker) param(p *Param, n *node) {
+// param checks the declaration of a param or an input: its limits, its enum, its pattern, and whether the default keeps to them.
+func (c *checker) param(p *Param, n *node, what string) {
 	if p.Required && p.Default != nil {
-		c.add(n.get("default").pos(), "remove one of the two", "param %q is required and has a default", p.Name)
+		c.add(n.get("default").pos(), "remove one of the two", "%s %q is required and has a default", what, p.Name)
 	}
 	for item := range n.get("enum").list() {
 		if _, err := p.coerce(item.plain()); err != nil {
-			c.add(item.pos(), "", "enum of param %q: %v", p.Name, err)
+			c.add(item.pos(), "", "enum of %s %q: %v", what, p.Name, err)
 		}
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
-		c.add(n.get("pattern").pos(), "see https://golang.org/s/re2syntax", "pattern of param %q: %s", p.Name, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		c.add(n.get("pattern").pos(), "see https://golang.org/s/re2syntax", "pattern of %s %q: %s", what, p.Name, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		return
 	}
 	if p.Minimum != nil && p.Maximum != nil && *p.Minimum > *p.Maximum || p.MinLength != nil && p.MaxLength != nil && *p.MinLength > *p.MaxLength {
-		c.add(n.pos(), "swap the two values", "the minimum of param %q is more than its maximum", p.Name)
+		c.add(n.pos(), "swap the two values", "the minimum of %s %q is more than its maximum", what, p.Name)
 		return
 	}
-	c.applies(p, n)
+	c.applies(p, n, what)
 	if p.Default != nil {
 		if _, err := p.accept(p.Default); err != nil {
-			c.add(n.get("default").pos(), "", "default of param %q %v", p.Name, err)
+			c.add(n.get("default").pos(), "", "default of %s %q %v", what, p.Name, err)
 		}
 	}
 }
 
 // applies reports limits of a param that do not apply to its type, such as minimum for a string, because they would have no effect.
-func (c *checker) applies(p *Param, n *node) {
+func (c *checker) applies(p *Param, n *node, what string) {
 	for _, key := range []string{"minimum", "maximum", "min_length", "max_length", "pattern"} {
 		numeric := strings.HasSuffix(key, "imum")
 		fits := numeric && (p.Type == "integer" || p.Type == "number") || !numeric && p.Type == "string"
@@ -188,7 +196,7 @@ func (c *checker) applies(p *Param, n *node) {
 			if numeric {
 				hint = "this key works only for integers and numbers"
 			}
-			c.add(v.pos(), hint, "%s does nothing for a param of type %s", key, p.Type)
+			c.add(v.pos(), hint, "%s does nothing for %s %s of type %s", key, map[string]string{"param": "a", "input": "an"}[what], what, p.Type)
 		}
 	}
 }

@@ -173,6 +173,9 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 			c.statements(v, n.in("with", "params"), known)
 			continue
 		}
+		if s.Action == "approval" && key.text() == "inputs" {
+			continue // declared as params are: approval refuses references
+		}
 		if s.takesSecrets(key.text()) {
 			c.texts(v, known.withSecrets())
 			continue
@@ -337,7 +340,7 @@ func actionHint(first string) string {
 }
 
 // approval checks an approval step: it reports fields that would decide in place of a person, a timeout that is no duration, and
-// required inputs that are not among the inputs.
+// mistakes in the declarations of its inputs.
 func (c *checker) approval(s *Step, n, with *node) {
 	for _, field := range []string{"cache", "precomputable"} {
 		if key, _ := n.find(field); key != nil {
@@ -349,10 +352,11 @@ func (c *checker) approval(s *Step, n, with *node) {
 			c.add(timeout.pos(), "", "%v", err)
 		}
 	}
-	inputs := stringList(s.With["inputs"])
-	for item := range with.get("required").list() {
-		if !slices.Contains(inputs, item.text()) {
-			c.add(item.pos(), knownHint(item.text(), inputs, "add this input to inputs:"), "required input %q is not among the inputs", item.text())
+	nodes := slices.Collect(with.get("inputs").list())
+	c.declarations(s.inputs(), nodes, "input")
+	for _, n := range nodes {
+		for _, v := range n.fields() {
+			c.noReferences(v)
 		}
 	}
 }

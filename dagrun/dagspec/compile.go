@@ -121,7 +121,7 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.values(s, n)
 	out := dagrun.Step{
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
-		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
+		Approval: c.approval(s, n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
 	if out.Body == dagrun.BodyTask && s.Result == nil {
 		out.Slots, out.Pools = max(1, s.Slots), s.Pool.core()

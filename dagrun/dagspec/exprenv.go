@@ -21,6 +21,8 @@ const (
 	guardString = "§string"
 	guardNumber = "§number"
 	guardTime   = "§time"
+	guardBool   = "§boolean"
+	guardInt    = "§integer"
 )
 
 // options returns the options for compiling an expression that must return want. The expression may use the given references and no
@@ -56,6 +58,8 @@ var functions = []expr.Option{
 	expr.Function(guardString, guarded, new(func(any, string) string)),
 	expr.Function(guardNumber, guardedNumber, new(func(any, string) float64)),
 	expr.Function(guardTime, guarded, new(func(any, string) time.Time)),
+	expr.Function(guardBool, guarded, new(func(any, string) bool)),
+	expr.Function(guardInt, guarded, new(func(any, string) int)),
 	expr.DisableBuiltin("keys"),
 	expr.DisableBuiltin("values"),
 	expr.DisableBuiltin("toPairs"),
@@ -210,6 +214,10 @@ func (g *guards) guard(node *ast.Node, f ref) {
 		name = guardNumber
 	case kind == typeTime:
 		name = guardTime
+	case kind == typeBoolean:
+		name = guardBool
+	case kind == typeInteger:
+		name = guardInt
 	}
 	inner := *node
 	ast.Patch(node, &ast.CallNode{
@@ -229,7 +237,7 @@ func (g *guards) paramType(f ref) string {
 func unguarded(n ast.Node) ast.Node {
 	if call, ok := n.(*ast.CallNode); ok {
 		f, ok := call.Callee.(*ast.IdentifierNode)
-		if ok && (f.Value == guardAny || f.Value == guardString || f.Value == guardNumber || f.Value == guardTime) {
+		if ok && (f.Value == guardAny || f.Value == guardString || f.Value == guardNumber || f.Value == guardTime || f.Value == guardBool || f.Value == guardInt) {
 			return call.Arguments[0]
 		}
 	}

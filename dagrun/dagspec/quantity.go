@@ -33,11 +33,11 @@ func (q Quantity[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(q.Value)
 }
 
-// Count is a limit, and Span a duration.
-type (
-	Count = Quantity[int]
-	Span  = Quantity[Duration]
-)
+// Count is a limit.
+type Count = Quantity[int]
+
+// Span is a duration.
+type Span = Quantity[Duration]
 
 var paramRef = regexp.MustCompile(`^\$\{\s*params\.([A-Za-z0-9_]+)\s*\}$`)
 

@@ -317,7 +317,7 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	case len(f.rest()) > 0 && t != "json":
 		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", name, t)
 	}
-	return outputTypes[t], nil
+	return paramTypes[t], nil // inputs of approvals have the types of params
 }
 
 // gathers reports whether a reference to an output of a step has a list of the items' outputs as its value. It does for a foreach
@@ -340,8 +340,8 @@ func (s *Step) output(name string) (kind string, known []string, ok bool) {
 		maps.Copy(all, b.outputs)
 	}
 	if s.Action == "approval" {
-		for _, k := range stringList(s.With["inputs"]) {
-			all[k] = "json"
+		for _, p := range s.inputs() {
+			all[p.Name] = inputKind(&p)
 		}
 	}
 	for _, o := range s.Outputs {

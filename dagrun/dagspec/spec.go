@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -460,28 +459,32 @@ func (s *Step) Approval() *Approval {
 	}
 	a := &Approval{Approvers: stringList(s.With["approvers"])}
 	a.Prompt, _ = s.With["prompt"].(string)
-	required := stringList(s.With["required"])
-	for _, name := range stringList(s.With["inputs"]) {
-		a.Inputs = append(a.Inputs, dagrun.Input{Name: name, Required: slices.Contains(required, name)})
-	}
+	a.Inputs = s.inputs()
 	return a
 }
 
 // Approval is the question that an approval step asks of people.
 type Approval struct {
 	Prompt    string
-	Inputs    []dagrun.Input
+	Inputs    []Param
 	Approvers []string // empty: every user with the right to control the run
 }
 
 // approval returns the question of an approval step for the core, which fills in the prompt when the approval begins to wait. It
 // returns nil for any other step.
-func (s *Step) approval(n *names) *dagrun.Approval {
+func (c *compiler) approval(s *Step, n *names) *dagrun.Approval {
 	a := s.Approval()
 	if a == nil {
 		return nil
 	}
-	out := &dagrun.Approval{Inputs: a.Inputs, Approvers: a.Approvers}
+	out := &dagrun.Approval{Approvers: a.Approvers}
+	if len(a.Inputs) > 0 {
+		inputs, err := compactJSON(a.Inputs)
+		if err != nil {
+			c.errs = append(c.errs, err)
+		}
+		out.Inputs = inputs
+	}
 	if a.Prompt != "" {
 		out.Prompt = &prompt{text: a.Prompt, names: n}
 	}

@@ -3,9 +3,12 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -26,9 +29,11 @@ func (row *taskRow) question() *queue.Question {
 	if row.asks == nil {
 		return nil
 	}
-	inputs := make([]queue.Input, len(row.asks.Inputs))
-	for i, in := range row.asks.Inputs {
-		inputs[i] = queue.Input(in)
+	var inputs []dagspec.Param
+	if row.asks.Inputs != "" {
+		if err := json.Unmarshal([]byte(row.asks.Inputs), &inputs); err != nil {
+			panic(fmt.Sprintf("inputs of an approval: %v", err))
+		}
 	}
 	return &queue.Question{
 		Prompt: row.asks.Prompt, Inputs: inputs, Approvers: row.asks.Approvers, MayDecide: true,

@@ -14,7 +14,7 @@ steps:
       - do: replace
         with:
           - {action: approval, with: {approvers: [%s]}}
-          - {action: approval, with: {approvers: [%s], inputs: [ticket], required: [ticket]}}
+          - {action: approval, with: {approvers: [%s], inputs: [{name: ticket, required: true}]}}
   - {id: deploy, run: "true", depends: [gate]}
 `
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -24,7 +25,7 @@ const signOff = `name: signed
 params: [{name: day, default: mon}]
 steps:
   - {id: count, run: "true", outputs: [{name: n, type: number}]}
-  - {id: sign, depends: [count], action: approval, with: {prompt: "Publish ${steps.count.outputs.n} of ${params.day}?", inputs: [ticket, note], required: [ticket]}}
+  - {id: sign, depends: [count], action: approval, with: {prompt: "Publish ${steps.count.outputs.n} of ${params.day}?", inputs: [{name: ticket, required: true}, note]}}
   - {id: out, depends: [sign], run: "true"}
 `
 
@@ -63,7 +64,7 @@ func approvalShown(s *setup) {
 		s.Fatalf("it asks nothing: %+v", task)
 	}
 	s.same("prompt", q.Prompt, "Publish 3 of mon?")
-	s.same("inputs", q.Inputs, []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}})
+	s.same("inputs", q.Inputs, []dagspec.Param{{Name: "ticket", Type: "string", Required: true}, {Name: "note", Type: "string"}})
 	if len(q.Approvers) > 0 || !q.MayDecide || !q.Since.Equal(task.StartedAt) || !q.Deadline.IsZero() {
 		s.Errorf("it asks %+v, and started at %s", q, task.StartedAt)
 	}

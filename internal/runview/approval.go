@@ -10,7 +10,7 @@ import (
 const promptLinesMax = 12 // of one prompt; a last line gives the number of the others
 
 // QuestionLines returns the question of an approval as lines for a terminal: the lines of its prompt, and one last line with all
-// inputs, such as "inputs: ticket (required), note". A prompt of more than promptLinesMax lines is cut there, and a line with the
+// inputs, such as "inputs: ticket (required), ok (boolean)". A prompt of more than promptLinesMax lines is cut there, and a line with the
 // number of the other lines follows.
 func QuestionLines(q *queue.Question) []string {
 	lines := PromptLines(q)
@@ -38,16 +38,47 @@ func PromptLines(q *queue.Question) []string {
 	return lines
 }
 
-// inputsText returns the names of inputs on one line, such as "ticket (required), note". Without inputs it returns "".
-func inputsText(inputs []queue.Input) string {
+// inputsText returns inputs on one line, such as "ticket (required), env (dev or prod, default dev)". Without inputs it returns "".
+func inputsText(inputs []dagspec.Param) string {
 	names := make([]string, len(inputs))
-	for i, in := range inputs {
-		names[i] = InlineText(in.Name)
-		if in.Required {
-			names[i] += " (required)"
+	for i := range inputs {
+		names[i] = InlineText(inputs[i].Name)
+		if about := AboutInput(&inputs[i]); about != "" {
+			names[i] += " (" + about + ")"
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// AboutInput says in a few words what an input takes: its type or its choices, and whether it is required or its default, such as
+// "dev or prod, default dev". It returns "" for a text that may be left out.
+func AboutInput(p *dagspec.Param) string {
+	var about []string
+	switch {
+	case len(p.Enum) > 0:
+		choices := make([]string, len(p.Enum))
+		for i, v := range p.Enum {
+			choices[i] = plainText(v)
+		}
+		about = append(about, anyOf(choices))
+	case p.Type != "string":
+		about = append(about, p.Type)
+	}
+	if p.Required {
+		about = append(about, "required")
+	}
+	if p.Default != nil {
+		about = append(about, "default "+InlineText(plainText(p.Default)))
+	}
+	return strings.Join(about, ", ")
+}
+
+// plainText returns a text as it is, and any other value as JSON.
+func plainText(v any) string {
+	if text, ok := v.(string); ok {
+		return text
+	}
+	return CompactJSON(v)
 }
 
 // Deciders returns in words the people that may decide an approval: "a, b or c" for its approvers. Without approvers they are the

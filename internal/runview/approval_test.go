@@ -6,12 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 func TestQuestionLines_AreHarmlessAndFew(t *testing.T) {
 	t.Parallel()
-	got := QuestionLines(&queue.Question{Prompt: "\nOne\x1b[2J\r\ntwo\u202e\n", Inputs: []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}}})
+	got := QuestionLines(&queue.Question{Prompt: "\nOne\x1b[2J\r\ntwo\u202e\n", Inputs: []dagspec.Param{{Name: "ticket", Type: "string", Required: true}, {Name: "note", Type: "string"}}})
 	if diff := cmp.Diff([]string{"One\ufffd[2J", "two\ufffd", "inputs: ticket (required), note"}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/plainjson"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -79,12 +80,12 @@ type TaskJSON struct {
 
 // QuestionJSON is the JSON of the question that an approval asks.
 type QuestionJSON struct {
-	Prompt    *string       `json:"prompt"`
-	Inputs    []queue.Input `json:"inputs"`
-	Approvers []string      `json:"approvers"` // null: every user with the right to control the run
-	MayDecide bool          `json:"may_decide"`
-	Since     *time.Time    `json:"since"`
-	Deadline  *time.Time    `json:"deadline"`
+	Prompt    *string         `json:"prompt"`
+	Inputs    []dagspec.Param `json:"inputs"`
+	Approvers []string        `json:"approvers"` // null: every user with the right to control the run
+	MayDecide bool            `json:"may_decide"`
+	Since     *time.Time      `json:"since"`
+	Deadline  *time.Time      `json:"deadline"`
 }
 
 // NewRunJSON returns the JSON of a run. Empty texts, zero times and missing runs become null; missing params and labels become {}.
@@ -145,7 +146,7 @@ func newItemCounts(counted []queue.StepSummary) []ItemCountJSON {
 func NewQuestionJSON(q *queue.Question) QuestionJSON {
 	inputs := q.Inputs
 	if inputs == nil {
-		inputs = []queue.Input{}
+		inputs = []dagspec.Param{}
 	}
 	return QuestionJSON{
 		Prompt: TextOrNull(q.Prompt), Inputs: inputs, Approvers: q.Approvers, MayDecide: q.MayDecide,

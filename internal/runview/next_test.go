@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -59,7 +60,7 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{"oarlock resume 41", "Let the run go on"},
 		}},
 		"Approval": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
-			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []queue.Input{{Name: "ticket", Required: true}}}},
+			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []dagspec.Param{{Name: "ticket", Type: "string", Required: true}}}},
 			{Step: "other", State: "waiting", Approval: &queue.Question{}},
 		}, Around{Watched: true}, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
 		"Part": {failed, []queue.Task{{Step: "load", Kind: "step", State: "failed", Attempt: 3}, {Step: "hold", Kind: "step", State: "paused"}}, Around{Current: 3, Part: true}, nil},

@@ -282,7 +282,7 @@ CREATE TABLE oarlock.approvals_open (
     item      text   NOT NULL,
     alt       int    NOT NULL,
     prompt    text   NOT NULL CHECK (octet_length(prompt) <= 4096), -- with its references filled in; empty: none
-    inputs    jsonb  NOT NULL, -- [{"name": "ticket", "required": true}]
+    inputs    jsonb  NOT NULL, -- as params are declared: [{"name": "ticket", "type": "string", "required": true}]
     approvers text[], -- null: all users that may control the run
     since     timestamptz NOT NULL,
     PRIMARY KEY (run_id, step, item, alt)

@@ -241,33 +241,61 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Checks the inputs of an approval, also in a mark as succeeded, because steps behind it read them. A comment is always allowed.
--- The inputs of a replacement are known once it waits.
+-- Returns the outputs of an approval that was given these values, also by a mark as succeeded, because steps behind it read them.
+-- Inputs are declared like params, and a name alone is a text. Texts for numbers and booleans are converted, and what was left out
+-- has its default. A comment is always allowed. The inputs of a replacement are known once it waits. Patterns are left to the
+-- driver, as for params.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.check_inputs(verb text, run bigint, step text, item text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS void
+CREATE FUNCTION oarlock.read_inputs(verb text, run bigint, step text, item text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    inputs   text[];
-    required text[];
-    missing  text;
-    unknown  text;
+    inputs  jsonb;
+    def     jsonb;
+    name    text;
+    value   jsonb;
+    problem text;
+    missing text;
+    unknown text;
+    outputs jsonb := given;
+    asks    text;
 BEGIN
     IF waits.run_id IS NOT NULL THEN
-        inputs := ARRAY(SELECT i ->> 'name' FROM jsonb_array_elements(waits.inputs) i);
-        required := ARRAY(SELECT i ->> 'name' FROM jsonb_array_elements(waits.inputs) i WHERE (i ->> 'required')::bool);
+        inputs := waits.inputs;
     ELSIF body ->> 'action' = 'approval' AND step !~ '~0*[1-9][0-9]*$' THEN
-        inputs := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.inputs[*]') n);
-        required := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.required[*]') n);
+        inputs := body #> '{with,inputs}';
     END IF;
-    missing := (SELECT min(n) FROM unnest(required) n WHERE coalesce(given ->> n, '') = '');
-    unknown := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
+    inputs := coalesce((SELECT jsonb_agg('{"type": "string"}' || CASE jsonb_typeof(i) WHEN 'string' THEN jsonb_build_object('name', i) ELSE i END ORDER BY n)
+                          FROM jsonb_array_elements(inputs) WITH ORDINALITY e (i, n)), '[]');
+    asks := 'it asks for ' || (SELECT string_agg(i ->> 'name', ', ' ORDER BY n) FROM jsonb_array_elements(inputs) WITH ORDINALITY e (i, n));
+    FOR i IN 0 .. jsonb_array_length(inputs) - 1 LOOP
+        def := inputs -> i;
+        name := def ->> 'name';
+        value := outputs -> name;
+        IF coalesce(value, 'null') = 'null' OR value = '""' AND def -> 'required' = 'true' THEN
+            outputs := CASE WHEN def ? 'default' THEN outputs || jsonb_build_object(name, def -> 'default') ELSE outputs - name END;
+            missing := CASE WHEN def -> 'required' = 'true' THEN least(missing, name) ELSE missing END;
+            CONTINUE;
+        END IF;
+        problem := oarlock.param_problem(def, value);
+        IF problem IS NOT NULL THEN
+            RAISE EXCEPTION 'input % of step % %', name, step, problem USING ERRCODE = 'OA013', DETAIL = 'Given: ' || left(value::text, 200),
+                HINT = coalesce(nullif(def ->> 'description', ''), 'the step wants it of type ' || (def ->> 'type'));
+        END IF;
+        IF jsonb_typeof(value) = 'string' AND def ->> 'type' NOT IN ('string', 'json') THEN
+            value := CASE def ->> 'type' WHEN 'boolean' THEN to_jsonb((value #>> '{}')::bool) ELSE to_jsonb((value #>> '{}')::numeric) END;
+            outputs := outputs || jsonb_build_object(name, value);
+        END IF;
+    END LOOP;
+    unknown := (SELECT min(k) FROM jsonb_object_keys(given) k
+                 WHERE inputs <> '[]' AND k <> 'comment' AND NOT inputs @> jsonb_build_array(jsonb_build_object('name', k)));
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013',
-            HINT = 'it asks for ' || array_to_string(inputs, ', ') || CASE WHEN verb = 'mark' THEN
+            HINT = asks || CASE WHEN verb = 'mark' THEN
                 format(': give it with the mark (--value %1$s=…), or approve: oarlock approve %2$s %3$s -i %1$s=…', missing, run, step || coalesce('/' || nullif(item, ''), '')) ELSE '' END;
     ELSIF unknown IS NOT NULL THEN
-        RAISE EXCEPTION 'step % asks for no input %', step, left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
+        RAISE EXCEPTION 'step % asks for no input %', step, left(unknown, 100) USING ERRCODE = 'OA013', HINT = asks;
     END IF;
+    RETURN outputs;
 END $$;
 -- +goose StatementEnd
 
@@ -601,7 +629,7 @@ BEGIN
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
     IF verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded' AND (NOT body ? 'foreach' OR item <> '') THEN
-        PERFORM oarlock.check_inputs(verb, run, step, item, body, waits, args -> 'outputs');
+        args := args || jsonb_build_object('outputs', oarlock.read_inputs(verb, run, step, item, body, waits, args -> 'outputs'));
     END IF;
     IF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
         decides := array_remove(oarlock.decides_of(spec) || CASE WHEN approves THEN plain END, NULL);
@@ -755,6 +783,8 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for approval. `outputs` has the values for the inputs of the approval, by name. `outputs` must have a value for each required input. A name that is no input of the approval is refused, except `comment`.
 
+`oarlock.approve` checks the values by the types and limits that the step declares, as `oarlock.enqueue` checks params (OA013). A text such as `"true"` or `"3"` becomes a boolean or a number if the input has that type. An input that you leave out gets its default. A worker checks a `pattern`, and refuses the request if a value does not match.
+
 If the step names `approvers`, only the users and the members of the roles in `approvers` may approve the step, also in runs of other users. If the step names no `approvers`, all users that may control the run may approve the step, and all members of `oarlock_approve`.
 
 ```sql
@@ -793,7 +823,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. You cannot mark a step that has ended. If you mark an approval as succeeded, pass its required inputs in `outputs`.
+COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. You cannot mark a step that has ended. If you mark an approval as succeeded, pass its inputs in `outputs`, as with `oarlock.approve`.
 
 If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until an approval with `approvers` is given, only the users that may mark the approval may mark a step that depends on the approval. All other users get the error OA008.
 
@@ -843,7 +873,7 @@ DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
-DROP FUNCTION oarlock.check_inputs(text, bigint, text, text, jsonb, oarlock.approvals_open, jsonb);
+DROP FUNCTION oarlock.read_inputs(text, bigint, text, text, jsonb, oarlock.approvals_open, jsonb);
 DROP FUNCTION oarlock.check_version(bigint, int);
 DROP FUNCTION oarlock.check_guard(jsonb, bigint, text, text[]);
 DROP FUNCTION oarlock.guard_of(jsonb, bigint, text, text[]);

@@ -417,7 +417,7 @@ COMMENT ON FUNCTION oarlock.task_status IS $$Returns the tasks of a run in the o
 - `attempt_at`: the time when the last attempt of the task began. `attempt_at` is null between two attempts.
 - `items`: in the row of a foreach step, the number of items in the list of the step. `items` is null until the list is known. An item of a foreach step gets a row of its own when the item has begun, or has waited for a second.
 - `run_uid`: the `uid` of the run.
-- `approval`: an object while the step waits for approval, otherwise null. The keys of `approval` are `prompt`, `inputs` (a list of `{name, required}`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
+- `approval`: an object while the step waits for approval, otherwise null. The keys of `approval` are `prompt`, `inputs` (a list of objects, see `oarlock.waiting_approvals`), `approvers`, `may_decide` (whether you may decide), `since` and `deadline`. If `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
 
 If you see a run of another user only for an approval that you may decide, you see the states of the steps of the run, the approval and the result of the approval. If you see a run only for an approval, you see no outputs, reasons and items of other steps.
 
@@ -449,7 +449,7 @@ END;
 COMMENT ON FUNCTION oarlock.waiting_approvals IS $$Returns the approvals that wait for a decision, the oldest first. You see the approvals of your own runs, and the approvals of other users' runs that you may decide. Logins with the role `oarlock_read`, `oarlock_worker` or `oarlock_admin` see all approvals.
 
 - `prompt`: the question of the approval, with the values of its references. `prompt` is empty if the step has no question.
-- `inputs`: a list of `{"name": …, "required": …}`. Pass the values of the inputs to `oarlock.approve` in the argument `outputs`.
+- `inputs`: a list of objects such as `{"name": "env", "type": "string", "enum": ["dev", "prod"], "default": "dev"}`. An object has the keys of a param in a DAG file: `name`, `type`, and if given `required`, `default`, `enum`, `minimum`, `maximum`, `min_length`, `max_length`, `pattern`, `description`. Pass the values of the inputs to `oarlock.approve` in the argument `outputs`.
 - `approvers`: if `approvers` is null, all users that may control the run may decide the approval, and all members of `oarlock_approve`.
 - `may_decide`: whether you may decide the approval.
 - `deadline`: the time when the approval times out. If `deadline` is null, the approval never times out.

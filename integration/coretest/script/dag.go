@@ -119,10 +119,7 @@ var stepKeys = map[string]setter{
 	},
 	"prompt": func(_ *dagParser, s *dagrun.Step, v string) error { approvalOf(s).Prompt = text(v); return nil },
 	"inputs": func(_ *dagParser, s *dagrun.Step, v string) error {
-		for word := range strings.SplitSeq(v, ",") {
-			name, required := strings.CutSuffix(word, "!")
-			approvalOf(s).Inputs = append(approvalOf(s).Inputs, dagrun.Input{Name: name, Required: required})
-		}
+		approvalOf(s).Inputs = dagrun.JSON(v)
 		return nil
 	},
 	"approvers": func(_ *dagParser, s *dagrun.Step, v string) error {

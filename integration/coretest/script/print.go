@@ -91,7 +91,7 @@ func (s *session) record(t *dagrun.TaskRecord) string {
 	return join(append(parts, asks(t.Asks))...)
 }
 
-// asks spells the question of an approval. A required input has an exclamation mark.
+// asks spells the question of an approval.
 func asks(a *dagrun.Asks) string {
 	switch {
 	case a == nil:
@@ -100,8 +100,8 @@ func asks(a *dagrun.Asks) string {
 		return "asks nothing"
 	}
 	parts := []string{"asks", quote(a.Prompt)}
-	for i, in := range a.Inputs {
-		parts = append(parts, []string{"for ", ""}[min(i, 1)]+in.Name+map[bool]string{true: "!"}[in.Required])
+	if a.Inputs != "" {
+		parts = append(parts, "for "+string(a.Inputs))
 	}
 	if len(a.Approvers) > 0 {
 		parts = append(parts, "of "+strings.Join(a.Approvers, "+"))

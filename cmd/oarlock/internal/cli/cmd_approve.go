@@ -23,30 +23,31 @@ func newApproveCommand(e *env) *cli.Command {
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "input-json", Usage: "answer an input of type json, as `NAME=JSON`; may be repeated"},
 			&cli.StringFlag{Name: "comment", Usage: "give this `TEXT` as the reason; the step gets it as its output \"comment\""},
 			withinFlag(),
 		},
 		Description: manual{
 			about: `The step succeeds, and the inputs that you give become its outputs. "oarlock approvals" lists the approvals that wait
 for you, and the inputs that each step asks for. If a step names approvers, only they decide. With several runs, the
-command prints one line for each, and exits with the highest status.`,
+command prints one line for each, and exits with the highest status. A text such as true or 3 stands for a boolean or
+a number where the input has that type; a value that does not fit is refused. An input that you leave out has its
+default.`,
 			examples: []string{
 				"oarlock approve 41 confirm",
 				"oarlock approve 41 confirm -i amount=700 --comment 'as agreed'",
+				"oarlock approve 41 confirm -i env=staging -i ok=true",
 			},
 			exits: askExits,
 		}.String(),
 		Action: func(c *cli.Context) error {
-			inputs, err := pairs("--input", c.StringSlice("input"))
+			inputs, err := outputPairs("--input", c.StringSlice("input"), "--input-json", c.StringSlice("input-json"))
 			if err != nil {
 				return err
 			}
 			if comment := c.String("comment"); comment != "" {
 				if _, twice := inputs["comment"]; twice {
 					return &usageError{msg: "--comment and --input comment=… are the same", hint: "give --comment or --input comment=…"}
-				}
-				if inputs == nil {
-					inputs = map[string]string{}
 				}
 				inputs["comment"] = comment
 			}
@@ -76,7 +77,7 @@ func newRejectCommand(e *env) *cli.Command {
 }
 
 // orNothing returns nil for an empty map: an approval without inputs has no outputs.
-func orNothing(m map[string]string) any {
+func orNothing(m map[string]any) any {
 	if len(m) == 0 {
 		return nil
 	}

@@ -160,7 +160,7 @@ func runMark(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	outputs, err := markOutputs(c.StringSlice("value"), c.StringSlice("value-json"))
+	outputs, err := outputPairs("--value", c.StringSlice("value"), "--value-json", c.StringSlice("value-json"))
 	if err != nil {
 		return err
 	}
@@ -171,12 +171,11 @@ func runMark(c *cli.Context, e *env) error {
 	return runAskStep(c, e, ask)
 }
 
-// markOutputs returns the outputs that a mark sets. texts are NAME=VALUE with values that are texts, others are NAME=JSON. It
-// returns a usageError if a name comes twice or a value is no JSON.
-func markOutputs(texts, others []string) (map[string]any, error) {
-	const jsonFlag = "--value-json"
+// outputPairs returns the outputs that two flags give to a step: one has values that are texts as NAME=VALUE, and jsonFlag has
+// NAME=JSON. It returns a usageError if a name comes twice or a value is no JSON.
+func outputPairs(textFlag string, texts []string, jsonFlag string, others []string) (map[string]any, error) {
 	outputs := map[string]any{}
-	values, err := pairs("--value", texts)
+	values, err := pairs(textFlag, texts)
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +187,10 @@ func markOutputs(texts, others []string) (map[string]any, error) {
 	}
 	for name, value := range values {
 		if _, twice := outputs[name]; twice {
-			return nil, &usageError{msg: fmt.Sprintf("--value and %s give %s twice", jsonFlag, name), hint: "give each output once"}
+			return nil, &usageError{msg: fmt.Sprintf("%s and %s give %s twice", textFlag, jsonFlag, name), hint: "give each output once"}
 		}
 		if !json.Valid([]byte(value)) {
-			return nil, &usageError{msg: fmt.Sprintf("%s: the value of %s is no JSON", jsonFlag, name), hint: "to give the value as a text, use --value"}
+			return nil, &usageError{msg: fmt.Sprintf("%s: the value of %s is no JSON", jsonFlag, name), hint: "to give the value as a text, use " + textFlag}
 		}
 		outputs[name] = json.RawMessage(value)
 	}

@@ -416,10 +416,7 @@ func (p painter) stepTable(spec *dagspec.Spec) string {
 // approvalSheet describes the approval of a step on some lines: its approvers, its prompt, with references as they are written, and
 // its inputs.
 func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) string {
-	q := &queue.Question{Prompt: a.Prompt, Inputs: make([]queue.Input, len(a.Inputs))}
-	for i, in := range a.Inputs {
-		q.Inputs[i] = queue.Input(in)
-	}
+	q := &queue.Question{Prompt: a.Prompt, Inputs: a.Inputs}
 	text := p.Dim("approval ") + step + p.Dim(", decided by ") + runview.Deciders(a.Approvers, "") + "\n"
 	for _, line := range runview.QuestionLines(q) {
 		text += term.Fold(p.Dim(questionMark)+line, columns, term.Width(questionMark)) + "\n"

@@ -12,14 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
-	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // documented has the JSON types of each command, by the beginning of the command's row in the table of cli.head.md.
 var documented = map[string][]any{
 	"`cancel`":              {runview.ControlJSON{}, jsonRehearsed{}},
-	"`approvals`":           {jsonApproval{}, queue.Input{}},
+	"`approvals`":           {jsonApproval{}, dagspec.Param{}},
 	"`events`":              {runview.StoryEvent{}},
 	"`logs -o jsonl`":       {runview.ChunkJSON{}},
 	"`workers`":             {runview.WorkerJSON{}},

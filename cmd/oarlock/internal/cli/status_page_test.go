@@ -75,7 +75,7 @@ steps:
 			{
 				Step: "confirm", Kind: "step", State: "waiting", Reason: "waits for approval by lead", Attempt: 1, StartedAt: at(1),
 				Approval: &queue.Question{
-					Prompt: "Ship it?\nAll 3 checks passed.", Inputs: []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}},
+					Prompt: "Ship it?\nAll 3 checks passed.", Inputs: []dagspec.Param{{Name: "ticket", Type: "string", Required: true}, {Name: "note", Type: "string"}},
 					Approvers: []string{"lead"}, MayDecide: true, Since: at(1),
 				},
 			},
@@ -145,7 +145,7 @@ func TestStatus_ShowsNoControlBytesOfOthers(t *testing.T) {
 		p.tasks[i].Reason, p.tasks[i].Worker, p.tasks[i].Item = evil+"!", evil, evil
 	}
 	p.tails[2] = runview.LastLines("ok\n" + evil)
-	p.tasks[0].Approval = &queue.Question{Prompt: evil, Inputs: []queue.Input{{Name: evil, Required: true}}, Approvers: []string{evil}, MayDecide: true}
+	p.tasks[0].Approval = &queue.Question{Prompt: evil, Inputs: []dagspec.Param{{Name: evil, Type: "string", Required: true}}, Approvers: []string{evil}, MayDecide: true}
 	p.events[0].Worker = evil
 	if text := p.String(); strings.ContainsAny(text, "\x1b\r\u202e") {
 		t.Errorf("control bytes in %q", text)
