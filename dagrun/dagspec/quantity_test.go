@@ -97,3 +97,29 @@ func toFloat(v any) float64 {
 	f, _ := number(v)
 	return f
 }
+
+func TestStep_ApprovalReadsInputsLikeParams(t *testing.T) {
+	t.Parallel()
+	spec := mustParse(t, `{name: x, steps: [{id: ask, action: approval, with: {inputs: [ticket,
+		{name: n, type: integer, default: 9007199254740993, minimum: 1}, {name: env, enum: [a, b], required: true, description: Where.}]}}]}`)
+	one := 1.0
+	want := []Param{
+		{Name: "ticket", Type: "string"}, {Name: "n", Type: "integer", Default: int64(9007199254740993), Minimum: &one},
+		{Name: "env", Type: "string", Enum: []any{"a", "b"}, Required: true, Description: "Where."},
+	}
+	if diff := cmp.Diff(want, spec.Steps[0].Approval().Inputs); diff != "" {
+		t.Error(diff)
+	}
+	for outputs, want := range map[string]string{
+		``: "", `{}`: "", `{"n": 3, "env": "a", "comment": 7}`: "",
+		`{"n": 0}`: "input n must be 1 or more, not 0", `{"env": "c"}`: `input env must be "a" or "b", not "c"`, `{"ticket": 7}`: "input ticket must be a text, not 7",
+	} {
+		got := ""
+		if err := spec.Steps[0].CheckInputs(dagrun.JSON(outputs)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", outputs, got, want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package worker_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// The driver refuses an answer that the pattern of an input refuses, and takes a right one.
+func TestDriver_ReadsPatternsOfInputs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := hourAhead(t, "name: d\nsteps:\n  - {id: ask, action: approval, with: {inputs: [{name: code, pattern: '^[A-Z]+$'}]}}\n")
+		s.ahead.Store(0)
+		s.works(t, "w")
+		id := s.enqueue(t, "d")
+		s.takes(t, id, "waiting")
+		for _, c := range []struct {
+			ask     queue.Ask
+			outcome dagrun.Outcome
+			message string
+		}{
+			{queue.Ask{Verb: dagrun.VerbApprove, Outputs: map[string]string{"code": "abc"}}, dagrun.Refused, `input code must match ^[A-Z]+$, not "abc"`},
+			{queue.Ask{Verb: dagrun.VerbMark, As: dagrun.TaskSucceeded, Outputs: map[string]string{"code": "abc"}}, dagrun.Refused, `input code must match ^[A-Z]+$, not "abc"`},
+			{queue.Ask{Verb: dagrun.VerbApprove, Outputs: map[string]string{"code": "ABC"}}, dagrun.Applied, ""},
+		} {
+			c.ask.Run, c.ask.Step = id, "ask"
+			asked, err := s.Control(t.Context(), c.ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pass(5 * time.Second)
+			all, err := s.Controls(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(all, func(got queue.Control) bool { return got.ID == asked.ID })
+			if got := all[at]; got.Outcome != c.outcome || got.Message != c.message {
+				t.Errorf("%s %v: %s %q", c.ask.Verb, c.ask.Outputs, got.Outcome, got.Message)
+			}
+		}
+		s.takes(t, id, "succeeded")
+	})
+}
+
+// Each drive of a run has the durations that the params of the run give: the drive that begins the approval, and the one that ends it.
+func TestDriver_BindsEachDriveToTheParams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := hourAhead(t, "name: d\nparams: [{name: patience, default: 10m}]\nsteps:\n  - {id: ask, action: approval, with: {timeout: '${params.patience}'}}\n")
+		s.ahead.Store(0)
+		s.works(t, "w")
+		wantTook(t, "the timeout", s.takes(t, s.enqueue(t, "d"), "failed"), 10*time.Minute, 10*time.Minute+20*time.Second)
+	})
+}
