@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -66,7 +67,10 @@ func (s *Spec) Params(given map[string]any) (map[string]any, error) {
 			errs = append(errs, ParamError{name, "unknown", knownHint(name, sortedKeys(known), "the DAG has no such param")})
 		}
 	}
-	if errs = append(errs, s.misfits(out, errs)...); len(errs) > 0 {
+	errs = append(errs, s.misfits(out, func(name string) bool {
+		return out[name] == nil || slices.ContainsFunc(errs, func(e ParamError) bool { return e.Name == name })
+	})...)
+	if len(errs) > 0 {
 		return nil, errs
 	}
 	return out, nil

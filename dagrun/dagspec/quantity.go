@@ -222,7 +222,7 @@ func (s *Spec) BoundParams() []string {
 // Bind returns the spec for a run with these params, which must be a result of Params: each duration and limit that a param gives
 // has its value. If no param gives any, it returns s itself. It returns a ParamErrors with all values that do not fit.
 func (s *Spec) Bind(params map[string]any) (*Spec, error) {
-	if errs := s.misfits(params, nil); len(errs) > 0 {
+	if errs := s.misfits(params, func(string) bool { return false }); len(errs) > 0 {
 		return nil, errs
 	}
 	if len(s.BoundParams()) == 0 {
@@ -233,11 +233,11 @@ func (s *Spec) Bind(params map[string]any) (*Spec, error) {
 	return bound, nil
 }
 
-// misfits returns the params with values that a quantity cannot have. It leaves out params that are in known.
-func (s *Spec) misfits(params map[string]any, known ParamErrors) (errs ParamErrors) {
+// misfits returns the params with values that a quantity cannot have. It leaves out params for which skip returns true.
+func (s *Spec) misfits(params map[string]any, skip func(name string) bool) (errs ParamErrors) {
 	s.quantities(func(q quantity) {
 		name := q.of.param()
-		if slices.ContainsFunc(known, func(e ParamError) bool { return e.Name == name }) {
+		if skip(name) {
 			return
 		}
 		if err := q.of.check(params[name], q.most); err != nil {

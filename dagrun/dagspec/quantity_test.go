@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +122,22 @@ func TestStep_ApprovalReadsInputsLikeParams(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %q, want %q", outputs, got, want)
 		}
+	}
+}
+
+// A run or a schedule may have the other params already: then a param that is not given is no mistake, and one that is given must
+// fit.
+func TestParams_OfAPartNeedNotFitWhatIsNotGiven(t *testing.T) {
+	t.Parallel()
+	part := *readGood(t)["quantities.yaml"]
+	part.ParamDefs = slices.Clone(part.ParamDefs)
+	for i := range part.ParamDefs {
+		part.ParamDefs[i].Required = false
+	}
+	if _, err := part.Params(map[string]any{"pause": "2s"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := part.Params(map[string]any{"pause": "soon"}); err == nil {
+		t.Error("a text that is no duration is accepted")
 	}
 }
