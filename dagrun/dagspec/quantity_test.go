@@ -105,7 +105,8 @@ func TestStep_ApprovalReadsInputsLikeParams(t *testing.T) {
 		{name: n, type: integer, default: 9007199254740993, minimum: 1}, {name: env, enum: [a, b], required: true, description: Where.}]}}]}`)
 	one := 1.0
 	want := []Param{
-		{Name: "ticket", Type: "string"}, {Name: "n", Type: "integer", Default: int64(9007199254740993), Minimum: &one},
+		{Name: "ticket", Type: "string"},
+		{Name: "n", Type: "integer", Default: int64(9007199254740993), Minimum: &one},
 		{Name: "env", Type: "string", Enum: []any{"a", "b"}, Required: true, Description: "Where."},
 	}
 	if diff := cmp.Diff(want, spec.Steps[0].Approval().Inputs); diff != "" {
