@@ -628,6 +628,7 @@ BEGIN
             HINT = (SELECT 'it has ' || left(string_agg(s.name, ', ' ORDER BY s.step), 500) FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
+    PERFORM oarlock.check_depth('outputs', args -> 'outputs');
     IF verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded' AND (NOT body ? 'foreach' OR item <> '') THEN
         args := args || jsonb_build_object('outputs', oarlock.read_inputs(verb, run, step, item, body, waits, args -> 'outputs'));
     END IF;
@@ -642,7 +643,6 @@ BEGIN
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
-    PERFORM oarlock.check_depth('outputs', args -> 'outputs');
     answer := oarlock.decide(r, spec, step, item, verb, args, by);
     IF verb IN ('approve', 'reject') AND answer[1] = 'refused' THEN
         answer[3] := coalesce((
