@@ -27,8 +27,10 @@ func (r *Run) decide(c *Control) Decision {
 	switch {
 	case c.Verb > VerbChildEnded:
 		return r.refused("this version of the worker does not know the request")
-	case c.Verb == VerbRetry:
+	case c.Verb == VerbRetry && c.Generation != 0:
 		return r.retryRun(c)
+	case c.Verb == VerbRetry:
+		return r.retryLive(c)
 	case c.Task == nil:
 		return r.decideRun(c)
 	}
@@ -344,8 +346,12 @@ func (r *Run) resume(t *task) {
 }
 
 // markTask ends a task in the state that the sender asks for, with the sender's outputs: at once, or after its body, publish or
-// child run has been stopped. It refuses what whyNotMark and the approvals in front of the step forbid.
+// child run has been stopped. A task that failed or was canceled is reset first, see markEnded. It refuses what whyNotMark and the
+// approvals in front of the step forbid.
 func (r *Run) markTask(t *task, c *Control) Decision {
+	if t.failedGroup() && (c.As == TaskSucceeded || c.As == TaskSkipped) || c.wasReset(t) {
+		return r.markEnded(t, c)
+	}
 	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
 		return taskRefused(t, why)
 	}

@@ -594,7 +594,7 @@ func (r *Run) parks() bool {
 		return false
 	case r.rec.PausedBy != "":
 		return true
-	case len(r.work) > 0:
+	case len(r.work)+len(r.fresh) > 0:
 		return false
 	case r.sets[phaseProbing].len()+r.sets[phaseOpening].len()+r.sets[phaseOffered].len()+r.sets[phaseQueuedPublish].len() > 0:
 		return false

@@ -17,7 +17,7 @@ func (r *Run) grow(t *task) {
 		r.misconfigured(t, "foreach: "+err.Error())
 		return
 	}
-	t.Growth = &Growth{Generation: r.rec.Generation, Items: slices.Clone(items)}
+	t.Growth = &Growth{Generation: r.rec.Generation, ResetBy: t.ResetBy, Items: slices.Clone(items)}
 	if len(items) == 0 {
 		r.end(t, TaskSkipped, "no items")
 		return
@@ -66,7 +66,7 @@ func (r *Run) growItems(n *node) {
 	for i, item := range items {
 		g, t := &groups[i], &tasks[i]
 		g.main, n.each.items[i], n.each.byKey[item.Key] = t, g, int32(i)
-		r.adopt(t, n, g, TaskID{Step: n.index, Item: item.Key}, n.main.step)
+		r.adopt(t, n, g, TaskID{Step: n.index, Item: item.Key}, n.main.step, n.main.Growth)
 		t.index = int32(i)
 	}
 	n.retallyItems()

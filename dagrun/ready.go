@@ -64,21 +64,21 @@ const (
 	VerbCancel     Verb = iota // run (Now skips handlers; so does a second cancel) or task
 	VerbPause                  // run or task
 	VerbResume                 // run or task
-	VerbRetry                  // run: opens Generation; Mode, and Task.Step for RetryFrom and RetryStep (Task.Item narrows to one item)
+	VerbRetry                  // run: opens Generation, 0 = the run is under way; Mode, and Task.Step for RetryFrom and RetryStep (Task.Item narrows to one item)
 	VerbApprove                // task, Outputs
 	VerbReject                 // task, Text
 	VerbMark                   // task, As (TaskSucceeded, TaskFailed or TaskSkipped), Outputs
 	VerbChildEnded             // task, Ref, Result: the child run ended
 )
 
-// RetryMode selects the tasks that a retry of a finished run resets.
+// RetryMode selects the tasks that a retry resets. A run that is under way takes only RetryFrom and RetryStep.
 type RetryMode uint8
 
 // Retry modes.
 const (
 	RetryFailed RetryMode = iota // failed, upstream_failed and canceled tasks and all tasks that depend on them
 	RetryFrom                    // a step and all steps that depend on it
-	RetryStep                    // one step alone
+	RetryStep                    // one step alone; in a run under way with the dependants that it kept from starting
 	RetryAll
 )
 
@@ -90,7 +90,7 @@ type Control struct {
 	Task       *TaskID
 	Now        bool
 	Mode       RetryMode
-	Generation int // VerbRetry: the generation that the retry opened
+	Generation int // VerbRetry: the generation that the retry opened; 0: none, because the run is under way
 	As         State
 	Outputs    JSON
 	Ref        string
@@ -145,6 +145,8 @@ type TaskRecord struct {
 	Ref          string
 	CacheKey     string  // if this record's state is succeeded: store the outputs in the cache under this key
 	Growth       *Growth // the items or replacements of the task
+	ResetBy      int64   // ID of the control that reset the task last; 0: none, or the ID of its foreach node or replaced task
+	ResetFrom    State   // the state that this control found the task in
 	StartedAt    Time    // first attempt of this generation; also set for a task that succeeds without a body
 	AttemptAt    Time    // start of this attempt
 	FinishedAt   Time
@@ -169,7 +171,8 @@ func (t *TaskRecord) LogGoesOn() bool {
 
 // Growth holds the items of a foreach node, or the replacements of a replaced task.
 type Growth struct {
-	Generation int // an item's or replacement's row of an older generation is history: only its attempt number counts on
+	Generation int   // an item's or replacement's row of an older generation is history: only its attempt number counts on
+	ResetBy    int64 // ResetBy of the task when it grew: a row with a lower one is history, too
 	Items      []Item
 	Rule       int // index in OnError of the replaced task's step
 	FirstAlt   int
@@ -307,6 +310,8 @@ type Options struct {
 type batch struct {
 	seq       int64
 	changes   []change
+	pinned    []*task // targets of controls that reset tasks of a run under way: their rows come first
+	fresh     []*task // reset in a run under way: not judged before Advance
 	attempts  []AttemptRecord
 	decisions []Decision
 	notes     []Note
@@ -359,15 +364,16 @@ func (r *Run) Ready() (Ready, bool) {
 }
 
 // showRecords fills rec with all records that are not acknowledged yet. A task that changed several times is listed once, at the
-// place of its latest change. The row of the run is listed if anything but its counters differs from the row that was last
+// place of its latest change; pinned tasks come before all others, see resetLive. The row of the run is listed if anything but its counters differs from the row that was last
 // acknowledged.
 func (r *Run) showRecords(rec *Records) {
 	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
+	for _, t := range r.pinned {
+		rec.Tasks = append(rec.Tasks, t.row())
+	}
 	for _, c := range r.changes {
-		if c.task.Seq == c.seq {
-			row := c.task.TaskRecord
-			row.Asks = c.task.question()
-			rec.Tasks = append(rec.Tasks, row)
+		if c.task.Seq == c.seq && !c.task.pinned {
+			rec.Tasks = append(rec.Tasks, c.task.row())
 		}
 	}
 	rec.Tasks = r.leaveOut(rec.Tasks)
@@ -376,6 +382,13 @@ func (r *Run) showRecords(rec *Records) {
 	if !sameRun(r.shownRun, r.saved) {
 		rec.Run = &r.shownRun
 	}
+}
+
+// row returns the task's row as it is to be stored.
+func (t *task) row() TaskRecord {
+	row := t.TaskRecord
+	row.Asks = t.question()
+	return row
 }
 
 // sameRun reports whether two rows are equal apart from their counters. A change of counters alone is not worth a write.
@@ -453,6 +466,7 @@ func (r *Run) Advance() {
 		r.saved = r.shownRun
 	}
 	r.over = r.leave != nil || r.verdict != nil
+	r.refresh()
 	clear(r.changes)
 	r.changes, r.attempts, r.decisions, r.notes = r.changes[:0], r.attempts[:0], r.decisions[:0], r.notes[:0]
 	clear(r.actions)

@@ -16,7 +16,7 @@ func Restore(g *Graph, o Options, s Saved) (*Run, error) {
 	r := newRun(g, o, rec)
 	r.saved = s.Run
 	r.over = rec.State.Terminal()
-	r.restoring, r.left = true, map[TaskID]*TaskRecord{}
+	r.restoring = true
 	if err := r.loadRows(s.Tasks); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
@@ -109,38 +109,25 @@ func (r *Run) checkGrowth(t *task) error {
 }
 
 // takeLeft gives a new task the row that was laid aside for it, and removes that row from r.left. The task takes the whole row only
-// if the row is current: during Restore a row that is at least as new as the task's Growth, and later a final row of this
-// generation, which a crash separated from the row with the Growth. Of any other row the task takes only the attempt number, and
-// takeLeft records the row's last attempt.
-func (r *Run) takeLeft(t *task, row *TaskRecord) {
+// if the row is current: no reset came after it, and during Restore it is at least as new as grew, which made the task. Later only
+// a final row of this generation is current, which a crash separated from the row with the Growth. Of any other row the task takes
+// only the attempt number, and takeLeft records the row's last attempt.
+func (r *Run) takeLeft(t *task, row *TaskRecord, grew *Growth) {
 	delete(r.left, t.ID)
 	current := row.Generation == r.rec.Generation && row.State.Terminal()
 	if r.restoring {
-		current = row.Generation >= r.grownIn(t)
+		current = row.Generation >= grew.Generation
 	}
-	if current {
+	if current && row.ResetBy >= grew.ResetBy {
 		t.load(row)
 		return
 	}
 	t.Attempt = row.Attempt
-	if row.AttemptAt != 0 {
-		r.closeOld(row)
-		r.changed(t) // in the same commit, so that the attempt is recorded once
+	r.closeOld(row)
+	if row.AttemptAt != 0 || row.State.Terminal() && row.Generation == r.rec.Generation {
+		r.changed(t) // in the same commit, so that the attempt is recorded once, and no row of this generation is out of date
 	}
-}
-
-// grownIn returns the generation in which a task was made: the one in which its foreach node made the items, or the replaced task
-// its replacements.
-func (r *Run) grownIn(t *task) int {
-	from := t.node.main
-	if t.ID.Alt != 0 {
-		t.group.members(func(m *task) {
-			if g := m.Growth; g != nil && m.State == TaskReplaced && g.FirstAlt <= t.ID.Alt && t.ID.Alt < g.FirstAlt+g.Count {
-				from = m
-			}
-		})
-	}
-	return from.Growth.Generation
+	row.Seq = 0 // a change of it that is not stored yet is left out: a commit has one row of a task
 }
 
 // load copies a stored row into a task and marks the task as stored. A row in state ready becomes pending, because the run judges

@@ -88,8 +88,8 @@ func hash(seed uint64, name string, n int) uint64 {
 func after(t Time, d Duration) Time { return t + Time(min(d, forever)) }
 
 // retryRun resets the tasks that a retry of a finished run starts again, and the run's row. The caller steps the control before
-// EvBegin. After a crash the caller steps the same control again: tasks that are in the new generation already count as reset, and
-// keep their progress. The request is refused if the run is active, is of another generation, or has nothing to reset.
+// EvBegin. After a crash the caller steps the same control again: tasks that it has reset already keep their progress. The request is
+// refused if the run is active, is of another generation, or has nothing to reset.
 func (r *Run) retryRun(c *Control) Decision {
 	switch {
 	case r.begun || r.rec.State != RunQueued:
@@ -101,11 +101,11 @@ func (r *Run) retryRun(c *Control) Decision {
 	if problem != "" {
 		return r.refused(problem)
 	}
-	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() && r.open == 0 {
+	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed(c) && r.open == 0 {
 		return r.refused("there is nothing to repeat: no task failed or was canceled")
 	}
 	r.resetSteps(picked, c)
-	r.resetHandlers()
+	r.resetHandlers(c)
 	r.rec = RunRecord{State: RunQueued, Generation: r.rec.Generation}
 	r.retally()
 	r.recountAll()
@@ -119,6 +119,7 @@ const (
 	keep   fate = iota
 	partly      // only some of its items or replacements are reset
 	anew        // the step starts from scratch, without its former items and replacements
+	passed      // the step has not started and stays as it is, but steps that depend on it are picked
 )
 
 // pick decides which effect a retry has on every step, by step index. If the request cannot be met, it returns a problem to tell
@@ -133,7 +134,7 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 		return fates, ""
 	case RetryFailed:
 		for i := range fates {
-			fates[i] = r.fateOfFailed(&r.nodes[i])
+			fates[i] = r.fateOfFailed(&r.nodes[i], c)
 		}
 		r.pickDependants(fates)
 		return fates, ""
@@ -170,14 +171,14 @@ func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
 // fateOfFailed returns the effect of RetryFailed on one step: anew if its task failed, partly if only some of its items or
 // replacements did, and else keep. A foreach that ended while some of its items were open, because the store ended the run, has to
 // run again for these items.
-func (r *Run) fateOfFailed(n *node) fate {
-	if n.each == nil && r.toRetry(n.main) {
+func (r *Run) fateOfFailed(n *node, c *Control) fate {
+	if n.each == nil && toRetry(n.main, c) {
 		return anew
 	}
 	f := keep
-	endedOpen := n.each != nil && (n.main.State.Terminal() || r.wasReset(n.main))
+	endedOpen := n.each != nil && (n.main.State.Terminal() || c.wasReset(n.main))
 	n.tasks(func(t *task) {
-		if t != n.main && (r.toRetry(t) || endedOpen && !t.State.Terminal()) {
+		if t != n.main && (toRetry(t, c) || endedOpen && !t.State.Terminal()) {
 			f = partly
 		}
 	})
@@ -186,14 +187,14 @@ func (r *Run) fateOfFailed(n *node) fate {
 
 // toRetry reports whether RetryFailed resets a task: it failed without being tolerated, is upstream_failed or canceled, or was
 // reset already.
-func (r *Run) toRetry(t *task) bool {
-	c := classOf(t)
-	return c == classF || c == classC || r.wasReset(t)
+func toRetry(t *task, c *Control) bool {
+	class := classOf(t)
+	return class == classF || class == classC || c.wasReset(t)
 }
 
-// wasReset reports whether the stored row of a task is already in the present generation, because an earlier try of this retry was
-// interrupted by a crash after it had reset the task.
-func (r *Run) wasReset(t *task) bool { return t.stored && t.Generation == r.rec.Generation }
+// wasReset reports whether this control, or a later one, has reset a task already. A crash may have stored that and not the decision
+// about the control. The caller then keeps the task as it is.
+func (c *Control) wasReset(t *task) bool { return t.ResetBy >= c.ID && c.ID > 0 }
 
 // pickDependants sets the fate of every step that depends, directly or not, on a picked step to anew. It passes over a step that is
 // upstream_failed because of another parent, which is not picked and counts as failed, if its trigger rule needs that parent.
@@ -213,10 +214,10 @@ func (r *Run) pickDependants(fates []fate) {
 
 // handlersFailed reports whether a task of a handler, replacements included, has to run again: it failed, was canceled, or was
 // reset already.
-func (r *Run) handlersFailed() bool {
+func (r *Run) handlersFailed(c *Control) bool {
 	failed := false
 	for i := r.graph.plain; i < len(r.nodes); i++ {
-		r.nodes[i].tasks(func(t *task) { failed = failed || r.toRetry(t) })
+		r.nodes[i].tasks(func(t *task) { failed = failed || toRetry(t, c) })
 	}
 	return failed
 }
@@ -226,7 +227,7 @@ func (r *Run) resetSteps(fates []fate, c *Control) {
 	for i, f := range fates {
 		switch n := &r.nodes[i]; f {
 		case anew:
-			r.resetNode(n)
+			r.resetNode(n, c)
 		case partly:
 			r.resetPart(n, c)
 		}
@@ -234,70 +235,82 @@ func (r *Run) resetSteps(fates []fate, c *Control) {
 }
 
 // resetHandlers resets every handler that has a stored row, so that it runs again.
-func (r *Run) resetHandlers() {
+func (r *Run) resetHandlers(c *Control) {
 	for i := r.graph.plain; i < len(r.nodes); i++ {
 		if n := &r.nodes[i]; n.main.stored {
-			r.resetNode(n)
+			r.resetNode(n, c)
 		}
 	}
 }
 
 // resetNode resets a step to pending, without items and replacements. Their rows are laid aside for tasks that may grow again.
-func (r *Run) resetNode(n *node) {
-	if n.each != nil && !r.wasReset(n.main) {
+func (r *Run) resetNode(n *node, c *Control) {
+	if n.each != nil && !c.wasReset(n.main) {
 		for _, g := range n.each.items {
 			g.members(r.layAside)
 		}
 		n.each = nil
 	}
-	r.resetGroup(&n.group)
+	r.resetGroup(&n.group, c)
 }
 
 // resetPart resets the tasks of a step that failed, or the one item that c names. Its foreach node runs again with the items that
 // it has.
 func (r *Run) resetPart(n *node, c *Control) {
-	if c.Mode == RetryFailed {
+	switch {
+	case c.Verb == VerbMark && c.Task.Alt > 0: // the caller resets the replacement
+	case c.Mode == RetryFailed && c.Verb == VerbRetry:
 		n.tasks(func(t *task) {
-			if t != n.main && r.toRetry(t) {
-				r.reset(t)
+			if t != n.main && toRetry(t, c) {
+				r.reset(t, c)
 			}
 		})
-	} else {
-		r.resetGroup(r.find(TaskID{Step: c.Task.Step, Item: c.Task.Item}).group)
+	default:
+		r.resetGroup(r.find(TaskID{Step: c.Task.Step, Item: c.Task.Item}).group, c)
 	}
-	if t := n.main; n.each != nil && !r.wasReset(t) {
+	if t := n.main; n.each != nil && !c.wasReset(t) && (t.State != TaskRunning || t.Generation != r.rec.Generation) {
+		t.ResetBy, t.ResetFrom = c.ID, t.State
 		t.State, t.Generation = TaskRunning, r.rec.Generation
 		r.clearResult(t)
 		r.changed(t)
 	}
 }
 
-// resetGroup resets the task of a group to pending, and lays its replacements aside. A group that this retry has reset before stays
-// as it is.
-func (r *Run) resetGroup(g *group) {
-	if r.wasReset(g.main) {
+// resetGroup resets the task of a group to pending, and lays its replacements aside. A group that this control has reset before
+// stays as it is.
+func (r *Run) resetGroup(g *group, c *Control) {
+	if c.wasReset(g.main) {
 		return
 	}
 	for _, t := range g.alts {
 		r.layAside(t)
 	}
 	g.alts = nil
-	r.reset(g.main)
+	r.reset(g.main, c)
 }
 
 // layAside keeps the row of a task in r.left; the caller removes the task from the run. If the task grows again, takeLeft records
 // the last attempt of that row. Until then the row is the only record of that attempt.
 func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
-// reset sets a task to pending in the new generation, and records its last attempt. The row keeps only the attempt number. A task
-// that this retry has reset before stays as it is.
-func (r *Run) reset(t *task) {
-	if r.wasReset(t) {
+// reset sets a task to pending in the present generation, and records its last attempt. The row keeps only the attempt number. A task
+// that this control has reset before stays as it is. In a run under way the task is not judged before the reset is durable.
+func (r *Run) reset(t *task, c *Control) {
+	if c.wasReset(t) {
 		return
 	}
+	from := t.State
+	if from == TaskReplaced && t == t.group.main {
+		from = t.group.state
+	}
 	r.closeOld(&t.TaskRecord)
-	t.TaskRecord = TaskRecord{ID: t.ID, Generation: r.rec.Generation, Attempt: t.Attempt}
+	t.TaskRecord = TaskRecord{ID: t.ID, Generation: r.rec.Generation, Attempt: t.Attempt, ResetBy: c.ID, ResetFrom: from}
+	t.settled = nil
 	r.changed(t)
+	if c.Generation == 0 && !t.fresh {
+		t.fresh = true
+		r.fresh = append(r.fresh, t)
+	}
 }
 
 // closeOld adds the last attempt of a row to the records, before the caller overwrites the row. It adds nothing if the row has no
@@ -382,7 +395,7 @@ func (r *Run) replace(t *task, rule int) {
 		r.misconfigured(t, fmt.Sprintf("on_error: the run would have more than %d tasks", MaxTasks))
 		return
 	}
-	t.Growth = &Growth{Generation: r.rec.Generation, Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with)}
+	t.Growth = &Growth{Generation: r.rec.Generation, ResetBy: t.ResetBy, Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with)}
 	first := len(g.alts)
 	r.growAlts(t)
 	r.to(t, TaskReplaced)
@@ -399,7 +412,7 @@ func (r *Run) growAlts(t *task) {
 	for i := range with {
 		alt := &block[i]
 		g.alts = append(g.alts, alt)
-		r.adopt(alt, t.node, g, TaskID{t.ID.Step, t.ID.Item, len(g.alts)}, &with[i])
+		r.adopt(alt, t.node, g, TaskID{t.ID.Step, t.ID.Item, len(g.alts)}, &with[i], t.Growth)
 		alt.index = t.index
 	}
 }

@@ -57,25 +57,25 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 		graph: g, opts: o, rec: rec,
 		nodes: make([]node, g.Len()),
 		held:  newUrgencyHeap(), bodies: newAlarmHeap(), timers: newAlarmHeap(),
-		decided: map[int64]bool{}, batch: batch{saved: rec},
+		decided: map[int64]bool{}, left: map[TaskID]*TaskRecord{}, batch: batch{saved: rec},
 	}
 	block := make([]task, g.Len())
 	for i := range r.nodes {
 		n := &r.nodes[i]
 		n.index, n.handler, n.main = i, i >= g.plain, &block[i]
-		r.adopt(n.main, n, &n.group, TaskID{Step: i}, g.Step(i))
+		r.adopt(n.main, n, &n.group, TaskID{Step: i}, g.Step(i), &Growth{})
 		n.main.index = -1
 	}
 	return r
 }
 
-// adopt fills in the new task t, which belongs to node n and group g, and counts it. The task is pending. If r.left holds a row for
-// its ID, takeLeft gives the task that row, or only the number of its last attempt.
-func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
-	t.TaskRecord = TaskRecord{ID: id, Generation: r.rec.Generation}
+// adopt fills in the new task t, which belongs to node n and group g and was made by grew, and counts it. The task is pending. If
+// r.left holds a row for its ID, takeLeft gives the task that row, or only the number of its last attempt.
+func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step, grew *Growth) {
+	t.TaskRecord = TaskRecord{ID: id, Generation: r.rec.Generation, ResetBy: grew.ResetBy}
 	t.step, t.node, t.group = step, n, g
 	if row, ok := r.left[id]; ok {
-		r.takeLeft(t, row)
+		r.takeLeft(t, row, grew)
 	}
 	r.count(t)
 }

@@ -240,6 +240,7 @@ func (r *Run) bodyStarted(t *task, attempt int) error {
 func (r *Run) judge(t *task) {
 	r.effort++
 	switch {
+	case t.fresh: // Advance has it judged
 	case t.State == TaskFinishing && t.phase == phaseNone:
 		r.land(t)
 	case t.State == TaskWaiting && t.phase == phaseNone:

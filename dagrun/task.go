@@ -33,6 +33,8 @@ type task struct {
 	told     bool  // its want was shown before the last Advance
 	shown    bool  // its stored row has it as ready, or says why its publish waits
 	known    bool  // counted in Run.counts; a handler is counted once it has left pending and ready
+	fresh    bool  // is in Run.fresh
+	pinned   bool  // is in Run.pinned
 }
 
 // group is one step or one item: its task and the replacements of that task. A group settles when all its members have

@@ -116,7 +116,7 @@ func (r *Run) wakeAt() Time {
 	if !r.begun {
 		return 0
 	}
-	if len(r.work) > 0 {
+	if len(r.work)+len(r.fresh) > 0 {
 		return max(r.now, 1)
 	}
 	at := Time(0)

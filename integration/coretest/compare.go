@@ -151,6 +151,9 @@ func (p *Pair) compareAttempts(ready dagrun.Ready) error {
 	show := func(list []dagrun.AttemptRecord) []string {
 		var out []string
 		for _, a := range list {
+			if a.State == dagrun.TaskCanceled {
+				a.ExitCode, a.HasExit, a.Signal = 0, false, 0 // of the body or of the publish: the language does not say
+			}
 			out = append(out, fmt.Sprintf("%s#%d gen=%d %s kind=%s exit=%d/%v signal=%d %d-%d", p.Graph.TaskName(a.ID), a.Attempt,
 				a.Generation, a.State, a.Kind, a.ExitCode, a.HasExit, a.Signal, a.StartedAt, a.FinishedAt))
 		}

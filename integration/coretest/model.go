@@ -21,6 +21,7 @@ type Model struct {
 	run    dagrun.RunRecord
 	cells  map[dagrun.TaskID]*cell
 	begun  bool
+	judges bool // the next event has tasks judged that Advance let go on
 	left   bool // Advance was called after a verdict or a leave was proposed
 	drain  bool
 	asked  map[int64]bool                      // ids of the controls decided in this drive
@@ -50,6 +51,7 @@ type cell struct {
 	gone      bool        // the body has ended, with any result
 	killAt    dagrun.Time // running: when its timeout kills it; 0 until it has started
 	settled   *dagrun.Result
+	fresh     bool // pending: reset while the run was under way, and not judged before the next Advance
 }
 
 // NewModel is the model of dagrun.New.
@@ -62,7 +64,7 @@ func NewModel(spec dagrun.Spec, opts dagrun.Options) *Model {
 	m.opts.ParkAfter = cmp.Or(opts.ParkAfter, 30_000)
 	m.run.Generation = m.opts.Generation
 	for i := range m.steps {
-		m.add(dagrun.TaskID{Step: i}, &m.steps[i])
+		m.add(dagrun.TaskID{Step: i}, &m.steps[i], dagrun.Growth{})
 	}
 	return m
 }
@@ -81,7 +83,7 @@ func RestoreModel(spec dagrun.Spec, opts dagrun.Options, saved dagrun.Saved) *Mo
 	}
 	m.now = max(m.now, saved.Run.StartedAt)
 	for i := range m.steps {
-		m.load(dagrun.TaskID{Step: i}, rows, 0)
+		m.load(dagrun.TaskID{Step: i}, rows, dagrun.Growth{})
 	}
 	for id, r := range rows {
 		if m.cells[id] == nil {
@@ -93,13 +95,13 @@ func RestoreModel(spec dagrun.Spec, opts dagrun.Options, saved dagrun.Saved) *Mo
 
 // load fills a cell from its row, then the cells that a foreach step expanded to. A row older than the expansion that it
 // would belong to is from an earlier expansion: only its attempt number counts.
-func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord, grownIn int) {
+func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord, grew dagrun.Growth) {
 	row, ok := rows[id]
 	if !ok {
 		return
 	}
 	c := m.cells[id]
-	if row.Generation < grownIn {
+	if row.Generation < grew.Generation || row.ResetBy < grew.ResetBy {
 		m.supersede(c, row)
 		return
 	}
@@ -109,7 +111,7 @@ func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord,
 		return
 	}
 	for _, id := range m.sprout(c) {
-		m.load(id, rows, row.Growth.Generation)
+		m.load(id, rows, *row.Growth)
 	}
 }
 
@@ -121,24 +123,24 @@ func (m *Model) sprout(c *cell) []dagrun.TaskID {
 		for k := range c.Growth.Count {
 			id := dagrun.TaskID{Step: c.ID.Step, Item: c.ID.Item, Alt: c.Growth.FirstAlt + k}
 			ids = append(ids, id)
-			m.add(id, &rule.With[k])
+			m.add(id, &rule.With[k], *c.Growth)
 		}
 		return ids
 	}
 	for _, it := range c.Growth.Items {
 		id := dagrun.TaskID{Step: c.ID.Step, Item: it.Key}
 		ids = append(ids, id)
-		m.add(id, c.step)
+		m.add(id, c.step, *c.Growth)
 	}
 	return ids
 }
 
-func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
+func (m *Model) add(id dagrun.TaskID, step *dagrun.Step, grew dagrun.Growth) {
 	c := &cell{step: step}
-	c.ID, c.Generation = id, m.opts.Generation
+	c.ID, c.Generation, c.ResetBy = id, m.opts.Generation, grew.ResetBy
 	if old, ok := m.shelf[id]; ok {
 		delete(m.shelf, id)
-		if old.State.Terminal() && old.Generation == m.opts.Generation {
+		if old.State.Terminal() && old.Generation == m.opts.Generation && old.ResetBy >= grew.ResetBy {
 			c.TaskRecord = old // the commit with the row of its step was interrupted
 		} else {
 			m.supersede(c, old)
@@ -165,6 +167,7 @@ func (m *Model) Step(ev dagrun.Event) error {
 		m.now = before
 		return err
 	}
+	m.judges = false
 	if m.begun {
 		m.settleNodes()
 		m.fireTimers()
@@ -178,6 +181,10 @@ func (m *Model) Advance() {
 	leave, verdict := m.proposal()
 	m.left = leave != nil || verdict != nil
 	m.actions, m.Attempts, m.Decisions = nil, nil, nil
+	for _, c := range m.cells {
+		m.judges = m.judges || c.fresh
+		c.fresh = false
+	}
 }
 
 // Wanted returns the actions since the last Advance, without actions that became pointless before they could be

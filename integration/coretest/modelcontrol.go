@@ -18,6 +18,9 @@ func (m *Model) control(ct dagrun.Control) error {
 }
 
 func (m *Model) decide(ct dagrun.Control) dagrun.Outcome {
+	if ct.Verb == dagrun.VerbRetry && ct.Generation == 0 {
+		return m.retryLive(ct)
+	}
 	if ct.Verb == dagrun.VerbRetry {
 		return m.retryRun(ct)
 	}
@@ -201,6 +204,9 @@ func (m *Model) approve(c *cell, ct dagrun.Control) dagrun.Outcome {
 }
 
 func (m *Model) mark(c *cell, ct dagrun.Control) dagrun.Outcome {
+	if again := already(c, ct); again || m.wentWrong(c) && (ct.As == dagrun.TaskSucceeded || ct.As == dagrun.TaskSkipped) {
+		return m.markEnded(c, ct)
+	}
 	as := []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskFailed, dagrun.TaskSkipped}
 	free := c.Request == dagrun.RequestNone || c.Request == dagrun.RequestPause
 	if !slices.Contains(as, ct.As) || c.grown() || c.State.Terminal() || !free {

@@ -77,6 +77,7 @@ func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
 		return
 	}
 	if r.Unstarted { // the body never began, so on_lost does not apply
+		m.note(c, r)
 		m.closeAttempt(c, dagrun.TaskFailed, r, r.Reason)
 		m.backToPending(c)
 		return
@@ -184,6 +185,7 @@ func (m *Model) lost(c *cell, reason string) {
 		return
 	}
 	if r.Kind == dagrun.KindLost && c.step.OnLost == dagrun.LostRetry && m.giveUp == "" {
+		m.note(c, r)
 		m.closeAttempt(c, dagrun.TaskFailed, r, r.Reason)
 		m.backToPending(c)
 		return
@@ -251,7 +253,7 @@ func (m *Model) onError(c *cell, r dagrun.Result, i int, frozen bool) {
 			return
 		}
 		m.end(c, dagrun.TaskReplaced, reasonOf(r))
-		c.Growth = &dagrun.Growth{Generation: m.run.Generation, Rule: i, FirstAlt: first, Count: len(rule.With)}
+		c.Growth = &dagrun.Growth{Generation: m.run.Generation, ResetBy: c.ResetBy, Rule: i, FirstAlt: first, Count: len(rule.With)}
 		m.sprout(c)
 	default:
 		m.fail(c, r)

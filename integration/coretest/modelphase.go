@@ -312,6 +312,9 @@ func (m *Model) proposal() (*dagrun.Leave, *dagrun.Verdict) {
 	if m.run.PausedBy != "" {
 		return &dagrun.Leave{}, nil
 	}
+	if m.fresh() {
+		return nil, nil
+	}
 	for _, c := range m.cells {
 		full := c.cleared && !c.offered // the task waits for a limit that child runs fill
 		if c.State == dagrun.TaskReady && !full || c.State == dagrun.TaskFinishing {

@@ -17,17 +17,17 @@ func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
 		return dagrun.Refused
 	}
 	m.widen(tasks, steps, ct.Mode)
-	if len(tasks)+len(steps) == 0 && !m.handlersFailed() && !m.unstarted() {
+	if len(tasks)+len(steps) == 0 && !m.handlersFailed(ct) && !m.unstarted() {
 		return dagrun.Refused
 	}
 	for i := range m.steps {
-		if steps[i] || i >= m.plain {
-			m.resetStep(i)
+		if steps[i] || i >= m.plain && m.node(i).stored {
+			m.resetStep(i, ct)
 		}
 	}
 	for c := range tasks {
 		if !steps[c.ID.Step] {
-			m.resetTask(c)
+			m.resetTask(c, ct)
 		}
 	}
 	m.run = dagrun.RunRecord{Generation: m.opts.Generation, State: dagrun.RunQueued}
@@ -35,9 +35,9 @@ func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
 }
 
 // handlersFailed reports whether the handlers alone are a reason to run again.
-func (m *Model) handlersFailed() bool {
+func (m *Model) handlersFailed(ct dagrun.Control) bool {
 	return slices.ContainsFunc(m.sorted(), func(c *cell) bool {
-		return m.isHandler(c) && (c.class() == F || c.class() == C || m.already(c))
+		return m.isHandler(c) && (c.class() == F || c.class() == C || already(c, ct))
 	})
 }
 
@@ -64,7 +64,7 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 		case m.isHandler(c):
 		case ct.Mode == dagrun.RetryAll:
 			steps[c.ID.Step] = true
-		case m.already(c), c.class() == F, c.class() == C:
+		case already(c, ct), c.class() == F, c.class() == C:
 			if c.grown() {
 				continue // the items decide which of them to reset
 			}
@@ -77,8 +77,8 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 	return tasks, steps, true
 }
 
-// already reports whether this retry has reset the task before, and only the decision about the retry was lost.
-func (m *Model) already(c *cell) bool { return c.stored && c.Generation == m.opts.Generation }
+// already reports whether this control has reset the task before, and only the decision about the control was lost.
+func already(c *cell, ct dagrun.Control) bool { return ct.ID > 0 && c.ResetBy >= ct.ID }
 
 // widen adds the dependants that no other task blocks.
 func (m *Model) widen(tasks map[*cell]bool, steps map[int]bool, mode dagrun.RetryMode) {
@@ -118,8 +118,8 @@ func (m *Model) follows(i int, touched map[int]bool) bool {
 }
 
 // resetStep resets a step as if it had never run, except for the attempt numbers.
-func (m *Model) resetStep(i int) {
-	if m.already(m.node(i)) {
+func (m *Model) resetStep(i int, ct dagrun.Control) {
+	if already(m.node(i), ct) {
 		return
 	}
 	for _, c := range m.sorted() {
@@ -127,32 +127,34 @@ func (m *Model) resetStep(i int) {
 			m.shelve(c)
 		}
 	}
-	m.reset(m.node(i))
+	m.reset(m.node(i), ct)
 }
 
 // resetTask resets an item or a replacement. Its foreach step keeps the same items.
-func (m *Model) resetTask(c *cell) {
-	if !m.already(c) && c.ID.Item != "" && c.ID.Alt == 0 {
+func (m *Model) resetTask(c *cell, ct dagrun.Control) {
+	if !already(c, ct) && c.ID.Item != "" && c.ID.Alt == 0 {
 		for _, o := range m.group(c.ID.Step, c.ID.Item) {
 			if o.ID.Alt > 0 {
 				m.shelve(o)
 			}
 		}
 	}
-	m.reset(c)
-	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning && !m.already(n) {
+	m.reset(c, ct)
+	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning && !already(n, ct) {
 		old := n.TaskRecord
-		m.reset(n)
+		m.reset(n, ct)
+		n.fresh = false
 		n.State, n.Growth, n.StartedAt = dagrun.TaskRunning, old.Growth, old.StartedAt
 	}
 }
 
-func (m *Model) reset(c *cell) {
-	if m.already(c) {
+func (m *Model) reset(c *cell, ct dagrun.Control) {
+	if already(c, ct) {
 		return
 	}
 	m.closeRow(c)
-	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation}
+	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation, ResetBy: ct.ID}
+	c.fresh, c.settled = ct.Generation == 0, nil
 }
 
 // closeRow records the attempt that a row describes, before the row is overwritten.

@@ -33,7 +33,7 @@ func (m *Model) held() bool { return m.run.PausedBy != "" || m.drain }
 
 // startOrSkip moves a pending or ready task on, as its edges and the state of the run allow.
 func (m *Model) startOrSkip(c *cell) bool {
-	if c.State != dagrun.TaskPending && c.State != dagrun.TaskReady {
+	if c.fresh || c.State != dagrun.TaskPending && c.State != dagrun.TaskReady {
 		return false
 	}
 	if m.isHandler(c) && !m.isOpen(c) {
@@ -144,7 +144,7 @@ func (m *Model) grow(c *cell) {
 		m.fail(c, dagrun.Result{Kind: dagrun.KindConfig})
 		return
 	}
-	c.State, c.Growth = dagrun.TaskRunning, &dagrun.Growth{Generation: m.run.Generation, Items: items}
+	c.State, c.Growth = dagrun.TaskRunning, &dagrun.Growth{Generation: m.run.Generation, ResetBy: c.ResetBy, Items: items}
 	m.sprout(c)
 }
 

@@ -140,8 +140,21 @@ func (m *Model) runTimeout() {
 	}
 }
 
+// fresh reports whether tasks are to be judged that were reset while the run was under way.
+func (m *Model) fresh() bool {
+	for _, c := range m.cells {
+		if c.fresh {
+			return true
+		}
+	}
+	return m.judges
+}
+
 // WakeAt returns when the next tick is needed, 0 for never.
 func (m *Model) WakeAt() dagrun.Time {
+	if m.fresh() {
+		return max(m.now, 1)
+	}
 	if all := m.timers(); len(all) > 0 {
 		return all[0].at
 	}

@@ -35,7 +35,7 @@ type Move struct {
 
 // Stats count what happened over many histories.
 type Stats struct {
-	Events, Commits, Crashes, Prefixes, Verdicts, Generations, Parks, Retries, Grown, Replaced, Controls, Refusals, Held, Unstarted int
+	Events, Commits, Crashes, Prefixes, Verdicts, Generations, Parks, Retries, Grown, Replaced, Controls, Refusals, Held, Unstarted, Live, Resets int
 }
 
 // NewPair starts a run.

@@ -3,6 +3,7 @@ package coretest
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -116,6 +117,9 @@ func (p *Play) commit() error {
 		if t.State == dagrun.TaskRetrying {
 			p.Stats.Retries++
 		}
+		if t.ResetBy > 0 && t.State == dagrun.TaskPending {
+			p.Stats.Resets++
+		}
 	}
 	return nil
 }
@@ -182,6 +186,10 @@ func (p *Play) comeBack() error {
 	if err := p.Restore(); err != nil {
 		return err
 	}
+	resets := map[int64]bool{}
+	for _, t := range p.Kept.Tasks {
+		resets[t.ResetBy] = true
+	}
 	p.requests = slices.DeleteFunc(p.requests, func(ct dagrun.Control) bool {
 		_, decided := p.Kept.Decided[ct.ID]
 		return decided
@@ -190,7 +198,16 @@ func (p *Play) comeBack() error {
 	if p.c.Done() {
 		p.now = max(p.now, p.Kept.Run.WakeAt)
 	}
-	return p.begin()
+	if err := p.begin(); err != nil {
+		return err
+	}
+	ready, err := p.Ready()
+	for _, d := range ready.Records.Controls {
+		if d.Outcome == dagrun.Refused && resets[d.ID] {
+			return fmt.Errorf("control %d is refused, although it has reset a task that is stored: %s", d.ID, d.Message)
+		}
+	}
+	return err
 }
 
 func (p *Play) begin() error {
@@ -211,7 +228,7 @@ func (p *Play) begin() error {
 		}
 	}
 	for _, ct := range p.requests {
-		if ct.Verb == dagrun.VerbRetry || (!givesUp && p.c.OneIn(2)) {
+		if ct.Verb == dagrun.VerbRetry || ct.Verb == dagrun.VerbMark || (!givesUp && p.c.OneIn(2)) {
 			if err := p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct}); err != nil {
 				return err
 			}
@@ -260,6 +277,9 @@ func (p *Play) request(ct dagrun.Control) dagrun.Control {
 	ct.ID = p.lastID
 	p.requests = append(p.requests, ct)
 	p.Stats.Controls++
+	if ct.Verb == dagrun.VerbRetry && ct.Generation == 0 {
+		p.Stats.Live++
+	}
 	return ct
 }
 

@@ -143,7 +143,8 @@ func (p *Play) someTask() dagrun.TaskID {
 
 func (p *Play) someControl() error {
 	verb := Pick(p.c, dagrun.VerbCancel, dagrun.VerbPause, dagrun.VerbPause, dagrun.VerbResume, dagrun.VerbResume, dagrun.VerbApprove,
-		dagrun.VerbApprove, dagrun.VerbReject, dagrun.VerbMark, dagrun.VerbChildEnded, dagrun.VerbChildEnded, dagrun.VerbRetry)
+		dagrun.VerbApprove, dagrun.VerbReject, dagrun.VerbMark, dagrun.VerbMark, dagrun.VerbChildEnded, dagrun.VerbChildEnded,
+		dagrun.VerbRetry, dagrun.VerbRetry, dagrun.VerbRetry, dagrun.VerbRetry)
 	ct := dagrun.Control{Verb: verb, By: "ana"}
 	ofRun := verb == dagrun.VerbCancel || verb == dagrun.VerbPause || verb == dagrun.VerbResume
 	if !ofRun || p.c.N(3) > 0 {
@@ -164,12 +165,31 @@ func (p *Play) someControl() error {
 		r := randomResult(p.c)
 		ct.Result = &r
 	case dagrun.VerbRetry:
-		ct.Generation, ct.Task = p.Kept.Run.Generation, nil
+		p.drawRetry(&ct)
 	case dagrun.VerbApprove:
 		ct.Outputs = `{"a":1}`
 	}
 	ct = p.request(ct)
 	return p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
+}
+
+// drawRetry draws a retry of a run under way, mostly of a task that went wrong.
+func (p *Play) drawRetry(ct *dagrun.Control) {
+	if p.c.OneIn(8) {
+		ct.Generation, ct.Task = p.Kept.Run.Generation, nil
+		return
+	}
+	ct.Mode = Pick(p.c, dagrun.RetryStep, dagrun.RetryStep, dagrun.RetryFrom, dagrun.RetryFailed)
+	var wrong []dagrun.TaskID
+	for t := range p.Core.Tasks() {
+		if t.State == dagrun.TaskFailed || t.State == dagrun.TaskUpstreamFailed || t.State == dagrun.TaskCanceled {
+			wrong = append(wrong, t.ID)
+		}
+	}
+	if len(wrong) > 0 && p.c.N(4) > 0 {
+		id := Pick(p.c, wrong...)
+		ct.Task = &id
+	}
 }
 
 // stray steps an event that should not come: about another attempt or task, or a second time.

@@ -110,6 +110,8 @@ func (d *drive) move() (ending, error) {
 		return goesOn, d.grant(slices.Clone(ready.Wants))
 	case some:
 		return d.commit(ready)
+	case ready.WakeAt == 1: // now
+		return goesOn, d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
 	return goesOn, d.endBody()
 }
@@ -231,7 +233,7 @@ func (d *drive) result(i int) *dagrun.Result {
 	switch {
 	case d.killed[i] && d.pick(2) == 0:
 		return &dagrun.Result{Kind: dagrun.KindSignal, Signal: 15}
-	case d.fails[i] && d.s.run.Generation == 1:
+	case d.fails[i] && d.s.run.Generation == 1 && (!d.plan.live || d.s.tasks[i].ResetBy == 0):
 		return &dagrun.Result{Kind: dagrun.KindExit, ExitCode: 3, HasExit: true}
 	}
 	return &dagrun.Result{HasExit: true}

@@ -109,7 +109,7 @@ func TestControls_EndAsTheLanguageSays(t *testing.T) {
 		graphs = smallGraphs(3, true)
 	}
 	got := play(t, graphs, func(g [][]int) (Count, error) { return Controls(g, crashes) })
-	const outcomes, controls = 8, 5 + 3*7 // controls of the run, and of each task
+	const outcomes, controls = 8, 5 + 3*8 // controls of the run, and of each task
 	if want := len(graphs) * outcomes * controls; got.Cases != want {
 		t.Errorf("%d cases, want %d", got.Cases, want)
 	}

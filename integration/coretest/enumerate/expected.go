@@ -35,7 +35,11 @@ func (c *Case) check(s *stored) error {
 		return fmt.Errorf("the run ends %s, want %s", s.run.State, verdict)
 	}
 	if c.plan.is(dagrun.VerbRetry) && s.asked > 0 {
-		if err := c.checkReset(s); err != nil {
+		check := c.checkReset
+		if c.plan.live {
+			check = c.checkLive
+		}
+		if err := check(s); err != nil {
 			return err
 		}
 	}
@@ -80,7 +84,10 @@ func (c *Case) expected(s *stored) []dagrun.State {
 			fixed[id.Step] = c.plan.first.As
 		}
 	case dagrun.VerbRetry:
-		return c.retried()
+		if !c.plan.live {
+			return c.retried()
+		}
+		return c.follows(fixed, c.failsStill(s))
 	}
 	return c.follows(fixed, c.fails)
 }
@@ -162,6 +169,31 @@ func (c *Case) checkReset(s *stored) error {
 		}
 		if got := s.tasks[i].Generation; got != want {
 			return fmt.Errorf("%s is of generation %d, want %d", c.graph.StepName(i), got, want)
+		}
+	}
+	return nil
+}
+
+// failsStill returns which bodies fail: not the ones that a retry has reset.
+func (c *Case) failsStill(s *stored) []bool {
+	fails := slices.Clone(c.fails)
+	for i := range fails {
+		fails[i] = fails[i] && s.tasks[i].ResetBy == 0
+	}
+	return fails
+}
+
+// checkLive returns an error unless the retry of a task, while the run was under way, reset the task if it was applied, and nothing if
+// it was refused, and else only dependants of the task. The generation stays.
+func (c *Case) checkLive(s *stored) error {
+	target := c.plan.first.Task.Step
+	for i := range c.parents {
+		reset := s.tasks[i].ResetBy != 0
+		switch {
+		case s.tasks[i].Generation != 1:
+			return fmt.Errorf("%s is of generation %d, want 1", c.graph.StepName(i), s.tasks[i].Generation)
+		case i == target && reset != took(s.answers[0]), reset && !took(s.answers[0]), reset && i != target && !c.dependsOn(i, target):
+			return fmt.Errorf("%s is reset: %v, and the retry is %s", c.graph.StepName(i), reset, s.answers[0])
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 type plan struct {
 	first    *dagrun.Control
 	oneOrder bool // bodies end in one order only: the lowest number first
+	live     bool // a retry comes while the run is under way
 }
 
 // plans returns a plan for each control.
@@ -35,6 +36,10 @@ func plans(tasks int) []plan {
 	for i := range list {
 		all[i] = plan{first: &list[i], oneOrder: true}
 	}
+	for i := range tasks {
+		retry := &dagrun.Control{Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Task: &dagrun.TaskID{Step: i}}
+		all = append(all, plan{first: retry, oneOrder: true, live: true})
+	}
 	return all
 }
 
@@ -52,6 +57,9 @@ func (p plan) String() string {
 	if p.first.Now {
 		s += " now"
 	}
+	if p.live {
+		s += " under way"
+	}
 	if p.first.Task != nil {
 		s += fmt.Sprintf(" task %d", p.first.Task.Step)
 	}
@@ -67,7 +75,7 @@ func (p plan) control(n int) dagrun.Control {
 		ct = *p.first
 	}
 	ct.ID, ct.By = int64(n+1), "ana"
-	if ct.Verb == dagrun.VerbRetry {
+	if ct.Verb == dagrun.VerbRetry && !p.live {
 		ct.Generation = 2
 	}
 	return ct
@@ -77,7 +85,7 @@ func (p plan) control(n int) dagrun.Control {
 // effect.
 func (p plan) mayAsk(s *stored) bool {
 	switch {
-	case p.first == nil || p.first.Verb == dagrun.VerbRetry:
+	case p.first == nil || p.first.Verb == dagrun.VerbRetry && !p.live:
 		return false
 	case s.asked == 0:
 		return true
@@ -91,7 +99,7 @@ func (p plan) mayWake(s *stored) bool {
 	return p.is(dagrun.VerbPause) && s.asked > 0 && s.asked < mostControls
 }
 
-func (p plan) mayRetry(s *stored) bool { return p.is(dagrun.VerbRetry) && s.asked == 0 }
+func (p plan) mayRetry(s *stored) bool { return p.is(dagrun.VerbRetry) && !p.live && s.asked == 0 }
 
 func took(o dagrun.Outcome) bool { return o == dagrun.Applied || o == dagrun.Accepted }
 

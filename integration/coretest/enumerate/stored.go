@@ -77,7 +77,7 @@ func (c *Case) put(s *stored, row dagrun.TaskRecord) error {
 	old := s.tasks[i]
 	starts := row.State == dagrun.TaskRunning && row.Attempt != old.Attempt
 	switch {
-	case old.State.Terminal() && old.Generation == row.Generation:
+	case old.State.Terminal() && old.Generation == row.Generation && row.ResetBy <= old.ResetBy:
 		return fmt.Errorf("it was %s for good", old.State)
 	case row.Generation < old.Generation:
 		return errors.New("its generation goes backwards")

@@ -379,8 +379,7 @@ func (s *session) control(verb dagrun.Verb, words []string) (dagrun.Event, error
 // open does to a finished run what the database does for a retry: it opens a new generation.
 func (s *session) open(c *dagrun.Control) error {
 	if !s.saved.State.Terminal() {
-		c.Generation = s.saved.Generation
-		return nil // the core refuses this control
+		return nil // without a generation, the retry is of the run under way
 	}
 	s.opts.Generation = s.saved.Generation + 1
 	c.Generation = s.opts.Generation
