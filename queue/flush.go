@@ -99,7 +99,7 @@ type flush struct {
 
 func newFlush(j *journal) *flush {
 	f := &flush{
-		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
+		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 35}, attempts: flushRows{columns: 15},
 		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 15}, keeps: flushRows{columns: 8},
 		approvals: flushRows{columns: 10},
 		formats:   []int16{1},
@@ -285,6 +285,8 @@ func (f *flush) addTask(n int64, b *Batch, t *dagrun.TaskRecord, d *Detail) {
 	r.text(t.RequestBy)
 	r.text(encodeMarked(t.Marked))
 	r.json(encodeGrowth(t.Growth))
+	r.intIf(t.ResetBy != 0, t.ResetBy)
+	r.textOrNull(encodeMarked(t.ResetFrom))
 	r.time(t.NextAt)
 	r.time(t.Deadline)
 	r.textOrNull(t.Ref)

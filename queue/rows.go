@@ -14,7 +14,8 @@ type taskRow struct {
 	run                                                     RunID
 	rec                                                     dagrun.TaskRecord
 	state, request, marked                                  string
-	kind, ref, cacheKey                                     *string
+	kind, ref, cacheKey, resetFrom                          *string
+	resetBy                                                 *int64
 	exit, signal                                            *int
 	outputs, grown, settled                                 []byte
 	nextAt, deadline, startedAt, attemptAt, finishedAt, day *time.Time
@@ -28,7 +29,7 @@ func (t *taskRow) targets() []any {
 	return []any{
 		&t.run, &r.ID.Step, &r.ID.Item, &r.ID.Alt, &r.Seq, &r.Generation, &t.state, &r.Attempt, &r.Reason, &t.kind, &t.exit, &t.signal,
 		&t.outputs, &r.Tolerated, &r.Retries, &r.PublishTries, &r.Publishing, &t.request, &r.RequestBy, &t.marked, &t.nextAt, &t.deadline,
-		&t.ref, &t.cacheKey, &t.grown, &t.startedAt, &t.attemptAt, &t.finishedAt, &t.settled, &t.day, &t.next, &t.lines, &t.final,
+		&t.ref, &t.cacheKey, &t.grown, &t.resetBy, &t.resetFrom, &t.startedAt, &t.attemptAt, &t.finishedAt, &t.settled, &t.day, &t.next, &t.lines, &t.final,
 	}
 }
 
@@ -38,15 +39,19 @@ func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	r := t.rec
 	r.Kind, r.Ref, r.CacheKey = dagrun.FailureKind(or(t.kind)), or(t.ref), or(t.cacheKey)
 	r.ExitCode, r.HasExit, r.Signal = or(t.exit), t.exit != nil, or(t.signal)
+	r.ResetBy = or(t.resetBy)
 	r.NextAt, r.Deadline = instant(t.nextAt), instant(t.deadline)
 	r.StartedAt, r.AttemptAt, r.FinishedAt = instant(t.startedAt), instant(t.attemptAt), instant(t.finishedAt)
 	return r, t.words(&r)
 }
 
-// words decodes the columns that are stored as words or JSON into r: State, Request, Marked, Growth and Outputs. It returns an
-// error for a word or JSON that this version does not know.
+// words decodes the columns that are stored as words or JSON into r: State, ResetFrom, Request, Marked, Growth and Outputs. It returns
+// an error for a word or JSON that this version does not know.
 func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	if r.State, err = dagrun.ParseState(t.state); err != nil {
+		return err
+	}
+	if r.ResetFrom, err = decodeMarked(or(t.resetFrom)); err != nil {
 		return err
 	}
 	if r.Request, err = decodeRequest(t.request); err != nil {
@@ -97,6 +102,7 @@ func (t *taskRow) settle(r *dagrun.TaskRecord, l *Loaded) error {
 // storedGrowth is the form of tasks.grown.
 type storedGrowth struct {
 	Generation int          `json:"generation"`
+	ResetBy    int64        `json:"reset_by,omitempty"`
 	Items      []storedItem `json:"items,omitempty"`
 	Rule       int          `json:"rule,omitempty"`
 	FirstAlt   int          `json:"first_alt,omitempty"`
@@ -114,7 +120,7 @@ func encodeGrowth(g *dagrun.Growth) string {
 	if g == nil {
 		return ""
 	}
-	stored := storedGrowth{Generation: g.Generation, Rule: g.Rule, FirstAlt: g.FirstAlt, Count: g.Count}
+	stored := storedGrowth{Generation: g.Generation, ResetBy: g.ResetBy, Rule: g.Rule, FirstAlt: g.FirstAlt, Count: g.Count}
 	for _, item := range g.Items {
 		stored.Items = append(stored.Items, storedItem{Key: item.Key, Value: string(item.Value)})
 	}
@@ -129,7 +135,7 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return nil, fmt.Errorf("growth: %w", err)
 	}
-	g := &dagrun.Growth{Generation: stored.Generation, Rule: stored.Rule, FirstAlt: stored.FirstAlt, Count: stored.Count}
+	g := &dagrun.Growth{Generation: stored.Generation, ResetBy: stored.ResetBy, Rule: stored.Rule, FirstAlt: stored.FirstAlt, Count: stored.Count}
 	for _, item := range stored.Items {
 		g.Items = append(g.Items, dagrun.Item{Key: item.Key, Value: dagrun.JSON(item.Value)})
 	}

@@ -49,6 +49,15 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	return nil
 }
 
+// resets reports whether a retry or a mark of the run asks for this change of a task that has ended: a control that is not decided, or
+// for an item or a replacement one that was applied.
+func (r *run) resets(old, rec *dagrun.TaskRecord) bool {
+	return rec.ResetBy > old.ResetBy && slices.ContainsFunc(r.controls, func(c *queue.Control) bool {
+		child := rec.ID.Item != "" || rec.ID.Alt > 0
+		return c.ID == rec.ResetBy && (c.Verb == dagrun.VerbRetry || c.Verb == dagrun.VerbMark) && (c.DecidedAt.IsZero() || child && c.Outcome == dagrun.Applied)
+	})
+}
+
 // accepts returns an error for a batch with values that no table would take.
 func (r *run) accepts(b *queue.Batch) error {
 	for i := range b.Records.Tasks {
@@ -61,7 +70,7 @@ func (r *run) accepts(b *queue.Batch) error {
 		case old == nil || !newer(old, b.Claim.Epoch, rec.Seq):
 		case rec.Generation < old.Generation:
 			return fmt.Errorf("task %s: its generation falls", r.version.graph.TaskName(rec.ID))
-		case old.State.Terminal() && rec.Generation == old.Generation:
+		case old.State.Terminal() && rec.Generation == old.Generation && !r.resets(&old.TaskRecord, rec):
 			return fmt.Errorf("task %s is %s and changes no more", r.version.graph.TaskName(rec.ID), old.State)
 		}
 	}

@@ -32,8 +32,9 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 		shown = "queued"
 	}
 	c := &queue.Control{Run: r.id, Verb: a.Verb, Step: a.Step, Item: a.Item, By: m.user, At: m.now()}
+	live := !r.over()
 	m.decide(r, c, &a)
-	if a.Verb == dagrun.VerbRetry {
+	if a.Verb == dagrun.VerbRetry && !live { // without a generation, the retry is of a run under way
 		args["generation"] = r.rec.Generation
 	}
 	if guards := r.version.graph.Guards(); len(guards) > 0 && a.Step != "" && (a.Verb == dagrun.VerbRetry || a.Verb == dagrun.VerbMark) {
@@ -106,9 +107,11 @@ func (m *Memory) file(r *run, c *queue.Control) {
 func (m *Memory) decide(r *run, c *queue.Control, a *queue.Ask) {
 	retry, cancel := c.Verb == dagrun.VerbRetry, c.Verb == dagrun.VerbCancel && c.Step == ""
 	switch {
-	case retry && !r.over():
+	case retry && !r.over() && c.Step == "":
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
-		c.Message = fmt.Sprintf("run %d is %s: retry it when it has ended, or cancel it", r.id, r.rec.State)
+		c.Message = fmt.Sprintf("run %[1]d is %[2]s: name the step to repeat (oarlock retry %[1]d --step STEP), retry the run when it has ended, or cancel it", r.id, r.rec.State)
+	case retry && !r.over():
+		m.rouse(r)
 	case !retry && r.over():
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
 		c.Message = fmt.Sprintf("run %d is %s already", r.id, r.rec.State)

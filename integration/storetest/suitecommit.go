@@ -17,6 +17,7 @@ var commitPromises = []promise{
 	{"a moved inbox refuses a finish, and nothing of it is written", inboxRefuses},
 	{"an accepted cancel always wins", cancelWins},
 	{"a finished run changes no more", finishedIsFinal},
+	{"a finished task changes only for a control, once", finishedTaskIsReset},
 	{"a record that cannot be stored ends its run alone", refusedAlone},
 	{"a run that its worker fails has failed, whatever was asked of it", failRunFails},
 	{"a stale claim fails nothing", staleFailsNothing},
@@ -40,7 +41,7 @@ func richRows(at dagrun.Time) []dagrun.TaskRecord {
 		{
 			ID: dagrun.TaskID{Step: 0, Item: "ü"}, Seq: 3, Generation: 1, State: dagrun.TaskReplaced, Attempt: 1, Kind: dagrun.KindExit, ExitCode: 3,
 			HasExit: true, Reason: "exit 3", StartedAt: at, AttemptAt: at, FinishedAt: at + 3,
-			Growth: &dagrun.Growth{Generation: 1, Rule: 1, FirstAlt: 1, Count: 2},
+			Growth: &dagrun.Growth{Generation: 1, ResetBy: 5, Rule: 1, FirstAlt: 1, Count: 2}, ResetBy: 5, ResetFrom: dagrun.TaskCanceled,
 		},
 		{
 			ID: dagrun.TaskID{Step: 0, Item: "ü", Alt: 2}, Seq: 4, Generation: 1, State: dagrun.TaskRetrying, Attempt: 1, Kind: dagrun.KindSignal,
@@ -287,6 +288,29 @@ func finishedIsFinal(s *setup) {
 	s.must(err)
 	if res.State != "succeeded" || res.FinishedAt.IsZero() || res.Outputs == nil {
 		s.Errorf("result %+v", res)
+	}
+}
+
+func finishedTaskIsReset(s *setup) {
+	for _, wrong := range []struct {
+		name string
+		by   int64 // past the number of the retry
+	}{{"no control asks for it", 1}, {"the control has reset it before", 0}} {
+		id := s.start(single)
+		w := s.worker()
+		c := s.claimOne(w)
+		at := s.now(w)
+		s.must(s.record(w, c, row(0, 1, dagrun.TaskFailed, at)))
+		retry := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Step: "a"})
+		reset, ended := row(0, 2, dagrun.TaskPending, at), row(0, 3, dagrun.TaskFailed, at)
+		reset.ResetBy, ended.ResetBy, reset.ResetFrom = retry.ID, retry.ID, dagrun.TaskFailed
+		s.must(s.record(w, c, reset))
+		s.must(s.record(w, c, ended))
+		reset.Seq, reset.ResetBy = 4, retry.ID+wrong.by
+		s.wantError(s.record(w, c, reset), queue.ErrRefused)
+		if r := s.get(id); r.State != "failed" {
+			s.Errorf("%s: run %+v", wrong.name, r)
+		}
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 var controlPromises = []promise{
 	{"a cancel of what never started is applied at once", cancelQueued},
 	{"a cancel waits for no pause to end", cancelPaused},
-	{"a retry opens a generation, of a finished run only", retryOpens},
+	{"a retry opens a generation of a finished run", retryOpens},
+	{"a retry and a mark reset steps of a run under way", resetsLive},
 	{"a retry that resets nothing changes nothing", retryResetsNothing},
 	{"a retry starts what never started", retryStarts},
 	{"a retry starts items that never started", retryStartsItems},
@@ -127,6 +128,54 @@ func retryOpens(s *setup) {
 	if got := s.tasks(id)["b"]; got.Attempt != 2 || got.State != "succeeded" {
 		s.Errorf("b: %+v", got)
 	}
+}
+
+// While slow waits for its turn, a is repeated and each/x is marked: b and c go on in the same generation. The items of each, made
+// anew by a second retry, have the numbers of their attempts.
+func resetsLive(s *setup) {
+	s.put("name: live\nsteps:\n  - {id: each, run: x, foreach: {items: [x, y], key: item}}\n  - {id: c, run: x, depends: [each]}\n" +
+		"  - {id: a, run: x}\n  - {id: b, run: x, depends: [a]}\n  - {id: slow, run: x, depends: [a, b], trigger_rule: all_done}\n")
+	id := s.enqueue(queue.Request{DAG: "live"})
+	w := s.worker()
+	started := map[string]int{}
+	asks := []queue.Ask{
+		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Step: "a"},
+		{Verb: dagrun.VerbMark, As: dagrun.TaskSucceeded, Step: "each", Item: "x"},
+		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryFrom, Step: "each"},
+		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Step: "a"},
+	}
+	s.drive(w, s.claimOne(w), Behaviour{
+		Body: func(b Body) dagrun.Result {
+			started[b.Name]++
+			if (b.Name == "a" || b.Name == "each/x") && started[b.Name] == 1 {
+				return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true}
+			}
+			return dagrun.Result{}
+		},
+		Mail: func(b Body) bool {
+			if b.Name != "slow" {
+				return false
+			}
+			for _, a := range asks {
+				a.Run = id
+				if answer := s.ask(a); answer.Outcome != "" || answer.State != "running" {
+					s.Errorf("answer %+v", answer)
+				}
+			}
+			return true
+		},
+	})
+	all, err := s.History.Controls(s.Context(), id)
+	s.must(err)
+	outcomes := []dagrun.Outcome{}
+	for _, c := range all {
+		outcomes = append(outcomes, c.Outcome)
+	}
+	s.same("outcomes", outcomes, []dagrun.Outcome{dagrun.Applied, dagrun.Applied, dagrun.Applied, dagrun.Refused})
+	if r := s.get(id); r.State != "succeeded" || r.Generation != 1 {
+		s.Errorf("run %+v", r)
+	}
+	s.same("starts", started, map[string]int{"a": 2, "b": 1, "c": 1, "each/x": 2, "each/y": 2, "slow": 1})
 }
 
 func retryResetsNothing(s *setup) {

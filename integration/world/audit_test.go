@@ -16,7 +16,7 @@ import (
 
 // audit records what the store is asked to write, and checks it. The store's lock guards the audit.
 //
-//	S1 a task succeeds once per generation, and its terminal state in a generation does not change
+//	S1 a task succeeds once per generation, and its terminal state in a generation does not change, unless a control resets it
 //	S2 nothing changes in a finished run
 //	S3 epochs rise, claim ids are never used again
 //	S4 a finished run has no open task, and its verdict follows from its tasks
@@ -165,7 +165,7 @@ func (a *audit) asked(c *queue.Control) {
 			clear(r.cancels)
 			a.endedUnheld(r)
 		}
-	case c.Verb == dagrun.VerbRetry && c.Outcome != dagrun.Refused:
+	case c.Verb == dagrun.VerbRetry && c.Outcome != dagrun.Refused && r.finished:
 		r.rounds++
 		r.finished = false
 		a.count(func(c *Counts) { c.Generations++ })
@@ -250,7 +250,7 @@ func (a *audit) writes(r *row, epoch int, rec dagrun.TaskRecord) {
 	}
 	name := r.graph.TaskName(rec.ID)
 	a.say("run %d: %s is %s #%d in generation %d, %s", r.id, name, rec.State, rec.Attempt, rec.Generation, rec.Reason)
-	if same := old.Generation == rec.Generation; same && old.State.Terminal() {
+	if same := old.Generation == rec.Generation; same && old.State.Terminal() && rec.ResetBy <= old.ResetBy {
 		a.breaks("S1: run %d: %s was %s #%d and becomes %s #%d", r.id, name, old.State, old.Attempt, rec.State, rec.Attempt)
 	}
 	if rec.Attempt < old.Attempt || rec.Attempt > old.Attempt+1 {

@@ -59,7 +59,7 @@ func (h *history) randomAsk(ctx context.Context, r *rand.Rand, run queue.RunID) 
 	case 8, 9, 10:
 		a.Verb, a.Mode = dagrun.VerbRetry, dagrun.RetryMode(r.IntN(int(dagrun.RetryAll)+1))
 		if a.Mode == dagrun.RetryFrom || a.Mode == dagrun.RetryStep {
-			a.Step = t.Step
+			a.Step, a.Item = t.Step, t.Item
 		}
 	case 11, 12, 13:
 		a.Verb, a.Step = dagrun.VerbApprove, t.Step

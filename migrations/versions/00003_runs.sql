@@ -241,6 +241,8 @@ CREATE TABLE oarlock.tasks (
     marked          text   NOT NULL DEFAULT '',
     settled         jsonb,
     grown           jsonb,
+    reset_by        bigint, -- the control that reset the task last, and the state that it found
+    reset_from      text,
     next_attempt_at timestamptz,
     deadline        timestamptz,
     external_ref    text,
@@ -533,7 +535,9 @@ CREATE TRIGGER runs_guard BEFORE UPDATE ON oarlock.runs FOR EACH ROW
 
 -- Enforces the promises of tasks: a task is final within a generation, and is written in the order of (epoch, seq). It may enter
 -- only the generation that its run is in, and only while the run has not ended. A run that ended in the same transaction does
--- not count as ended, since one flush may write a task and the end of its run.
+-- not count as ended, since one flush may write a task and the end of its run. Within a generation a retry or a mark of this run
+-- may reset a task once, as long as it is not decided. The items and replacements of such a task are reset when they are made anew,
+-- by a control that was applied. A control that was decided in the same transaction counts as not decided.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_task() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -544,6 +548,11 @@ BEGIN
             USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
     END IF;
     IF NEW.generation = OLD.generation AND NEW IS DISTINCT FROM OLD
+       AND NOT (NEW.reset_by > coalesce(OLD.reset_by, 0) AND EXISTS (
+          SELECT FROM oarlock.controls c WHERE c.control_id = NEW.reset_by AND c.run_id = NEW.run_id AND c.verb IN ('retry', 'mark')
+             AND (c.outcome = 'applied' AND (NEW.item <> '' OR NEW.alt > 0 OR c.xmin = pg_current_xact_id()::xid) OR c.decided_at IS NULL))
+          AND EXISTS (SELECT FROM oarlock.runs r WHERE r.run_id = NEW.run_id
+             AND (r.finished_at IS NULL OR r.xmin = pg_current_xact_id()::xid)))
        OR (NEW.run_id, NEW.step, NEW.item, NEW.alt) <> (OLD.run_id, OLD.step, OLD.item, OLD.alt) OR NEW.attempt < OLD.attempt
        OR NEW.generation > OLD.generation AND NOT EXISTS (
           SELECT FROM oarlock.runs r WHERE r.run_id = NEW.run_id AND r.generation = NEW.generation

@@ -91,6 +91,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Returns whether the row of an item or a replacement is of the task that a growth made, and not of an earlier one: a retry makes
+-- items and replacements anew, in a later generation of the run or in the same.
+CREATE FUNCTION oarlock.grew_in(t oarlock.tasks, grown jsonb) RETURNS bool
+LANGUAGE sql IMMUTABLE
+RETURN (t).generation >= (grown ->> 'generation')::int AND coalesce((t).reset_by, 0) >= coalesce((grown ->> 'reset_by')::bigint, 0);
+
 -- Returns how a replaced task stands by its replacements: open, failed, canceled, succeeded or skipped. Rows of replacements that did
 -- not grow again after a retry are history. Replacements without a row have not begun.
 -- +goose StatementBegin
@@ -104,7 +110,7 @@ BEGIN ATOMIC
                 WHEN bool_or(a.state = 'succeeded' OR a.tolerated) THEN 'succeeded'
                 ELSE 'skipped' END
       FROM oarlock.tasks a
-     WHERE a.run_id = (t).run_id AND a.step = (t).step AND a.item = (t).item AND a.alt > 0 AND a.generation >= ((t).grown ->> 'generation')::int;
+     WHERE a.run_id = (t).run_id AND a.step = (t).step AND a.item = (t).item AND a.alt > 0 AND oarlock.grew_in(a, (t).grown);
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.replaced_as(oarlock.tasks) IS 'Internal: the outcome of a replaced task.';
@@ -495,7 +501,7 @@ BEGIN ATOMIC
                     WHERE t.run_id = run AND t.item = '' AND t.alt = 0
                       AND NOT EXISTS (SELECT FROM oarlock.tasks o
                                        WHERE o.run_id = run AND o.step = t.step AND o.item = i.item ->> 'key' AND o.alt = 0
-                                         AND o.generation >= (t.grown ->> 'generation')::int))
+                                         AND oarlock.grew_in(o, t.grown)))
         OR EXISTS (SELECT FROM oarlock.tasks t
                      JOIN oarlock.steps_of(spec) s ON s.step = t.step
                     WHERE t.run_id = run
@@ -503,10 +509,10 @@ BEGIN ATOMIC
                                        WHEN 'replaced' THEN s.kind <> 'handler' AND t.alt = 0 AND oarlock.replaced_as(t) = 'open'
                                        ELSE t.state IN ('upstream_failed', 'canceled') END
                       AND (t.item <> '' OR t.alt > 0 OR NOT coalesce(jsonb_path_exists(t.grown, '$.items[0]'), false))
-                      AND (t.item = '' OR t.generation >= (SELECT (n.grown ->> 'generation')::int FROM oarlock.tasks n
-                                                            WHERE n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0))
-                      AND (t.alt = 0 OR t.generation >= (SELECT (o.grown ->> 'generation')::int FROM oarlock.tasks o
-                                                          WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0)));
+                      AND (t.item = '' OR (SELECT oarlock.grew_in(t, n.grown) FROM oarlock.tasks n
+                                            WHERE n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0))
+                      AND (t.alt = 0 OR (SELECT oarlock.grew_in(t, o.grown) FROM oarlock.tasks o
+                                          WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0)));
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.has_unfinished(bigint, jsonb) IS 'Internal: whether a retry of what failed would reset anything.';
@@ -559,8 +565,10 @@ DECLARE
     needs text;
     why   text;
 BEGIN
-    IF verb = 'retry' AND r.finished_at IS NULL THEN
-        RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
+    IF verb = 'retry' AND r.finished_at IS NULL AND step IS NULL THEN
+        RETURN ARRAY['refused', r.state, format('run %1$s is %2$s: name the step to repeat (oarlock retry %1$s --step STEP), retry the run when it has ended, or cancel it', r.run_id, r.state)];
+    ELSIF verb = 'retry' AND r.finished_at IS NULL THEN
+        PERFORM oarlock.rouse(r);
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb NOT IN ('cancel', 'approve', 'reject') THEN ': retry it' END)];
     ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.started_at IS NULL THEN
@@ -656,7 +664,7 @@ BEGIN
                              FROM oarlock.controls c WHERE c.run_id = run AND c.decided_at IS NULL AND c.verb <> 'child_ended') THEN
         RAISE EXCEPTION 'run % has too many controls that are not decided yet', run USING ERRCODE = 'OA012', HINT = 'wait until its driver has decided them, or cancel the run';
     END IF;
-    IF verb = 'retry' THEN
+    IF verb = 'retry' AND r.finished_at IS NOT NULL THEN -- without a generation, the retry is of a run under way
         args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer[1] IS NULL THEN 1 ELSE 0 END);
     END IF;
     INSERT INTO oarlock.controls (run_id, step, item, verb, args, by, decided_at, outcome, state, message)
@@ -749,7 +757,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run. The run is queued again with the same version and params.
+COMMENT ON FUNCTION oarlock.retry IS $$Repeats steps of a run.
+
+If the run has ended, the retry opens a new generation of the run. The run is queued again with the same version and params.
 
 The argument `mode` says which steps run again:
 
@@ -758,7 +768,9 @@ The argument `mode` says which steps run again:
 - `step`: only the step that you name
 - `all`: all steps
 
-The retry is refused if the run has not ended, or if no step would run again. After a refused retry, the run keeps its state, times and generation.
+The retry is refused if no step would run again. After a refused retry, the run keeps its state, times and generation.
+
+If the run has not ended, name a step with the mode `from` or `step`. The generation stays. The worker that drives the run decides about the retry, or the next worker that takes the run: until then, `outcome` is null. Mode `step` repeats a step that failed, is upstream_failed or was canceled, together with the steps behind it that could not start because of it. Other steps go on. Mode `from` also repeats a step that succeeded or was skipped, and all steps that depend on it; it is refused while one of them is under way. A retry is also refused while the step itself is under way, and when the run is ending: a handler has begun, the run was canceled or timed out, or `fail_fast` ended the run.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);
@@ -823,7 +835,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. You cannot mark a step that has ended. If you mark an approval as succeeded, pass its inputs in `outputs`, as with `oarlock.approve`.
+COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. While the run is under way, you can also mark a step that failed, is upstream_failed or was canceled as succeeded or skipped: then the steps behind it go on that could not start because of it. You cannot mark a step that succeeded or was skipped. If you mark an approval as succeeded, pass its inputs in `outputs`, as with `oarlock.approve`.
 
 If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until an approval with `approvers` is given, only the users that may mark the approval may mark a step that depends on the approval. All other users get the error OA008.
 
@@ -883,6 +895,7 @@ DROP FUNCTION oarlock.steps_behind(jsonb, text);
 DROP FUNCTION oarlock.edges_of(jsonb);
 DROP FUNCTION oarlock.deciders(text, text, jsonb, oarlock.approvals_open);
 DROP FUNCTION oarlock.replaced_as(oarlock.tasks);
+DROP FUNCTION oarlock.grew_in(oarlock.tasks, jsonb);
 DROP FUNCTION oarlock.waiting_approval(bigint, jsonb, text, text);
 DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);

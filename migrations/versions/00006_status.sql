@@ -377,7 +377,7 @@ BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. The lists of items that grew are
     -- unpacked once, not for each item.
     WITH grew AS MATERIALIZED (
-        SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation, t.grown -> 'items' AS items
+        SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation, coalesce((t.grown ->> 'reset_by')::bigint, 0) AS reset_by, t.grown -> 'items' AS items
           FROM oarlock.shown_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL
     ), listed AS MATERIALIZED (
         SELECT g.step, i.item ->> 'key' AS item, i.place
@@ -404,8 +404,8 @@ BEGIN ATOMIC
       LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
       LEFT JOIN listed ON listed.step = t.step AND listed.item = t.item
      WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
-       AND (t.run_id IS NULL OR t.item = '' OR t.generation >= item.generation)
-       AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= alt.generation)
+       AND (t.run_id IS NULL OR t.item = '' OR t.generation >= item.generation AND coalesce(t.reset_by, 0) >= item.reset_by)
+       AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= alt.generation AND coalesce(t.reset_by, 0) >= alt.reset_by)
        AND (mine.sees OR coalesce(t.item, '') = '')
      ORDER BY s.step, t.item <> '', listed.place, t.item, t.alt;
 END;
@@ -473,7 +473,7 @@ BEGIN ATOMIC
                  WHERE v.dag_id = r.dag_id AND v.version = r.version
                    AND (t.alt = 0 OR EXISTS (SELECT FROM oarlock.tasks o -- a replacement that did not grow again after a retry is left out
                                               WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = '' AND o.alt = 0
-                                                AND t.generation >= (o.grown ->> 'generation')::int))) END,
+                                                AND oarlock.grew_in(t, o.grown)))) END,
            r.tolerated, r.started_at, r.finished_at
       FROM oarlock.visible_run(run) r;
 END;

@@ -34,7 +34,7 @@ CREATE TYPE oarlock.flush_task AS (
     n bigint, run_id bigint, epoch bigint, seq bigint, step bigint, item text, alt bigint, state text, attempt bigint,
     generation bigint, reason text, failure_kind text, exit_code bigint, signal bigint, slot bigint, outputs jsonb, tolerated bool,
     retries bigint, publish_tries bigint, publishing bool, request text, request_by text, marked text, grown jsonb,
-    next_attempt_at timestamptz, deadline timestamptz, external_ref text, cache_key text, log_day date, last_line text,
+    reset_by bigint, reset_from text, next_attempt_at timestamptz, deadline timestamptz, external_ref text, cache_key text, log_day date, last_line text,
     started_at timestamptz, attempt_at timestamptz, finished_at timestamptz
 );
 

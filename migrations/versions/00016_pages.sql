@@ -56,13 +56,15 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.tries_of IS 'Internal: the earlier attempts of a task.';
 
--- Returns the generation in which the items of each foreach step grew: after a retry, rows that did not grow again are history.
--- In the first generation all of them grew then, and the list of items is not unpacked.
+-- Returns the generation in which the items of each foreach step grew, and the control that had reset the step before: after a
+-- retry, rows that did not grow again are history. In the first generation of a step that no control reset, all of them grew then,
+-- and the list of items is not unpacked.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.grown_steps(r_run bigint) RETURNS TABLE (step int, name text, generation int)
+CREATE FUNCTION oarlock.grown_steps(r_run bigint) RETURNS TABLE (step int, name text, generation int, reset_by bigint)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT t.step, s.name, CASE WHEN r.generation > 1 THEN (t.grown ->> 'generation')::int ELSE 1 END
+    SELECT t.step, s.name, CASE WHEN r.generation > 1 THEN (t.grown ->> 'generation')::int ELSE 1 END,
+           CASE WHEN t.reset_by > 0 THEN coalesce((t.grown ->> 'reset_by')::bigint, 0) ELSE 0 END
       FROM oarlock.runs r
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
@@ -77,21 +79,21 @@ COMMENT ON FUNCTION oarlock.grown_steps(bigint) IS 'Internal: the foreach steps 
 -- The rows are found by the key alone, which costs less than reading all rows again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.replaced_items(r_run bigint) RETURNS TABLE (
-    step int, item text, state text, generation int, finished_at timestamptz, retried bigint)
+    step int, item text, state text, generation int, reset_by bigint, finished_at timestamptz, retried bigint)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT i.step, i.item, i.state, i.generation,
+    SELECT i.step, i.item, i.state, i.generation, i.reset_by,
            CASE WHEN i.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled') THEN i.finished_at END, i.retried
-      FROM (SELECT a.step, a.item, o.generation, max(a.finished_at) AS finished_at, sum(greatest(a.attempt - 1, 0)) AS retried,
+      FROM (SELECT a.step, a.item, o.generation, coalesce(o.reset_by, 0) AS reset_by, max(a.finished_at) AS finished_at, sum(greatest(a.attempt - 1, 0)) AS retried,
                    coalesce((array_agg(a.state ORDER BY a.alt DESC) FILTER (WHERE a.state IN ('ready', 'running', 'finishing', 'retrying', 'waiting', 'paused')))[1],
                             CASE WHEN bool_or(a.state = 'failed') THEN 'failed'
                                  WHEN count(*) < min((o.grown ->> 'count')::int) + coalesce(sum((a.grown ->> 'count')::int), 0) THEN 'pending' END,
                             (array_agg(a.state ORDER BY a.alt DESC) FILTER (WHERE a.state <> 'replaced'))[1], 'pending') AS state
               FROM oarlock.tasks a
-             CROSS JOIN LATERAL (SELECT x.generation, x.grown FROM oarlock.tasks x -- one row by its key, whatever the statistics are
+             CROSS JOIN LATERAL (SELECT x.generation, x.reset_by, x.grown FROM oarlock.tasks x -- one row by its key, whatever the statistics are
                                   WHERE x.run_id = a.run_id AND x.step = a.step AND x.item = a.item AND x.alt = 0 AND x.state = 'replaced' LIMIT 1) o
-             WHERE a.run_id = r_run AND a.item <> '' AND a.alt > 0 AND a.generation >= (o.grown ->> 'generation')::int
-             GROUP BY a.step, a.item, o.generation) i;
+             WHERE a.run_id = r_run AND a.item <> '' AND a.alt > 0 AND oarlock.grew_in(a, o.grown)
+             GROUP BY a.step, a.item, o.generation, o.reset_by) i;
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.replaced_items(bigint) IS 'Internal: the items of a run that were replaced.';
@@ -102,24 +104,24 @@ CREATE FUNCTION oarlock.step_summaries(run bigint) RETURNS TABLE (
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 BEGIN ATOMIC
     WITH grew AS MATERIALIZED (
-        SELECT g.step, g.generation FROM oarlock.visible_run(run) r CROSS JOIN oarlock.grown_steps(r.run_id) g
+        SELECT g.step, g.generation, g.reset_by FROM oarlock.visible_run(run) r CROSS JOIN oarlock.grown_steps(r.run_id) g
     ), counted AS MATERIALIZED ( -- over all rows of the run; history is left out below, where few groups are left
-        SELECT t.step, t.state, t.generation, count(*) AS items, min(t.started_at) AS first_at, max(t.finished_at) AS last_at,
+        SELECT t.step, t.state, t.generation, coalesce(t.reset_by, 0) AS reset_by, count(*) AS items, min(t.started_at) AS first_at, max(t.finished_at) AS last_at,
                min(t.item) FILTER (WHERE t.state = 'failed') AS failed, sum(t.attempt - 1) FILTER (WHERE t.attempt > 1) AS retried
           FROM oarlock.tasks t
          WHERE t.run_id = run AND t.alt = 0 AND t.item <> '' AND (SELECT true FROM oarlock.visible_run(run)) -- evaluated once: a join would cost something for each row
-         GROUP BY t.step, t.state, t.generation
+         GROUP BY t.step, t.state, t.generation, t.reset_by
     ), every AS ( -- a replaced item counts with the state of its replacement, and with its own begin
-        SELECT c.step, c.state, c.generation, CASE WHEN c.state = 'replaced' THEN 0 ELSE c.items END AS items, c.first_at, c.last_at, c.failed, c.retried
+        SELECT c.step, c.state, c.generation, c.reset_by, CASE WHEN c.state = 'replaced' THEN 0 ELSE c.items END AS items, c.first_at, c.last_at, c.failed, c.retried
           FROM counted c
         UNION ALL
-        SELECT i.step, i.state, i.generation, count(*), NULL, max(i.finished_at), min(i.item) FILTER (WHERE i.state = 'failed'), sum(i.retried)
+        SELECT i.step, i.state, i.generation, i.reset_by, count(*), NULL, max(i.finished_at), min(i.item) FILTER (WHERE i.state = 'failed'), sum(i.retried)
           FROM oarlock.visible_run(run) r CROSS JOIN oarlock.replaced_items(r.run_id) i
          WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced') -- without replaced items, the rows are not read again
-         GROUP BY i.step, i.state, i.generation
+         GROUP BY i.step, i.state, i.generation, i.reset_by
     ), stated AS (
         SELECT e.step, e.state, sum(e.items) AS items, min(e.first_at) AS first_at, max(e.last_at) AS last_at, min(e.failed) AS failed, sum(e.retried) AS retried
-          FROM every e JOIN grew g ON g.step = e.step AND e.generation >= g.generation
+          FROM every e JOIN grew g ON g.step = e.step AND e.generation >= g.generation AND e.reset_by >= g.reset_by
          GROUP BY e.step, e.state
     ), item AS MATERIALIZED (
         SELECT c.step, jsonb_object_agg(c.state, c.items) FILTER (WHERE c.items > 0) AS states, min(c.first_at) AS first_at, max(c.last_at) AS last_at,
@@ -139,7 +141,7 @@ BEGIN ATOMIC
               LEFT JOIN oarlock.tasks o ON t.alt > 0 AND o.run_id = t.run_id AND o.step = t.step AND o.item = '' AND o.alt = 0
               LEFT JOIN item i ON i.step = t.step AND t.alt = 0
              WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
-               AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= (o.grown ->> 'generation')::int)) x
+               AND (t.run_id IS NULL OR t.alt = 0 OR oarlock.grew_in(t, o.grown))) x
      ORDER BY x.step, x.alt;
 END;
 -- +goose StatementEnd
@@ -158,7 +160,8 @@ DECLARE
     r       oarlock.runs;
     names   text[];
     kinds   text[];
-    grew    int[]; -- the generation in which the items of each step grew; null: the first
+    grew    int[]; -- the generation in which the items of each step grew, and the control that had reset the step before; null: the first, none
+    resets  bigint[];
     wanted  int;
     last    int := 2147483647;
     alone   int := substring(of_step FROM '~([0-9]{1,2})$')::int;
@@ -170,12 +173,13 @@ BEGIN
         RETURN;
     END IF;
     SELECT array_agg(s.name ORDER BY s.step), array_agg(s.kind ORDER BY s.step),
-           CASE WHEN r.generation > 1 THEN array_agg(coalesce((t.grown ->> 'generation')::int, 2147483647) ORDER BY s.step) END,
+           CASE WHEN r.generation > 1 OR bool_or(t.reset_by > 0) THEN array_agg(CASE WHEN r.generation > 1 OR t.reset_by > 0 THEN coalesce((t.grown ->> 'generation')::int, 2147483647) ELSE 1 END ORDER BY s.step) END,
+           array_agg(CASE WHEN t.reset_by > 0 THEN coalesce((t.grown ->> 'reset_by')::bigint, 0) ELSE 0 END ORDER BY s.step),
            coalesce(min(s.step) FILTER (WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '')), -1)
-      INTO names, kinds, grew, wanted
+      INTO names, kinds, grew, resets, wanted
       FROM oarlock.dag_versions v
      CROSS JOIN oarlock.steps_of(v.spec) s
-      LEFT JOIN oarlock.tasks t ON r.generation > 1 AND s.kind = 'foreach' AND t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.alt = 0
+      LEFT JOIN oarlock.tasks t ON s.kind = 'foreach' AND t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.alt = 0
      WHERE v.dag_id = r.dag_id AND v.version = r.version;
     IF of_step IS NOT NULL THEN
         last := wanted;
@@ -188,14 +192,14 @@ BEGIN
     RETURN QUERY
     SELECT oarlock.task_info_of(r, names[t.step + 1], kinds[t.step + 1], t), t.step, t.item, t.alt
       FROM (SELECT y.step, y.item, y.alt
-              FROM (SELECT x.step, x.item, x.alt, x.state, x.generation FROM oarlock.tasks x
+              FROM (SELECT x.step, x.item, x.alt, x.state, x.generation, x.reset_by FROM oarlock.tasks x
                      WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND x.step <= last
                      ORDER BY x.step, x.item, x.alt LIMIT looked) y
              WHERE (in_states IS NULL OR y.state = ANY (in_states))
                AND (like_item IS NULL OR strpos(lower(y.item), lower(like_item)) > 0)
                AND (alone IS NULL OR y.alt = alone)
-               AND (r.generation = 1 OR y.item = '' OR y.generation >= grew[y.step + 1])
-               AND (r.generation = 1 OR y.alt = 0 OR y.generation >= (SELECT (o.grown ->> 'generation')::int FROM oarlock.tasks o
+               AND (grew IS NULL OR y.item = '' OR y.generation >= grew[y.step + 1] AND coalesce(y.reset_by, 0) >= resets[y.step + 1])
+               AND (y.alt = 0 OR (SELECT y.generation >= (o.grown ->> 'generation')::int AND coalesce(y.reset_by, 0) >= coalesce((o.grown ->> 'reset_by')::bigint, 0) FROM oarlock.tasks o
                                                WHERE o.run_id = r.run_id AND o.step = y.step AND o.item = y.item AND o.alt = 0))
              ORDER BY y.step, y.item, y.alt LIMIT most) k
       JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = k.step AND t.item = k.item AND t.alt = k.alt
@@ -228,8 +232,8 @@ BEGIN ATOMIC
       LEFT JOIN oarlock.tasks n ON t.item <> '' AND n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0
       LEFT JOIN oarlock.tasks o ON t.alt > 0 AND o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0
      WHERE (t.run_id IS NOT NULL OR of_item = '' AND w.alt = 0 AND s.kind <> 'handler')
-       AND (t.run_id IS NULL OR t.item = '' OR r.generation = 1 OR t.generation >= (n.grown ->> 'generation')::int)
-       AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= (o.grown ->> 'generation')::int);
+       AND (t.run_id IS NULL OR t.item = '' OR r.generation = 1 AND n.reset_by IS NULL OR oarlock.grew_in(t, n.grown))
+       AND (t.run_id IS NULL OR t.alt = 0 OR oarlock.grew_in(t, o.grown));
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.task_detail(bigint, text, text) IS 'Internal: one task of a run, its attempts with it.';
@@ -244,14 +248,14 @@ RETURNS TABLE (step text, bucket int, state text, change bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 BEGIN ATOMIC
     WITH span AS MATERIALIZED (
-        SELECT g.step, g.name, g.generation,
+        SELECT g.step, g.name, g.generation, g.reset_by,
                ARRAY(SELECT u.since + (u.until - u.since) * (i::float8 / buckets) + interval '1 microsecond' FROM generate_series(1, buckets) i ORDER BY i) AS past
           FROM oarlock.visible_run(run) r
          CROSS JOIN oarlock.grown_steps(r.run_id) g
           JOIN unnest(steps, since, until) u (name, since, until) USING (name)
     ), counted AS MATERIALIZED (
         SELECT t.step, t.state, count(*) AS items, width_bucket(t.started_at, s.past) + 1 AS began, width_bucket(t.finished_at, s.past) + 1 AS ended
-          FROM span s JOIN oarlock.tasks t ON t.step = s.step AND t.generation >= s.generation
+          FROM span s JOIN oarlock.tasks t ON t.step = s.step AND t.generation >= s.generation AND coalesce(t.reset_by, 0) >= s.reset_by
          WHERE t.run_id = run AND t.alt = 0 AND t.item <> ''
          GROUP BY t.step, t.state, began, ended
     ), every AS ( -- a replaced item has its own begin, and the end of its replacement
@@ -259,7 +263,7 @@ BEGIN ATOMIC
           FROM counted c
         UNION ALL
         SELECT i.step, i.state, 1, NULL, width_bucket(i.finished_at, s.past) + 1, true
-          FROM span s JOIN oarlock.replaced_items(run) i ON i.step = s.step AND i.generation >= s.generation
+          FROM span s JOIN oarlock.replaced_items(run) i ON i.step = s.step AND i.generation >= s.generation AND i.reset_by >= s.reset_by
          WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced'))
     SELECT g.name, g.bucket, g.state, sum(g.change)
       FROM oarlock.visible_run(run) r

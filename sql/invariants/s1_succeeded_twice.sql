@@ -1,5 +1,6 @@
--- Purpose: S1: a task succeeds at most once in a generation. A row here is a task that succeeded more than once in one
--- Index: none, it reads everything; attempts_pkey helps to group
+-- Purpose: S1: a task succeeds at most once in a generation, and once more for each retry of a step while the run was under way. A row
+--          here is a task that succeeded more often
+-- Index: none, it reads everything; attempts_pkey helps to group; controls_run
 -- Locks: none
 SELECT x.run_id, x.step, x.item, x.alt, x.generation, array_agg(x.attempt ORDER BY x.attempt) AS attempts
   FROM (SELECT a.run_id, a.step, a.item, a.alt, a.generation, a.attempt FROM oarlock.attempts a WHERE a.state = 'succeeded'
@@ -7,3 +8,5 @@ SELECT x.run_id, x.step, x.item, x.alt, x.generation, array_agg(x.attempt ORDER 
         SELECT t.run_id, t.step, t.item, t.alt, t.generation, t.attempt FROM oarlock.tasks t WHERE t.state = 'succeeded') x
  GROUP BY x.run_id, x.step, x.item, x.alt, x.generation
 HAVING count(*) > 1
+   AND count(*) > 1 + (SELECT count(*) FROM oarlock.controls c
+                        WHERE c.run_id = x.run_id AND c.verb = 'retry' AND NOT c.args ? 'generation' AND c.outcome IS DISTINCT FROM 'refused')

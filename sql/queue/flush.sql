@@ -100,10 +100,10 @@ held AS MATERIALIZED (
 -- result stays as long as the task is in the same attempt.
 task AS (
     INSERT INTO oarlock.tasks AS t (run_id, step, item, alt, state, attempt, generation, epoch, seq, reason, failure_kind, exit_code, signal,
-        worker, slot, outputs, tolerated, retries, publish_tries, publishing, request, request_by, marked, grown, next_attempt_at, deadline,
+        worker, slot, outputs, tolerated, retries, publish_tries, publishing, request, request_by, marked, grown, reset_by, reset_from, next_attempt_at, deadline,
         external_ref, cache_key, log_day, last_line, started_at, attempt_at, finished_at)
     SELECT u.run_id, u.step, u.item, u.alt, u.state, u.attempt, u.generation, u.epoch, u.seq, u.reason, u.failure_kind, u.exit_code, u.signal,
-           @name::text, u.slot, u.outputs, u.tolerated, u.retries, u.publish_tries, u.publishing, u.request, u.request_by, u.marked, u.grown,
+           @name::text, u.slot, u.outputs, u.tolerated, u.retries, u.publish_tries, u.publishing, u.request, u.request_by, u.marked, u.grown, u.reset_by, u.reset_from,
            u.next_attempt_at, u.deadline, u.external_ref, u.cache_key, u.log_day, u.last_line, u.started_at, u.attempt_at, u.finished_at
       FROM unnest(@tasks::oarlock.flush_task[]) u WHERE (SELECT hits FROM held)[u.n]
     ON CONFLICT (run_id, step, item, alt) DO UPDATE
@@ -114,7 +114,7 @@ task AS (
            publish_tries = excluded.publish_tries, publishing = excluded.publishing, request = excluded.request,
            request_by = excluded.request_by, marked = excluded.marked,
            settled = CASE WHEN t.attempt = excluded.attempt THEN t.settled END,
-           grown = excluded.grown, next_attempt_at = excluded.next_attempt_at, deadline = excluded.deadline,
+           grown = excluded.grown, reset_by = excluded.reset_by, reset_from = excluded.reset_from, next_attempt_at = excluded.next_attempt_at, deadline = excluded.deadline,
            external_ref = excluded.external_ref, cache_key = excluded.cache_key,
            log_day = CASE WHEN t.attempt = excluded.attempt THEN coalesce(t.log_day, excluded.log_day) ELSE excluded.log_day END,
            last_line = coalesce(excluded.last_line, t.last_line), started_at = excluded.started_at, attempt_at = excluded.attempt_at,

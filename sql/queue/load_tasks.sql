@@ -14,7 +14,7 @@ WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that the server unpacks
 )
 SELECT x.upto, t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.attempt, t.reason, t.failure_kind, t.exit_code, t.signal, t.outputs,
        t.tolerated, t.retries, t.publish_tries, t.publishing, t.request, t.request_by, t.marked, t.next_attempt_at, t.deadline,
-       t.external_ref, t.cache_key, t.grown, t.started_at, t.attempt_at, t.finished_at, t.settled, t.log_day, coalesce(e.seq + 1, 0) AS next, coalesce(e.lines, 0) AS lines, coalesce(e.final, false) AS final
+       t.external_ref, t.cache_key, t.grown, t.reset_by, t.reset_from, t.started_at, t.attempt_at, t.finished_at, t.settled, t.log_day, coalesce(e.seq + 1, 0) AS next, coalesce(e.lines, 0) AS lines, coalesce(e.final, false) AS final
   FROM (SELECT max(p.upto) AS upto FROM part p) x
  CROSS JOIN LATERAL unnest((@runs::bigint[])[:x.upto], (@claims::uuid[])[:x.upto]) a (run_id, claim_id)
   JOIN oarlock.runs r ON r.run_id = a.run_id AND r.claim_id = a.claim_id
