@@ -57,6 +57,7 @@ type panel struct {
 	Waits    []string // the prompt and inputs of an approval
 	Question *queue.Question
 	Open     bool   // the task has not ended
+	Repeats  bool   // the task went wrong, so that a run under way may repeat it
 	Approve  string // the command that approves it; "": it is no approval, or this login cannot decide it
 
 	Log        *logView
@@ -138,6 +139,7 @@ func (n *panel) fill(t *queue.Task, now time.Time) {
 		n.Numbers = append(n.Numbers, i)
 	}
 	n.Open = t.FinishedAt.IsZero()
+	n.Repeats = !n.Handler() && wentWrong(t.State)
 	if n.Question = t.Approval; t.Approval != nil {
 		n.Waits = runview.QuestionLines(t.Approval)
 		if t.Approval.MayDecide {

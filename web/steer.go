@@ -318,8 +318,8 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	case dagrun.VerbMark:
 		d.Marks = markable
 		d.Effects = []string{"The run goes on as if the step had ended with this state. A step that runs is killed first."}
-		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() {
-			d.Effects, d.May = []string{"A step that has ended cannot be marked."}, false
+		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() && !wentWrong(t.State) {
+			d.Effects, d.May = []string{"A step that succeeded or was skipped cannot be marked."}, false
 		} else if q := t.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
 			d.Effects, d.May = []string{"The step waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
 		} else if q != nil {
@@ -487,6 +487,9 @@ func (d *steerData) fillRetry(p *runPage) {
 	}{
 		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
 	} {
+		if !p.Run.Over() && c.mode != dagrun.RetryFrom && c.mode != dagrun.RetryStep {
+			continue
+		}
 		step, item := d.Ask.Step, d.Ask.Item // the step stays chosen when the user changes between modes that take one
 		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
 			step, item = "", ""
@@ -500,18 +503,23 @@ func (d *steerData) fillRetry(p *runPage) {
 			}
 		}
 	}
-	if !p.Run.Over() {
-		d.Effects, d.May = []string{"A run that has not ended cannot be retried. Wait for the end of the run, or cancel the run first."}, false
-		return
-	}
 	switch again := p.runsAgain(d.Ask); {
+	case !p.Run.Over() && d.Ask.Step == "":
+		d.Effects, d.May = []string{"The run has not ended: choose the step to repeat. A retry of the whole run has to wait for the end of the run."}, false
 	case d.Ask.Mode == dagrun.RetryFailed && !p.Unfinished():
 		d.Effects, d.May = []string{"Nothing failed or was canceled, so nothing would run again."}, false
 	case isHandler(d.Ask.Step):
 		d.Effects, d.May = []string{"A handler runs again with the steps: choose a step."}, false
+	case !p.Run.Over() && d.Ask.Mode == dagrun.RetryStep:
+		d.Effects = []string{"The step runs again, if it failed or was canceled, and steps behind it that could not start because of it wait again. All other steps go on."}
 	case len(again) > 0:
 		d.Effects = []string{"These steps run again: " + named(again), "All other steps stay as they are. The run keeps its number, version and params."}
 	}
+}
+
+// wentWrong reports whether a task in this state may be repeated, or marked, while its run is under way.
+func wentWrong(state string) bool {
+	return state == "failed" || state == "upstream_failed" || state == "canceled"
 }
 
 func isHandler(step string) bool { return strings.HasPrefix(step, "@") }
@@ -524,7 +532,7 @@ func (p *runPage) Unfinished() bool {
 // unfinished reports whether a step, or an item of it, failed or was canceled. It is false for all steps of a run that succeeded,
 // since its failures are tolerated ones.
 func (p *runPage) unfinished(t *queue.StepSummary) bool {
-	return p.Run.State != "succeeded" && (t.Failed != "" || slices.Contains([]string{"failed", "upstream_failed", "canceled"}, t.State))
+	return p.Run.State != "succeeded" && (t.Failed != "" || wentWrong(t.State))
 }
 
 // runsAgain returns the steps that a retry runs again, in the order of the graph. They include all steps that depend on these,
