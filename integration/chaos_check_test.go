@@ -136,7 +136,7 @@ func (j *judge) readRuns() []ended {
 
 func (j *judge) readTrail() []check.Change {
 	return readAll(j, "trail", func(row pgx.CollectableRow) (c check.Change, err error) {
-		return c, row.Scan(&c.Tx, &c.At, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim, &c.Asked, &c.GaveBack)
+		return c, row.Scan(&c.Tx, &c.At, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.ResetBy, &c.Epoch, &c.RunEpoch, &c.Claim, &c.Asked, &c.GaveBack)
 	})
 }
 

@@ -211,6 +211,9 @@ func (a *chaosBundle) demand(c *client, run queue.RunID, d traffic.Demand) {
 		a.insist(queue.Ask{Run: run, Verb: dagrun.VerbPause})
 		pause(a.ctx, d.For)
 		a.insist(queue.Ask{Run: run, Verb: dagrun.VerbResume})
+	case traffic.Repeat:
+		pause(a.ctx, d.After)
+		a.repeat(c, run)
 	case traffic.Again:
 		ctx, cancel := context.WithTimeout(a.ctx, chaosFaults)
 		defer cancel()
@@ -223,6 +226,21 @@ func (a *chaosBundle) demand(c *client, run queue.RunID, d traffic.Demand) {
 			mode = dagrun.RetryAll
 		}
 		_, _ = c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbRetry, Mode: mode})
+	}
+}
+
+// repeat retries a step of a run that has failed, or stands behind such a step. The run may refuse that: it may have ended meanwhile.
+func (a *chaosBundle) repeat(c *client, run queue.RunID) {
+	tasks, err := c.Tasks(a.ctx, run)
+	if err != nil {
+		return
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		if (t.State == "failed" || t.State == "upstream_failed") && t.Step[0] != '@' {
+			_, _ = c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Step: t.Step, Item: t.Item})
+			return
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -132,6 +133,47 @@ func TestCrash_AfterTheCommitOfTheEndBeforeChildrenStart(t *testing.T) {
 	b.write(t, "go", "")
 	b.killDriver(t, run, held, "start b#2")
 	b.finished(t, run, nil, lost, "start a", "end a", "start b")
+}
+
+const liveRetry = `
+name: live
+steps:
+  - {id: slow, run: '. $DIR/lib; see start; hold go; see end'}
+  - {id: a, run: '. $DIR/lib; see start; test $OARLOCK_ATTEMPT -gt 1'}
+  - {id: b, depends: [a], run: '. $DIR/lib; see start; see end'}
+`
+
+// A retry of a step was accepted while the run is under way, and its reset is durable. Script: retry_live_crash.txt.
+func TestCrash_AfterARetryUnderWayBeforeItsStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, liveRetry)
+	proxy := b.proxied(t)
+	b.worker(t, "w1")
+	run := b.enqueue(t, "live", nil)
+	b.untilSeen(t, run, "tick slow#1")
+	until(t, "b is upstream_failed", func() bool {
+		tasks, err := b.Tasks(t.Context(), run)
+		return err == nil && slices.ContainsFunc(tasks, func(task queue.Task) bool { return task.State == "upstream_failed" })
+	})
+	held := proxy.Inject(netfault.Fault{When: written(), Do: netfault.Hold})
+	if c, err := b.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Step: "a"}); err != nil || c.Outcome != "" {
+		t.Fatalf("retry: %+v, %v", c, err)
+	}
+	b.killDriver(t, run, held, "start a#2")
+	b.write(t, "go", "")
+	if got, want := b.await(t, run), "succeeded slow=succeeded a=succeeded b=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := b.attempts(t, run, "a"), []string{"1:exit"}; !slices.Equal(got, want) {
+		t.Errorf("attempts of a: %v, want %v", got, want)
+	}
+	all, err := b.Controls(t.Context(), run)
+	if err != nil || len(all) != 1 || all[0].Outcome != dagrun.Applied {
+		t.Errorf("controls %+v, %v", all, err)
+	}
+	b.once(t, run, "start a#1", "start a#2", "start b")
+	b.checkEpochs(t)
 }
 
 // A live driver does not know the outcome of a commit. It finds out, and nothing is done twice. The core does not notice.

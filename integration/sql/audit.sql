@@ -19,6 +19,7 @@ CREATE TABLE chaos.audit (
     was_attempt int NOT NULL DEFAULT 0,
     attempt     int NOT NULL DEFAULT 0,
     generation  int NOT NULL,
+    reset_by    bigint NOT NULL DEFAULT 0, -- the control that reset the task last
     epoch       int NOT NULL,
     run_epoch   int NOT NULL,
     claim       uuid,
@@ -45,9 +46,9 @@ CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.runs FOR EACH ROW
 
 CREATE FUNCTION chaos.note_task() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO chaos.audit (run_id, step, item, alt, was, became, was_attempt, attempt, generation, epoch, run_epoch, claim)
+    INSERT INTO chaos.audit (run_id, step, item, alt, was, became, was_attempt, attempt, generation, reset_by, epoch, run_epoch, claim)
     SELECT NEW.run_id, NEW.step, NEW.item, NEW.alt, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state,
-           CASE TG_OP WHEN 'UPDATE' THEN OLD.attempt ELSE 0 END, NEW.attempt, NEW.generation, NEW.epoch, r.epoch, r.claim_id
+           CASE TG_OP WHEN 'UPDATE' THEN OLD.attempt ELSE 0 END, NEW.attempt, NEW.generation, coalesce(NEW.reset_by, 0), NEW.epoch, r.epoch, r.claim_id
       FROM oarlock.runs r WHERE r.run_id = NEW.run_id;
     RETURN NULL;
 END $$;

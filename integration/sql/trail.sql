@@ -3,7 +3,7 @@
 -- Locks: none
 SELECT a.tx, a.at, a.run_id, coalesce(s.name || coalesce('~' || nullif(a.alt, 0), '') || coalesce('/' || nullif(a.item, ''), ''), '') AS task,
        coalesce(s.body ? 'run' AND NOT (s.kind = 'foreach' AND a.item = ''), false) OR coalesce(a.alt, 0) > 0 AS shell,
-       coalesce(a.was, ''), a.became, a.attempt, a.was_attempt, a.generation, a.epoch, a.run_epoch, coalesce(a.claim::text, ''), a.asked,
+       coalesce(a.was, ''), a.became, a.attempt, a.was_attempt, a.generation, a.reset_by, a.epoch, a.run_epoch, coalesce(a.claim::text, ''), a.asked,
        CASE WHEN a.slotless IS NULL OR EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = a.run_id AND e.epoch = a.epoch AND e.kind = 'handed_on'
                                                   AND e.message NOT LIKE '%has no free slot%') THEN '' ELSE a.slotless::text END
   FROM chaos.audit a

@@ -26,6 +26,7 @@ type Change struct {
 	Attempt    int
 	WasAttempt int
 	Generation int
+	ResetBy    int64  // the control that reset the task last, 0: none
 	Epoch      int    // of the row
 	RunEpoch   int    // of the run at that moment
 	Claim      string // of the run at that moment, "": none
@@ -51,6 +52,7 @@ type history struct {
 type taskOf struct {
 	name       string
 	generation int
+	resetBy    int64
 }
 
 // Trail returns what must not happen in this order of changes. edges holds the parents of each step, by run. A run that
@@ -140,14 +142,14 @@ func (h *history) ofTask(c Change, say sayer) {
 	case c.Claim == "" && !h.ends[c.Tx] && c.Tx != h.parted:
 		say("S7", "%s became %s while nobody held the run", c.Task, c.Is)
 	}
-	switch same := before.Generation == c.Generation; {
+	switch same := before.Generation == c.Generation && before.ResetBy == c.ResetBy; {
 	case same && terminal[before.Is] && c.Is != before.Is:
 		say("S1", "%s was %s and became %s in the same generation", c.Task, before.Is, c.Is)
 	case same && terminal[c.Is] && c.Is == c.Was:
 		say("S1", "%s was %s, and written again in the same generation", c.Task, c.Is)
 	}
 	if c.Is == "succeeded" && c.Was != "succeeded" {
-		key := taskOf{c.Task, c.Generation}
+		key := taskOf{c.Task, c.Generation, c.ResetBy}
 		if _, twice := h.succeeded[key]; twice {
 			say("S1", "%s succeeded twice in generation %d", c.Task, c.Generation)
 		}

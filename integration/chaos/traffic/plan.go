@@ -43,7 +43,8 @@ type Verb string
 const (
 	Cancel Verb = "cancel"
 	Rest   Verb = "rest"
-	Again  Verb = "again" // retry, once the run is over
+	Again  Verb = "again"  // retry, once the run is over
+	Repeat Verb = "repeat" // retry of a step that has failed, while the run is under way
 )
 
 // Demand is a request to make.
@@ -134,6 +135,8 @@ func demands(r *rand.Rand, options Options) []Demand {
 			{Verb: Rest, After: between(r, 0, options.Over/4), For: between(r, 100*time.Millisecond, options.Over/4)},
 			{Verb: Cancel, After: between(r, 0, options.Over/2)},
 		}
+	case n < 13:
+		return []Demand{{Verb: Repeat, After: between(r, 0, options.Over/4)}}
 	}
 	return nil
 }

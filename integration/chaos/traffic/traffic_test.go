@@ -60,7 +60,7 @@ func TestNew_HasEverythingThatMatters(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != len(odds) || len(ways) != 4 || len(verbs) != 3 || diamonds == 0 || ends["failed"] == 0 || ends["succeeded"] == 0 || len(takes) != 7 {
+	if len(kinds) != len(odds) || len(ways) != 4 || len(verbs) != 4 || diamonds == 0 || ends["failed"] == 0 || ends["succeeded"] == 0 || len(takes) != 7 {
 		t.Errorf("kinds %v, ways %v, verbs %v, %d diamonds, ends %v, pools %v", kinds, ways, verbs, diamonds, ends, takes)
 	}
 }
