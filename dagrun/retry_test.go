@@ -136,3 +136,43 @@ func TestRetryRun_StartsItemsThatNeverStarted(t *testing.T) {
 		}
 	}
 }
+
+// A retry of one item of many, while the others run, changes the row of this item alone.
+func TestRetryLive_OfOneItemOfAThousand(t *testing.T) {
+	t.Parallel()
+	const n = 1_000
+	s := foreachSpec(n)
+	s.MaxActive, s.Steps[0].Foreach.MaxConcurrent = 0, 0
+	g, err := Compile(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(g, Options{})
+	step := func(e Event) {
+		t.Helper()
+		if e.At = 1; r.Step(e) != nil {
+			t.Fatal(r.Step(e))
+		}
+	}
+	step(Event{Kind: EvBegin})
+	for i := range n {
+		step(Event{Kind: EvGranted, Task: TaskID{Item: s.Steps[0].Foreach.Items.(items)[i].Key}})
+	}
+	id := TaskID{Item: "k500"}
+	step(Event{Kind: EvFinished, Task: id, Attempt: 1, Result: &Result{Kind: KindExit, ExitCode: 1, HasExit: true}})
+	r.Ready()
+	r.Advance()
+	step(Event{Kind: EvControl, Control: &Control{ID: 1, Verb: VerbRetry, Mode: RetryStep, Task: &id}})
+	ready, _ := r.Ready()
+	if rows := ready.Records.Tasks; len(rows) != 1 || rows[0].ID != id || rows[0].State != TaskPending || len(ready.Drops) != 0 {
+		t.Errorf("%d rows, %d drops: %+v", len(rows), len(ready.Drops), rows)
+	}
+	if open := r.nodes[0].each.open; open != n || r.counts.Open != n+2 {
+		t.Errorf("%d items are open: %+v", open, r.counts)
+	}
+	r.Advance()
+	step(Event{Kind: EvTick})
+	if ready, _ = r.Ready(); len(ready.Wants) != 1 || ready.Wants[0].Task != id {
+		t.Errorf("wants %+v", ready.Wants)
+	}
+}

@@ -439,12 +439,12 @@ BEGIN
                           WHERE (c.log_day, c.run_id, c.step, c.item, c.alt, c.attempt) = (t.log_day, t.run_id, t.step, t.item, t.alt, t.attempt)) l
      WHERE t.run_id = r.run_id AND t.log_day IS NOT NULL AND NOT l.final
        AND (t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing);
-    INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, epoch, seq, reason, finished_at)
-    SELECT r.run_id, p.step, p.item, 'canceled', 0, r.generation, r.epoch, 0, why, ended
-      FROM (SELECT s.step, '' AS item FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
+    INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, reset_by, epoch, seq, reason, finished_at)
+    SELECT r.run_id, p.step, p.item, 'canceled', 0, r.generation, p.reset_by, r.epoch, 0, why, ended
+      FROM (SELECT s.step, '' AS item, NULL::bigint AS reset_by FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
              WHERE v.dag_id = r.dag_id AND v.version = r.version AND s.kind <> 'handler'
              UNION ALL
-            SELECT t.step, i.item ->> 'key' FROM oarlock.tasks t, jsonb_array_elements(t.grown -> 'items') i (item)
+            SELECT t.step, i.item ->> 'key', (t.grown ->> 'reset_by')::bigint FROM oarlock.tasks t, jsonb_array_elements(t.grown -> 'items') i (item)
              WHERE t.run_id = r.run_id AND t.item = '' AND t.alt = 0 AND t.state = 'running') p
         ON CONFLICT DO NOTHING;
     UPDATE oarlock.tasks t

@@ -32,9 +32,9 @@ func plans(tasks int) []plan {
 			list = append(list, dagrun.Control{Verb: dagrun.VerbMark, As: as, Task: id})
 		}
 	}
-	all := make([]plan, len(list))
+	all := make([]plan, 0, len(list)+tasks)
 	for i := range list {
-		all[i] = plan{first: &list[i], oneOrder: true}
+		all = append(all, plan{first: &list[i], oneOrder: true})
 	}
 	for i := range tasks {
 		retry := &dagrun.Control{Verb: dagrun.VerbRetry, Mode: dagrun.RetryStep, Task: &dagrun.TaskID{Step: i}}
