@@ -20,13 +20,13 @@ func TestControls_OfRunsInEveryState(t *testing.T) {
 	b := api(t)
 	for _, c := range []struct{ before, call, answer, after string }{
 		{"queued", "pause($1)", "open queued", "queued generation 1 inbox 1"},
-		{"queued", "retry($1)", "refused queued run * is queued: name the step to repeat (oarlock retry RUN --step STEP), retry the run when it has ended, or cancel it", "queued generation 1 inbox 0"},
+		{"queued", "retry($1)", "refused queued run * is queued: name the step to repeat (oarlock retry * --step STEP), retry the run when it has ended, or cancel it", "queued generation 1 inbox 0"},
 		{"queued", "cancel($1, 'load')", "open queued", "queued generation 1 inbox 1"},
 		{"running", "cancel($1)", "accepted running", "running generation 1 inbox 1"},
 		{"running", "cancel($1, now => true)", "accepted running", "running generation 1 inbox 1"},
 		{"running", "pause($1, 'load')", "open running", "running generation 1 inbox 1"},
 		{"running", "approve($1, 'confirm')", "open running", "running generation 1 inbox 1"},
-		{"running", "retry($1)", "refused running run * is running: name the step to repeat (oarlock retry RUN --step STEP), retry the run when it has ended, or cancel it", "running generation 1 inbox 0"},
+		{"running", "retry($1)", "refused running run * is running: name the step to repeat (oarlock retry * --step STEP), retry the run when it has ended, or cancel it", "running generation 1 inbox 0"},
 		{"running", "retry($1, 'step', 'load')", "open running", "running generation 1 inbox 1"},
 		{"waiting", "retry($1, 'from', 'load')", "open queued", "queued generation 1 inbox 1"},
 		{"waiting", "cancel($1)", "accepted queued ends when a worker takes it: @exit is to run first", "queued generation 1 inbox 1"},
@@ -52,7 +52,7 @@ func TestControls_OfRunsInEveryState(t *testing.T) {
 				b.leave(t, run, strings.TrimSuffix(c.before, " again"))
 			}
 			got := answer(t, b.conn, c.call, run)
-			if want := strings.Replace(c.answer, "*", ints([]int64{run})[0], 1); got != want {
+			if want := strings.ReplaceAll(c.answer, "*", ints([]int64{run})[0]); got != want {
 				t.Errorf("answer %q, want %q", got, want)
 			}
 			if after := b.state(t, run); after != c.after {

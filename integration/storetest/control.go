@@ -109,7 +109,7 @@ func (m *Memory) decide(r *run, c *queue.Control, a *queue.Ask) {
 	switch {
 	case retry && !r.over() && c.Step == "":
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
-		c.Message = fmt.Sprintf("run %d is %s: name the step to repeat (oarlock retry RUN --step STEP), retry the run when it has ended, or cancel it", r.id, r.rec.State)
+		c.Message = fmt.Sprintf("run %[1]d is %[2]s: name the step to repeat (oarlock retry %[1]d --step STEP), retry the run when it has ended, or cancel it", r.id, r.rec.State)
 	case retry && !r.over():
 		m.rouse(r)
 	case !retry && r.over():

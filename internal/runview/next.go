@@ -2,6 +2,7 @@ package runview
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -41,6 +42,9 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	if r.State == "queued" {
 		next = append(next, clearCommands(r, around)...)
 	}
+	if step := failedStep(tasks); step != "" && (r.State == "running" || r.State == "waiting" || r.State == "paused") {
+		add("Repeat "+InlineText(step)+" in this run", "oarlock retry %d --step %s", r.ID, ShellWord(step))
+	}
 	again := "Run the failed steps again"
 	if r.State == "canceled" {
 		again = "Run the canceled steps again"
@@ -61,6 +65,17 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 		add(fmt.Sprintf("Make a new run of version %d; retry without --latest repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
 	return next
+}
+
+// failedStep returns the first step or item that failed and that a person can repeat while its run is under way. It returns "" if none
+// did.
+func failedStep(tasks []queue.Task) string {
+	for i := range tasks {
+		if t := &tasks[i]; t.State == "failed" && t.Attempt > 0 && HasLog(t) && !strings.HasPrefix(t.Step, "@") && !strings.Contains(t.Step, "~") {
+			return TaskName(t.Step, t.Item)
+		}
+	}
+	return ""
 }
 
 // clearCommands returns the commands that remove the obstacles of a queued run, and commands that show them. It offers to end a

@@ -49,6 +49,16 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 		}},
 		"SameVersion": {failed, nil, Around{Current: 2}, []Command{{"oarlock retry 41", "Run the failed steps again"}}},
 		"Here":        {local, nil, Around{}, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run the failed steps again, here"}}},
+		"FailedUnderWay": {queue.Run{ID: 41, State: "running"}, []queue.Task{
+			{Step: "@init", Kind: "handler", State: "failed", Attempt: 1},
+			{Step: "resize", Item: "a b", Kind: "foreach", State: "failed", Attempt: 1},
+			{Step: "load", Kind: "step", State: "failed", Attempt: 3},
+		}, Around{Watched: true}, []Command{
+			{"oarlock logs 41 @init", "See what @init wrote"},
+			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},
+			{"oarlock logs 41 load", "See what load wrote"},
+			{"oarlock retry 41 --step 'resize/a b'", "Repeat resize/a b in this run"},
+		}},
 		"PausedStep": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "load", Kind: "step", State: "paused", Attempt: 1}, {Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
 		}, Around{}, []Command{
@@ -119,7 +129,7 @@ func TestNext_IsShort(t *testing.T) {
 			queue.Task{Step: fmt.Sprint("a", i), State: "waiting", Approval: &queue.Question{MayDecide: true}},
 			queue.Task{Step: fmt.Sprint("f", i), Kind: "step", State: "failed", Attempt: 1})
 	}
-	if got, most := len(Next(&queue.Run{State: "running"}, tasks, Around{})), approvalHintsMax+taskHintsMax+1; got > most {
+	if got, most := len(Next(&queue.Run{State: "running"}, tasks, Around{})), approvalHintsMax+taskHintsMax+2; got > most {
 		t.Errorf("it offers %d commands, more than %d", got, most)
 	}
 }

@@ -566,7 +566,7 @@ DECLARE
     why   text;
 BEGIN
     IF verb = 'retry' AND r.finished_at IS NULL AND step IS NULL THEN
-        RETURN ARRAY['refused', r.state, format('run %s is %s: name the step to repeat (oarlock retry RUN --step STEP), retry the run when it has ended, or cancel it', r.run_id, r.state)];
+        RETURN ARRAY['refused', r.state, format('run %1$s is %2$s: name the step to repeat (oarlock retry %1$s --step STEP), retry the run when it has ended, or cancel it', r.run_id, r.state)];
     ELSIF verb = 'retry' AND r.finished_at IS NULL THEN
         PERFORM oarlock.rouse(r);
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
