@@ -59,7 +59,7 @@ func (s *scenario) tell(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 // Parts of the output that differ from one run to the next.
 var (
-	someRun  = regexp.MustCompile(`\brun[_id":]* ?\d+`)
+	someRun  = regexp.MustCompile(`\b(?:run[_id":]*|oarlock retry) ?\d+`)
 	someKey  = regexp.MustCompile(`\boarlock-[0-9a-f-]{36}-`)
 	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	someSpan = regexp.MustCompile(`\bin \d+m?s`)
