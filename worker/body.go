@@ -54,7 +54,9 @@ func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
 		d.life.config.Meter.AttemptEnded(AttemptEnd{DAG: d.claim.DAG, Body: OtherBody, Outcome: string(dagrun.KindConfig)})
-		d.events.put(driverEvent{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
+		b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: func(error) {}, now: make(chan struct{})}
+		d.bodies.add(b) // its end gives the slots of the task back
+		d.events.put(driverEvent{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: b})
 		return
 	}
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // only kill ends a body, and abandon waits for it

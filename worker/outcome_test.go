@@ -153,3 +153,21 @@ func TestReason_HoldsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// A task that fails before its body begins, since a reference has no value, gives its slot back: the next step takes the only one.
+func TestConfig_AFailureBeforeTheBodyKeepsNoSlot(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsteps:\n"+
+		"  - {id: none, result: {outputs: {x: null}}}\n"+
+		"  - {id: bad, depends: [none], run: echo, env: {X: '${steps.none.outputs.x}'}}\n"+
+		"  - {id: next, depends: [{step: bad, state: finished}], trigger_rule: all_done, action: my.func}\n")
+	id := b.enqueue(t, "d")
+	b.start(t, "w", func(c *worker.Config) {
+		c.Slots = 1
+		c.Executors["action:my.func"] = worker.Func(func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
+	})
+	b.await(t, id)
+	if got, want := b.states(t, id), "none=succeeded bad=failed next=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
