@@ -25,6 +25,8 @@ func (r *Run) control(c *Control) error {
 
 func (r *Run) decide(c *Control) Decision {
 	switch {
+	case c.Refusal != "":
+		return r.refused(c.Refusal)
 	case c.Verb > VerbChildEnded:
 		return r.refused("this version of the worker does not know the request")
 	case c.Verb == VerbRetry && c.Generation != 0:

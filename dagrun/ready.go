@@ -97,6 +97,7 @@ type Control struct {
 	Result     *Result // VerbChildEnded
 	Text       string
 	Decides    []string // steps: the reserved approvals that By may decide
+	Refusal    string   // the caller has found that the request cannot be met, and says why; "": the core decides
 }
 
 // Ready is the work that the caller must do now; the package comment gives the order. The caller takes back Drops before it

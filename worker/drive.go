@@ -73,9 +73,8 @@ func (e *driveCalls) ask(do func()) {
 
 // extra holds rows that the next batch stores besides the records of the core.
 type extra struct {
-	details   []queue.Detail
-	chunks    []queue.Chunk
-	decisions []dagrun.Decision
+	details []queue.Detail
+	chunks  []queue.Chunk
 }
 
 // newDriver returns the driver of a claimed run, which has not begun. expected means that the slot queue keeps a slot for the run
@@ -164,7 +163,6 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if ready.Leave != nil {
 		d.leaveLogs(ctx)
 	}
-	rec.Controls = append(d.extra.decisions, rec.Controls...)
 	rec.Notes = append(slices.Clip(rec.Notes), d.handOnNotes(ready)...)
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
@@ -438,8 +436,8 @@ func (d *driver) readControls(ctx context.Context) error {
 	return nil
 }
 
-// stepControls feeds the controls in box to the core, and sets d.seen to the inbox counter of box. A control that does not fit this
-// DAG is refused here, by the next commit, so that it does not stay undecided.
+// stepControls feeds the controls in box to the core, and sets d.seen to the inbox counter of box. It has the core refuse a control
+// that does not fit this DAG.
 func (d *driver) stepControls(box *queue.Mailbox) {
 	for i := range box.Controls {
 		c := &box.Controls[i]
@@ -448,8 +446,7 @@ func (d *driver) stepControls(box *queue.Mailbox) {
 			err = d.checkInputs(control)
 		}
 		if err != nil {
-			d.extra.decisions = append(d.extra.decisions, dagrun.Decision{ID: c.ID, Outcome: dagrun.Refused, Message: err.Error()})
-			continue
+			control = &dagrun.Control{ID: c.ID, Verb: c.Verb, By: c.By, Refusal: err.Error()}
 		}
 		_ = d.step(dagrun.Event{Kind: dagrun.EvControl, Control: control})
 	}

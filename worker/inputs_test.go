@@ -10,15 +10,23 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The driver refuses an answer that the pattern of an input refuses, and takes a right one.
+// The driver refuses an answer that the pattern of an input refuses, and takes a right one: also while nothing else happens in a run
+// that is running.
 func TestDriver_ReadsPatternsOfInputs(t *testing.T) {
 	t.Parallel()
+	t.Run("waiting", func(t *testing.T) { readsPatterns(t, "waiting", "", "succeeded") })
+	t.Run("running", func(t *testing.T) { readsPatterns(t, "running", "  - {id: long, run: hold}\n", "running") })
+}
+
+// readsPatterns answers an approval in a run that has other steps too, and is in a state before the answers and in another afterwards.
+func readsPatterns(t *testing.T, before, others, after string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := hourAhead(t, "name: d\nsteps:\n  - {id: ask, action: approval, with: {inputs: [{name: code, pattern: '^[A-Z]+$'}]}}\n")
+		s := hourAhead(t, "name: d\nsteps:\n  - {id: ask, action: approval, with: {inputs: [{name: code, pattern: '^[A-Z]+$'}]}}\n"+others)
 		s.ahead.Store(0)
 		s.works(t, "w")
 		id := s.enqueue(t, "d")
-		s.takes(t, id, "waiting")
+		s.takes(t, id, before)
 		for _, c := range []struct {
 			ask     queue.Ask
 			outcome dagrun.Outcome
@@ -43,7 +51,7 @@ func TestDriver_ReadsPatternsOfInputs(t *testing.T) {
 				t.Errorf("%s %v: %s %q", c.ask.Verb, c.ask.Outputs, got.Outcome, got.Message)
 			}
 		}
-		s.takes(t, id, "succeeded")
+		s.takes(t, id, after)
 	})
 }
 

@@ -239,7 +239,7 @@ func (d *driver) stuckFor() *SlotRequest {
 // Otherwise it steps a drain, and the drive goes on until it has recorded that the run is handed on. If the run has got a new
 // request, nothing is given back: giveBack sets d.hasControls and returns nil. Other errors come from the release.
 func (d *driver) giveBack(ctx context.Context) error {
-	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
+	if d.acted || d.seen != d.claim.Inbox || len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
 	switch err := d.life.session.Release(ctx, d.claim, true, d.clock.database(d.ending.wake)); {
