@@ -19,6 +19,20 @@ var makers = []expr.Option{
 	expr.Function("format", func(p ...any) (any, error) {
 		return p[0].(time.Time).Format(p[1].(string)), nil //nolint:forcetypeassert // the library checks the types
 	}, new(func(time.Time, string) string)),
+	expr.DisableBuiltin("date"),
+	expr.Function("date", date,
+		new(func(*time.Location, string, string, string) time.Time), new(func(*time.Location, string, string) time.Time),
+		new(func(*time.Location, string) time.Time), new(func(string, string, string) time.Time), new(func(string, string) time.Time),
+		new(func(string) time.Time)),
+}
+
+// date is the library's function of that name. Without a zone it reads a time as UTC: else a time with the offset of the worker's
+// zone would get that zone, with its name and its changes of the clock, and abbreviations such as CET would mean what they mean there.
+func date(p ...any) (any, error) {
+	if _, zoned := p[0].(*time.Location); !zoned {
+		p = append([]any{time.UTC}, p...)
+	}
+	return library.Builtins[library.Index["date"]].Func(p...)
 }
 
 // functionNames are the names of all functions of expressions.
