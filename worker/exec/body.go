@@ -30,7 +30,8 @@ type body struct {
 	keep    bool
 	lives   bool // processes that the body left behind may live on
 
-	captures [2]*capture // of the streams; nil: no output comes from the stream
+	captures [2]*capture          // of the streams; nil: no output comes from the stream
+	before   map[string]fileState // the files from which outputs come, by their paths, as they were before the body began
 }
 
 const (
@@ -50,6 +51,7 @@ func (a *attempt) start() (*body, error) {
 	}
 	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
 	b.endsBy(a.task.Body.Kill)
+	b.before = a.filesOfOutputs()
 	begun := time.Now()        // before the kernel can give the pid away
 	a.x.tracker.enter(a.owner) // before the body can leave a stray
 	pid, err := b.spawn(a)

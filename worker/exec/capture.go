@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -48,11 +49,12 @@ func (c *capture) Write(p []byte) (int, error) {
 }
 
 // source returns the text of an output that comes from a stream or a file of a body, without the white space that its type ignores.
-// The secrets of the task are masked in it, as in the log. It returns false if there is no such file.
+// The secrets of the task are masked in it, as in the log. It returns false if there is no such file, or if it is as it was before
+// the body began: then another step or attempt has written it.
 func (a *attempt) source(b *body, o dagspec.Output) (text string, written bool, err error) {
 	if i := slices.Index(streamNames[:], o.From); i >= 0 {
 		text = string(b.captures[i].text)
-	} else if text, err = readBelow(a.cmd.dir, o.File(), maxBytes(o)+2); errors.Is(err, fs.ErrNotExist) {
+	} else if text, err = readBelow(a.cmd.dir, o.File(), maxBytes(o)+2, b.before[o.File()]); errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	} else if err != nil {
 		return "", false, fmt.Errorf("%s: %w: write a regular file below the working directory", o.From, err)
@@ -75,9 +77,49 @@ func smaller(o dagspec.Output) string {
 	return "put large data elsewhere, and output the address of the data"
 }
 
+// fileState tells a file from another one and from itself before a write. The zero value is no file.
+type fileState struct {
+	device, inode  uint64
+	changed        syscall.Timespec // a write sets it even if the time of the content is set back afterwards
+	size, modified int64
+}
+
+func stateOf(info fs.FileInfo) fileState {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileState{}
+	}
+	return fileState{uint64(st.Dev), st.Ino, st.Ctim, st.Size, info.ModTime().UnixNano()} //nolint:unconvert // Dev has other types elsewhere
+}
+
+// filesOfOutputs returns the files that are there already where outputs come from, by their paths. A file that cannot be looked at
+// is left out: what keeps the look from it shows again when the output is read.
+func (a *attempt) filesOfOutputs() map[string]fileState {
+	var found map[string]fileState
+	for _, o := range a.task.Body.Outputs {
+		path := o.File()
+		if path == "" {
+			continue
+		}
+		root, err := os.OpenRoot(a.cmd.dir)
+		if err != nil {
+			continue
+		}
+		if info, err := root.Stat(path); err == nil {
+			if found == nil {
+				found = map[string]fileState{}
+			}
+			found[path] = stateOf(info)
+		}
+		root.Close()
+	}
+	return found
+}
+
 // readBelow returns the beginning of the file at a path below a folder, up to most bytes. It returns fs.ErrNotExist if there is no
-// file. It follows no link that leads out of the folder, and it neither opens nor waits for anything but a regular file.
-func readBelow(folder, path string, most int) (string, error) {
+// file, or if it is still the file before. It follows no link that leads out of the folder, and it neither opens nor waits for
+// anything but a regular file.
+func readBelow(folder, path string, most int, before fileState) (string, error) {
 	root, err := patiently(func() (*os.Root, error) { return os.OpenRoot(folder) })
 	if err != nil {
 		return "", plainError(err)
@@ -97,8 +139,12 @@ func readBelow(folder, path string, most int) (string, error) {
 		return "", plainError(err)
 	}
 	defer f.Close()
-	if err := regular(f.Stat()); err != nil { // a process that the body left behind may have replaced it
+	info, err := f.Stat()
+	if err := regular(info, err); err != nil { // a process that the body left behind may have replaced it
 		return "", plainError(err)
+	}
+	if before != (fileState{}) && stateOf(info) == before {
+		return "", fs.ErrNotExist
 	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)))
 	return string(text), plainError(err)

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -93,6 +95,37 @@ func TestCapture_OutputsOfABody(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("got %.500s, want %.500s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A file that another step or attempt left in a folder that they share is no output of a body that did not write it.
+func TestCapture_TakesOnlyFilesThatTheBodyWrote(t *testing.T) {
+	t.Parallel()
+	x := setup(t)
+	old := time.Now().Add(-time.Hour)
+	for _, tt := range []struct{ name, text, want string }{
+		{"not touched", `cat f`, `{}`},
+		{"behind a link", `ln -s f g; mv g f2`, `{}`},
+		{"written again", `echo old > f`, `{"o":"old"}`},
+		{"replaced", `echo new > g; mv g f`, `{"o":"new"}`},
+		{"with its old time", `echo new > f; touch -d @` + strconv.FormatInt(old.Unix(), 10) + ` f`, `{"o":"new"}`},
+		{"removed", `rm f`, `{}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "f")
+			if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(file, old, time.Unix(old.Unix(), 0)); err != nil {
+				t.Fatal(err)
+			}
+			task := task(dagspec.Step{Run: tt.text, WorkingDir: dir, Outputs: from("file:f", "string")})
+			if r := x.run(t, task); r.Kind != dagrun.KindNone || string(r.Outputs) != tt.want {
+				t.Errorf("got %+v, want %s; %s", r, tt.want, stderr(task))
 			}
 		})
 	}
