@@ -72,7 +72,7 @@ func (a *attempt) source(b *body, o dagspec.Output) (text string, written bool, 
 // smaller says what to do about a text that is too large for an output.
 func smaller(o dagspec.Output) string {
 	if o.NeededBy() != "" {
-		return "write the value alone to $OARLOCK_OUTPUT, and declare it under outputs"
+		return "write the text to a file elsewhere, and output its address, or declare JSON as outputs: [{name: " + o.Name + ", from: " + o.From + ", type: json}], for up to 1 MiB"
 	}
 	return "put large data elsewhere, and output the address of the data"
 }

@@ -67,7 +67,7 @@ func TestCapture_OutputsOfABody(t *testing.T) {
 
 		{"the limit", many(worker.MaxTextBytes) + "; echo", implied(t)[:1], `{"stdout":"` + long + `"}`},
 		{"one byte more", many(worker.MaxTextBytes + 1), from("stdout", "string"), `output o: stdout has 65537 bytes, at most 65536: put large data elsewhere, and output the address of the data`},
-		{"much more", many(9 * worker.MaxTextBytes), implied(t)[:1], `output stdout, which is needed by steps.a.stdout in step b: stdout has more than 65536 bytes: write the value alone to $OARLOCK_OUTPUT, and declare it under outputs`},
+		{"much more", many(9 * worker.MaxTextBytes), implied(t)[:1], `output stdout, which is needed by steps.a.stdout in step b: stdout has more than 65536 bytes: write the text to a file elsewhere, and output its address, or declare JSON as outputs: [{name: stdout, from: stdout, type: json}], for up to 1 MiB`},
 		{"the limit of json", `printf '"'; ` + many(worker.MaxJSONBytes-2) + `; echo '"'`, from("stdout", "json"), `{"o":"` + strings.Repeat("x", worker.MaxJSONBytes-2) + `"}`},
 		{"NUL", `printf 'a\0b'`, implied(t)[:1], `output stdout, which is needed by steps.a.stdout in step b: stdout holds a NUL byte, which Postgres cannot store: encode the value, for example with base64`},
 		{"not UTF-8", `printf 'a\377b'`, from("stdout", "string"), `output o: stdout is not UTF-8: convert or encode the value`},
