@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -73,41 +74,49 @@ func (q *Quantity[T]) wants() string {
 	return "integer"
 }
 
-// read returns the quantity for a value of the param, or why the quantity cannot have it. most is the largest limit.
-func (q *Quantity[T]) read(v any, most int) (value T, err error) {
+// bounds are what a param may give. 0 is refused where it would be no limit, since the DAG asks for one.
+type bounds struct{ least, most int }
+
+// read returns the quantity for a value of the param, or why the quantity cannot have it.
+func (q *Quantity[T]) read(v any, b bounds) (value T, err error) {
 	switch target := any(&value).(type) {
 	case *Duration:
 		text, ok := v.(string)
 		if !ok {
 			return value, fmt.Errorf("%s is not a duration: write a text such as 90s, 10m or 1d12h", showValue(v))
 		}
-		*target, err = ParseDuration(text)
+		if *target, err = ParseDuration(text); err == nil && *target == 0 && b.least > 0 {
+			return value, fmt.Errorf("%s would be no limit", showValue(v))
+		}
 	case *int:
 		i, ok := integer(v)
-		if !ok || i < 0 || i > int64(most) {
-			return value, fmt.Errorf("%s is not a whole number %s", showValue(v), fromZero(most))
+		if ok && i == 0 && b.least > 0 {
+			return value, errors.New("0 would be no limit")
+		}
+		if !ok || i < int64(b.least) || i > int64(b.most) {
+			return value, fmt.Errorf("%s is not a whole number %s", showValue(v), b)
 		}
 		*target = int(i)
 	}
 	return value, err
 }
 
-func (q *Quantity[T]) check(v any, most int) error {
-	_, err := q.read(v, most)
+func (q *Quantity[T]) check(v any, b bounds) error {
+	_, err := q.read(v, b)
 	return err
 }
 
 // bind takes over the value of the param, which must have passed check.
-func (q *Quantity[T]) bind(v any, most int) {
-	q.Value, _ = q.read(v, most)
+func (q *Quantity[T]) bind(v any, b bounds) {
+	q.Value, _ = q.read(v, b)
 	q.Param = ""
 }
 
-func fromZero(most int) string {
-	if most == unlimited {
-		return "from 0 on"
+func (b bounds) String() string {
+	if b.most == unlimited {
+		return fmt.Sprintf("from %d on", b.least)
 	}
-	return fmt.Sprintf("from 0 to %d", most)
+	return fmt.Sprintf("from %d to %d", b.least, b.most)
 }
 
 // The largest limits that a file may have, as the schema says.
@@ -116,6 +125,9 @@ const (
 	unlimited     = math.MaxInt
 )
 
+// anyLimit are the bounds of what ends or holds back something.
+var anyLimit = bounds{1, unlimited}
+
 // approvalTimeout is the timeout under with: of an approval, which stays a text. It is a quantity like the others.
 type approvalTimeout struct {
 	Span
@@ -123,8 +135,8 @@ type approvalTimeout struct {
 	with map[string]any
 }
 
-func (t *approvalTimeout) bind(v any, most int) {
-	t.Span.bind(v, most)
+func (t *approvalTimeout) bind(v any, b bounds) {
+	t.Span.bind(v, b)
 	t.with["timeout"] = t.Value.String()
 }
 
@@ -135,10 +147,10 @@ type quantity struct {
 	of    interface {
 		param() string
 		wants() string
-		check(v any, most int) error
-		bind(v any, most int)
+		check(v any, b bounds) error
+		bind(v any, b bounds)
 	}
-	most int // the largest limit
+	bounds
 }
 
 func (q *quantity) name() string {
@@ -162,10 +174,10 @@ func (s *Spec) quantities(visit func(q quantity)) {
 // own calls visit for the quantities of the DAG itself.
 func (s *Spec) own(visit func(q quantity)) {
 	if s.Timeout.Param != "" {
-		visit(quantity{"", "timeout", &s.Timeout, 0})
+		visit(quantity{"", "timeout", &s.Timeout, anyLimit})
 	}
 	if s.MaxActiveSteps.Param != "" {
-		visit(quantity{"", "max_active_steps", &s.MaxActiveSteps, unlimited})
+		visit(quantity{"", "max_active_steps", &s.MaxActiveSteps, anyLimit})
 	}
 }
 
@@ -188,25 +200,25 @@ func (s *Step) quantities(owner, prefix string, visit func(q quantity)) {
 // own calls visit for the quantities of a step alone.
 func (s *Step) own(visit func(q quantity)) {
 	if s.Timeout != nil && s.Timeout.Param != "" {
-		visit(quantity{"", "timeout", s.Timeout, 0})
+		visit(quantity{"", "timeout", s.Timeout, anyLimit})
 	}
 	if p := s.RetryPolicy; p != nil {
 		if p.Limit.Param != "" {
-			visit(quantity{"", "retry_policy.limit", &p.Limit, retryLimitMax})
+			visit(quantity{"", "retry_policy.limit", &p.Limit, bounds{0, retryLimitMax}})
 		}
 		if p.Interval.Param != "" {
-			visit(quantity{"", "retry_policy.interval", &p.Interval, 0})
+			visit(quantity{"", "retry_policy.interval", &p.Interval, bounds{}})
 		}
 		if p.MaxInterval.Param != "" {
-			visit(quantity{"", "retry_policy.max_interval", &p.MaxInterval, 0})
+			visit(quantity{"", "retry_policy.max_interval", &p.MaxInterval, bounds{}})
 		}
 	}
 	if s.Foreach != nil && s.Foreach.MaxConcurrent.Param != "" {
-		visit(quantity{"", "foreach.max_concurrent", &s.Foreach.MaxConcurrent, unlimited})
+		visit(quantity{"", "foreach.max_concurrent", &s.Foreach.MaxConcurrent, anyLimit})
 	}
 	if text, ok := s.With["timeout"].(string); ok && s.Action == "approval" {
 		if ref := paramRef.FindStringSubmatch(text); ref != nil {
-			visit(quantity{"", "with.timeout", &approvalTimeout{Span{Param: ref[1]}, s.With}, 0})
+			visit(quantity{"", "with.timeout", &approvalTimeout{Span{Param: ref[1]}, s.With}, anyLimit})
 		}
 	}
 }
@@ -229,7 +241,7 @@ func (s *Spec) Bind(params map[string]any) (*Spec, error) {
 		return s, nil
 	}
 	bound := s.copied()
-	bound.quantities(func(q quantity) { q.of.bind(params[q.of.param()], q.most) })
+	bound.quantities(func(q quantity) { q.of.bind(params[q.of.param()], q.bounds) })
 	return bound, nil
 }
 
@@ -240,7 +252,7 @@ func (s *Spec) misfits(params map[string]any, skip func(name string) bool) (errs
 		if skip(name) {
 			return
 		}
-		if err := q.of.check(params[name], q.most); err != nil {
+		if err := q.of.check(params[name], q.bounds); err != nil {
 			errs = append(errs, ParamError{name, "cannot be " + q.name() + ": " + err.Error(), ""})
 		}
 	})
@@ -335,7 +347,7 @@ func (c *checker) fits(v *node, p *Param, q quantity, what string) {
 	if err != nil {
 		return // reported with the param
 	}
-	if err := q.of.check(typed, q.most); err != nil {
+	if err := q.of.check(typed, q.bounds); err != nil {
 		c.add(v.pos(), "", "%s of param %q cannot be %s: %v", what, p.Name, q.path, err)
 	}
 }

@@ -33,16 +33,16 @@ func TestSpec_BindFillsInQuantities(t *testing.T) {
 		}
 		return out
 	}
-	first, second := bind(map[string]any{"pause": "2s", "width": 4}), bind(map[string]any{"pause": "1m", "width": "0", "limit": "90s", "tries": 0})
+	first, second := bind(map[string]any{"pause": "2s", "width": 4}), bind(map[string]any{"pause": "1m", "width": "9", "limit": "90s", "tries": 0})
 	for _, c := range []struct {
 		what      string
 		got, want any
 	}{
-		{"DAG", []any{first.Timeout, first.MaxActive, second.Timeout, second.MaxActive}, []any{dagrun.Duration(36 * hour), 4, dagrun.Duration(90_000), 0}},
+		{"DAG", []any{first.Timeout, first.MaxActive, second.Timeout, second.MaxActive}, []any{dagrun.Duration(36 * hour), 4, dagrun.Duration(90_000), 9}},
 		{"timeout from defaults", []any{first.Steps[0].Timeout, first.Handlers[0].Timeout, second.Steps[0].Timeout}, []any{dagrun.Duration(36 * hour), dagrun.Duration(36 * hour), dagrun.Duration(90_000)}},
 		{"retry_policy", first.Steps[0].Retry, dagrun.RetryPolicy{Limit: 3, Interval: 2000, Backoff: 2, MaxInterval: dagrun.Duration(36 * hour), Jitter: 0.2}},
 		{"retry_policy of another run", []any{second.Steps[0].Retry.Limit, second.Steps[0].Retry.Interval}, []any{0, dagrun.Duration(60_000)}},
-		{"foreach", []any{first.Steps[0].Foreach.MaxConcurrent, second.Steps[0].Foreach.MaxConcurrent}, []any{4, 0}},
+		{"foreach", []any{first.Steps[0].Foreach.MaxConcurrent, second.Steps[0].Foreach.MaxConcurrent}, []any{4, 9}},
 		{"publish", []any{first.Steps[0].PublishTimeout, second.Steps[0].PublishTimeout}, []any{dagrun.Duration(2000), dagrun.Duration(60_000)}},
 		{"replacement", []any{first.Steps[0].OnError[0].With[0].Timeout, first.Steps[0].OnError[0].With[0].Retry.Limit, second.Steps[0].OnError[0].With[0].Timeout}, []any{dagrun.Duration(2000), 3, dagrun.Duration(60_000)}},
 		{"approval", []any{first.Steps[1].Timeout, second.Steps[1].Timeout}, []any{dagrun.Duration(2000), dagrun.Duration(60_000)}},
@@ -73,9 +73,11 @@ func TestParams_MustFitQuantities(t *testing.T) {
 		{map[string]any{"pause": "soon", "width": 4}, `param "pause": cannot be retry_policy.interval of step all: "soon" is not a duration: write a number and a unit, such as 90s, 10m or 1d12h`},
 		{map[string]any{"pause": "90", "width": 4}, `"90" is not a duration`},
 		{map[string]any{"pause": "40000d", "width": 4}, `"40000d" is too long: at most 36500d`},
-		{map[string]any{"pause": "1s", "width": -1}, `param "width": cannot be max_active_steps: -1 is not a whole number from 0 on` + "\n" + `param "width": cannot be foreach.max_concurrent of step all: -1`},
+		{map[string]any{"pause": "1s", "width": -1}, `param "width": cannot be max_active_steps: -1 is not a whole number from 1 on` + "\n" + `param "width": cannot be foreach.max_concurrent of step all: -1`},
 		{map[string]any{"pause": "1s", "width": 1, "tries": 1001}, `param "tries": must be 1000 or less, not 1001`},
 		{map[string]any{"width": 1}, `param "pause": is required`},
+		{map[string]any{"pause": "1s", "width": 0}, `param "width": cannot be max_active_steps: 0 would be no limit` + "\n" + `param "width": cannot be foreach.max_concurrent of step all: 0`},
+		{map[string]any{"pause": "0m", "width": 1}, `param "pause": cannot be publish.timeout of step all: "0m" would be no limit`},
 	} {
 		got, err := spec.Params(c.given)
 		if err == nil || !strings.Contains(err.Error(), c.want) || got != nil {
