@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -162,28 +163,37 @@ func (c *checker) twice(seen map[string]pos, name string, n *node, what string) 
 
 // param checks the declaration of a param or an input: its limits, its enum, its pattern, and whether the default keeps to them.
 func (c *checker) param(p *Param, n *node, what string) {
+	called := strings.TrimSpace(what + " " + p.quotedName())
 	if p.Required && p.Default != nil {
-		c.add(n.get("default").pos(), "remove one of the two", "%s %q is required and has a default", what, p.Name)
+		c.add(n.get("default").pos(), "remove one of the two", "%s is required and has a default", called)
 	}
 	for item := range n.get("enum").list() {
 		if _, err := p.coerce(item.plain()); err != nil {
-			c.add(item.pos(), "", "enum of %s %q: %v", what, p.Name, err)
+			c.add(item.pos(), "", "enum of %s: %v", called, err)
 		}
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
-		c.add(n.get("pattern").pos(), "see https://golang.org/s/re2syntax", "pattern of %s %q: %s", what, p.Name, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		c.add(n.get("pattern").pos(), "see https://golang.org/s/re2syntax", "pattern of %s: %s", called, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		return
 	}
 	if p.Minimum != nil && p.Maximum != nil && *p.Minimum > *p.Maximum || p.MinLength != nil && p.MaxLength != nil && *p.MinLength > *p.MaxLength {
-		c.add(n.pos(), "swap the two values", "the minimum of %s %q is more than its maximum", what, p.Name)
+		c.add(n.pos(), "swap the two values", "the minimum of %s is more than its maximum", called)
 		return
 	}
 	c.applies(p, n, what)
 	if p.Default != nil {
 		if _, err := p.accept(p.Default); err != nil {
-			c.add(n.get("default").pos(), "", "default of %s %q %v", what, p.Name, err)
+			c.add(n.get("default").pos(), "", "default of %s %v", called, err)
 		}
 	}
+}
+
+// quotedName returns the name in quotes, and "" if it could not be read.
+func (p *Param) quotedName() string {
+	if p.Name == "" {
+		return ""
+	}
+	return strconv.Quote(p.Name)
 }
 
 // applies reports limits of a param that do not apply to its type, such as minimum for a string, because they would have no effect.
@@ -488,14 +498,15 @@ func (c *checker) expression(n *node, known *names, want wanted) {
 // ours matches references, and computed values that name something.
 var ours = regexp.MustCompile(`\$\{(?:=[^}]*?\b|\s*)(?:params|steps|env|run|secrets)\.[^}]*\}?`)
 
-// noReferences reports each reference of ours, such as ${params.x}, in a field where references are not filled in. Other uses of ${
-// are allowed there.
+// noReferences reports each reference of ours, such as ${params.x}, and each computed value in a field where none is filled in. Other
+// uses of ${ are allowed there.
 func (c *checker) noReferences(n *node) {
 	if n == nil {
 		return
 	}
-	for _, part := range ours.FindAllString(n.text(), -1) {
-		hint := "references work in env, with, args, stdin, foreach.items, labels and name"
+	found := append(ours.FindAllString(n.text(), -1), computedPat.FindAllString(n.text(), -1)...)
+	for _, part := range found {
+		hint := "references and computed values work in env, with, args, stdin, foreach.items, labels and name"
 		if isSecret(part) {
 			hint = secretPlaces
 		}

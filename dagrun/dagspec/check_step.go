@@ -354,9 +354,17 @@ func (c *checker) approval(s *Step, n, with *node) {
 	}
 	nodes := slices.Collect(with.get("inputs").list())
 	c.declarations(s.inputs(), nodes, "input")
-	for _, n := range nodes {
+	for i, p := range s.inputs() {
+		n := nodes[i]
 		for _, v := range n.fields() {
 			c.noReferences(v)
+		}
+		if p.Name == "comment" {
+			at := n
+			if n.kind == kindMap {
+				at = n.get("name")
+			}
+			c.add(at.pos(), "remove it if you mean that comment, or choose another name", "an input cannot be called comment: the comment of each approver is the output of this name")
 		}
 	}
 }
