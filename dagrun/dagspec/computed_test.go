@@ -194,9 +194,9 @@ func TestComputed_SharesOneBudget(t *testing.T) {
 func TestComputed_ItemsOfForeach(t *testing.T) {
 	t.Parallel()
 	for items, want := range map[string]string{
-		`'${= range(2, 5)}'`:                          "0=2 1=3 2=4",
+		`'${= range(2, 5)}'`:                          "2=2 3=3 4=4",
 		`'${= map(matrix({os: ["a", "b"]}), .os)}'`:   "a=\"a\" b=\"b\"",
-		`['x${= params.n + 1}', '${= params.n + 1}']`: `0="x4" 1=4`,
+		`['x${= params.n + 1}', '${= params.n + 1}']`: `x4="x4" 4=4`,
 		`'${= params.j.no}'`:                          "foreach.items: ${= params.j.no} has no value: write default(…, …) in it to give a default",
 		`'${= params.j.n}'`:                           "foreach.items: ${= params.j.n} is not a list",
 	} {

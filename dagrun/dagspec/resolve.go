@@ -276,8 +276,8 @@ type expander struct {
 }
 
 // Expand implements dagrun.Expander. It returns one item per element of the list, or one per batch of elements. The key is
-// foreach.key of the element, or of the first element of a batch. Without foreach.key it is the element itself if all are short,
-// distinct texts, and else the element's index. The core refuses equal keys.
+// foreach.key of the element, or of the first element of a batch. Without foreach.key it is the element itself if all are distinct,
+// and short texts or whole numbers, and else the element's index. The core refuses equal keys.
 func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	list, err := x.list(scope)
 	if err != nil {
@@ -311,7 +311,7 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	}
 	if x.key == nil && batch == 1 && tellApart(list) {
 		for i := range items {
-			items[i].Key, _ = list[i].(string)
+			items[i].Key, _ = nameOf(list[i])
 		}
 	}
 	return items, nil
@@ -320,13 +320,25 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 // itemName matches a text that may serve as a key in a tree, a log and a command line.
 var itemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// tellApart reports whether all elements are short texts without special characters, and no two are equal. Then each can be its own
-// key.
+// nameOf returns the key that an element can be by itself: a short text without special characters, or a whole number from 0 on. It
+// returns false for any other element.
+func nameOf(value any) (string, bool) {
+	text, ok := value.(string)
+	switch x := value.(type) {
+	case int64:
+		text, ok = strconv.FormatInt(x, 10), true
+	case int:
+		text, ok = strconv.Itoa(x), true
+	}
+	return text, ok && itemName.MatchString(text)
+}
+
+// tellApart reports whether each element can be its own key, and no two are the same.
 func tellApart(list []any) bool {
 	seen := make(map[string]bool, len(list))
 	for _, value := range list {
-		text, ok := value.(string)
-		if !ok || seen[text] || !itemName.MatchString(text) {
+		text, ok := nameOf(value)
+		if !ok || seen[text] {
 			return false
 		}
 		seen[text] = true
