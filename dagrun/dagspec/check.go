@@ -18,7 +18,8 @@ type checker struct {
 	uses  []use           // references to steps, checked once the graph is known
 	asked map[string]bool // secrets that at least one body gets
 
-	computes int // computed values so far
+	computes  int    // computed values so far
+	constants *meter // of those without names; nil until the first
 }
 
 // checkSpec reports to r all mistakes that the schema cannot express. spec must have been decoded from root, and the schema must

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -132,6 +133,25 @@ func (c *checker) computed(n *node, known *names, source string, want wanted) {
 	}
 	for _, f := range e.refs {
 		c.used(n, known, f)
+	}
+	if len(e.refs) == 0 {
+		c.constant(n, source, e)
+	}
+}
+
+// constant reports a computed value without names if it has no value: it cannot have one in a run either. All of them together may
+// cost as much as one evaluation; what costs more is left to the run.
+func (c *checker) constant(n *node, source string, e *expression) {
+	if c.constants == nil {
+		c.constants = newMeter(exprUnits)
+	}
+	value, err := e.value(map[string]any{meterName: c.constants}, c.constants)
+	switch {
+	case errors.Is(err, errCost):
+	case err != nil:
+		c.problem(n, problem{source, shownSource(source) + ": " + err.Error(), ""})
+	case value == nil:
+		c.problem(n, problem{source, shownSource(source) + " has no value", "write default(…, …) in it to give a default"})
 	}
 }
 
@@ -274,6 +294,11 @@ func (v *view) evaluate(e *expression) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.value(env, m)
+}
+
+// value does the work of run, and returns the result in the types of decodeJSON. It returns an error if that is no value of JSON.
+func (e *expression) value(env map[string]any, m *meter) (any, error) {
 	out, err := e.run(env, m)
 	if err != nil {
 		return nil, err
@@ -285,7 +310,10 @@ func (v *view) evaluate(e *expression) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseUnstorable(value); err != nil {
+	switch err := refuseUnstorable(value); {
+	case errors.Is(err, errNotFinite):
+		return nil, errors.New("the result has a number that is not finite: a division by zero, or a number that is too large")
+	case err != nil:
 		return nil, fmt.Errorf("the value cannot be stored: %w", err)
 	}
 	return value, nil

@@ -141,9 +141,11 @@ func TestComputed_RefusesAtRunTime(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`"${= params.maybe}"`:                                     "with.body: ${= params.maybe}: params.maybe has no value: write default(params.maybe, …)",
-		`"a ${= null}"`:                                           "with.body: ${= null} has no value: write default(…, …) in it",
+		`"a ${= null}"`:                                           "null} has no value: write default(…, …) in it",
 		`"${= params.full ? null : 1}"`:                           "has no value",
-		`"${= params.n / 0}"`:                                     "a number is too large",
+		`"${= params.n / 0}"`:                                     "a division by zero",
+		`"${= join([params.f, 'a'])}"`:                            "join needs a text, not a number",
+		`"${= format(params.files, '2006')}"`:                     "format needs a time, not a list",
 		`"${= timezone('UTC')}"`:                                  "the value is a *time.Location, which is no value of JSON",
 		`'${= fromBase64("AGE=")}'`:                               "must be UTF-8 without NUL",
 		`"${= range(0, 300000)}"`:                                 "range makes 300000 numbers, more than 200000",
@@ -157,9 +159,36 @@ func TestComputed_RefusesAtRunTime(t *testing.T) {
 		`"${= matrix({a: 1..9000, b: 1..9000, c: 1..9000, d: 1..9000, e: 1..9000})}"`: errCost.Error(),
 		`"${= reduce(1..600, [#acc], [])}"`:                                           "nested more than 500 deep",
 	} {
+		if !strings.Contains(body, "params.") {
+			body = strings.Replace(body, "${= ", "${= params.n == 5 ? 1 : ", 1) // else the file is refused
+		}
 		step, scope := computedWith(t, body)
 		if got, err := step.Resolve(scope); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, %v, want %q", body, got, err, want)
+		}
+	}
+}
+
+// A computed value without names fails in each run, or in none.
+func TestComputed_RefusesConstantsThatHaveNoValue(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`1 / 0`:                   "a division by zero",
+		`null`:                    "${= null} has no value",
+		`matrix(["a"])`:           "matrix needs a map of lists",
+		`matrix({os: "linux"})`:   "matrix: os is not a list",
+		`duration("5 minutes")`:   `unknown unit " minutes"`,
+		`date("03/01/2026")`:      "invalid date 03/01/2026",
+		`range(1, 300000)`:        "range makes 299999 numbers, more than 200000",
+		`join(["a", 1])`:          "join needs a text, not a whole number",
+		`timezone("UTC")`:         "no value of JSON",
+		`len(range(1, 190000))`:   "", // it has a value
+		`range(0, 9000000)`:       "", // it costs too much to find out here
+		`date(params.day ?? "x")`: "", // it depends on the run
+	} {
+		_, err := Parse("x.yaml", []byte("name: x\nparams: [{name: day, default: x}]\nsteps:\n  - id: a\n    command: echo\n    args:\n      - |-\n        ${= "+expression+"}\n"))
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "x.yaml:8:9: ")) {
+			t.Errorf("%s: %v, want %q", expression, err, want)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package dagspec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -336,7 +338,17 @@ func exprProblem(src source, err error, want wanted) problem {
 		return problem{"", "the expression must be a number, but is " + goNoun(got), ""}
 	}
 	hint := ""
+	argument := wrongArgument.FindStringSubmatch(msg)
+	if argument != nil {
+		msg = fmt.Sprintf("%s needs %s, not %s", argument[3], goNoun(argument[2]), goNoun(argument[1]))
+	}
 	switch {
+	case argument != nil && argument[2] == "time.Time" && argument[1] == "string":
+		hint = "make a time of the text: date(…)"
+	case argument != nil && argument[2] == "string" && slices.Contains([]string{"int", "float64", "bool"}, argument[1]) && argument[3] != "date", textAndNumber.MatchString(msg):
+		hint = "make a text of the other value: string(…)"
+	case strings.HasSuffix(msg, "not enough arguments to call range"):
+		hint = "write the first number and the one behind the last: range(0, 3) has 0, 1 and 2"
 	case strings.Contains(msg, `Operator("=")`):
 		hint = "compare with =="
 	case strings.Contains(msg, "+ (mismatched types []"):
@@ -351,6 +363,12 @@ func exprProblem(src source, err error, want wanted) problem {
 	}
 	return problem{part, "not a valid expression: " + msg, hint}
 }
+
+var (
+	// wrongArgument and textAndNumber match messages of the library.
+	wrongArgument = regexp.MustCompile(`^cannot use (.+) as argument \(type (.+)\) to call (\w+)`)
+	textAndNumber = regexp.MustCompile(`\+ \(mismatched types (?:(?:int|float64|bool) and string|string and (?:int|float64|bool))\)`)
+)
 
 // goNoun returns words for people for a Go type, such as "a list". It returns the name of an unknown type unchanged.
 func goNoun(t string) string {
@@ -402,10 +420,19 @@ func (e *expression) run(env map[string]any, m *meter) (any, error) {
 		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
 			return nil, fmt.Errorf("the value is %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
 		}
+		if m := conversion.FindStringSubmatch(fe.Message); m != nil {
+			return nil, fmt.Errorf("%s needs %s, not %s", cmp.Or(leadingName.FindString(readSource(e.text).from(fe.From)), "the function"), goNoun(m[2]), goNoun(m[1]))
+		}
 		return nil, errors.New(shortened(fe.Message, messageRunesMax))
 	}
 	return out, err
 }
+
+var (
+	// conversion matches the message of a function of the library that met a value of a wrong type.
+	conversion  = regexp.MustCompile(`^interface conversion: interface \{\} is (.+), not (.+)$`)
+	leadingName = regexp.MustCompile(`^[A-Za-z_]+`)
+)
 
 const messageRunesMax = 500 // of a message, which may quote a long value
 

@@ -195,13 +195,15 @@ func number(v any) (float64, bool) {
 	return float64(i), ok
 }
 
+var errNotFinite = errors.New("a number is too large: write it as a text")
+
 // refuseUnstorable returns an error if a value, at any depth, has a text with NUL or invalid UTF-8, which Postgres cannot store, or
 // a number that is not finite.
 func refuseUnstorable(v any) error {
 	switch x := v.(type) {
 	case float64:
 		if math.IsInf(x, 0) || math.IsNaN(x) {
-			return errors.New("a number is too large: write it as a text")
+			return errNotFinite
 		}
 	case string:
 		if strings.ContainsRune(x, 0) || !utf8.ValidString(x) {
