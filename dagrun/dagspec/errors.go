@@ -325,6 +325,16 @@ func mismatchHint(n *node, key, title string, want []string) string {
 	span, spelled := spelledOut(n.text())
 	number, _ := n.value.(int64)
 	switch {
+	case strings.HasPrefix(title, poolTitle) && strings.Contains(n.text(), "${"):
+		return "a name has no references: put them into the key, as in {name: crm, key: '${params.tenant}'}"
+	case strings.Contains(n.text(), "${") && strings.Contains(title, "${"):
+		return "write the reference without other text around it"
+	case strings.Contains(n.text(), "${"):
+		return "write the value itself: no param and no other reference can stand here"
+	case key == "params":
+		return paramsHint(n)
+	case key == "env" && (n.kind == kindList || n.kind == kindString):
+		return "write a map: env: {NAME: value}"
 	case key == "schedule":
 		return `write schedule: "0 2 * * *"`
 	case key == "concurrency":
@@ -347,8 +357,6 @@ func mismatchHint(n *node, key, title string, want []string) string {
 		return "remove the quotes"
 	case key == "working_dir":
 		return "write a path"
-	case strings.HasPrefix(title, poolTitle) && strings.Contains(n.text(), "${"):
-		return "a name has no references: put them into the key, as in {name: crm, key: '${params.tenant}'}"
 	case key == "weight" && number < 1 && n.kind == kindInt:
 		return "leave the pool out if the body needs nothing of it"
 	}

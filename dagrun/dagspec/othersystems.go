@@ -13,6 +13,7 @@ const (
 	asProcess  = "a step is a process on the worker: to start a container, write run: docker run …"
 	noDeadline = "a schedule has no limit for when its runs must end: timeout: of the DAG ends a run that takes too long"
 	perItem    = "a step runs once for each item of its foreach:"
+	noRepeat   = "a step that succeeded does not run again in its run: retry_policy repeats failures, action: wait asks an address of http: until it answers, and schedule: {every: 5m} repeats runs"
 )
 
 // foreign lists keys of other systems that match no single key here, with the hint for a DAG and for a step.
@@ -30,6 +31,9 @@ var foreign = map[string]struct{ dag, step string }{
 	"matrix":          {perItem, "use foreach instead of this key"},
 	"expected_within": {noDeadline, ""},
 	"concurrency":     {"", "foreach: {max_concurrent: …} limits items; concurrency: of the DAG limits its runs by a key, max_active_steps: limits the tasks of a run"},
+	"repeat":          {noRepeat, noRepeat},
+	"repeat_policy":   {noRepeat, noRepeat},
+	"environment":     {"", "variables go into env: {NAME: value}; a step with action: approval, on which this one depends, waits for a person"},
 	"runs_on":         {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 	"node_selector":   {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
 }
@@ -66,6 +70,35 @@ func foreignHint(snake string, known []string) string {
 	}
 	return ""
 }
+
+// paramsHint returns the params of another system, which are a map, a text such as "DIR=/tmp N=3", or one such word in a list, in
+// the form that params have here. If the value has none of these forms, the params of the hint are an example.
+func paramsHint(n *node) string {
+	const most = 3
+	var list []string
+	add := func(name, value string) {
+		if name = strings.ToLower(name); paramName.MatchString(name) && len(list) < most {
+			list = append(list, fmt.Sprintf("{name: %s, default: %s}", name, flowWord(value)))
+		}
+	}
+	for key, v := range n.fields() {
+		if v.kind != kindList && v.kind != kindMap {
+			add(key.text(), fmt.Sprint(v.written()))
+		}
+	}
+	words, _ := shellWords(n.text())
+	for _, word := range words {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			add(name, value)
+		}
+	}
+	if list == nil {
+		list = []string{"{name: day, default: '2026-03-01'}"}
+	}
+	return "write a list of maps: params: [" + strings.Join(list, ", ") + "]"
+}
+
+var paramName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // brackets matches references of other systems in ${{ … }}.
 var brackets = regexp.MustCompile(`\$\{\{[^}\n]*(?:\}\}?)?`)
