@@ -186,6 +186,9 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 		return r.cancelItems(t, c.By, reason, c.Now)
 	}
 	r.stop(t, c.By, reason, c.Now)
+	if t.State == TaskCanceled {
+		t.Marked = TaskCanceled
+	}
 	return settledBy(t)
 }
 
@@ -376,6 +379,7 @@ func (r *Run) mark(t *task, as State, reason string) {
 	r.put(t, outputs)
 	t.CacheKey = "" // a user's claim is not a result that other runs may take from the cache
 	r.end(t, as, reason)
+	t.Marked = as
 }
 
 func markable(as State) bool { return as == TaskSucceeded || as == TaskFailed || as == TaskSkipped }

@@ -140,7 +140,7 @@ type TaskRecord struct {
 	Publishing   bool // in TaskRetrying: the next try is of the publish, not of the body
 	Request      Request
 	RequestBy    string
-	Marked       State // with RequestMark: the requested state
+	Marked       State // with RequestMark: the requested state; in a final state: set if a person asked for the end of this very task
 	NextAt       Time  // TaskRetrying: the next attempt; TaskWaiting: open again
 	Deadline     Time  // TaskWaiting: the time of its timeout
 	Ref          string

@@ -169,7 +169,7 @@ func (r *Run) resetLive(t *task, c *Control) (problem string) {
 // pickLive sets the fates of the steps that depend, directly or not, on the target t of a control. RetryFrom resets all of them that
 // have ended. It is refused if one of them is under way, unless a try before a crash was applied. Other controls reset the ones
 // that ended without having started: because a step that is reset failed, or because a cancel of it canceled them too. A step stays
-// upstream_failed if another failed parent is enough for that.
+// upstream_failed if another failed parent is enough for that, and as it is if a person marked or canceled this very step.
 func (r *Run) pickLive(fates []fate, t *task, c *Control) (problem string) {
 	from, again := c.Verb == VerbRetry && c.Mode == RetryFrom, c.wasReset(t)
 	for _, i := range r.graph.order {
@@ -189,7 +189,7 @@ func (r *Run) pickLive(fates []fate, t *task, c *Control) (problem string) {
 		case n.class == classOpen:
 		case from:
 			fates[i] = anew
-		case d.StartedAt != 0:
+		case d.StartedAt != 0 || d.Marked != TaskPending:
 		case d.State == TaskUpstreamFailed, d.State == TaskSkipped, d.State == TaskCanceled && p.canceled:
 			fates[i] = anew
 		}

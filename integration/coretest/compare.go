@@ -52,7 +52,7 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 		t.Ref = ""
 	}
 	if t.State.Terminal() {
-		t.Request, t.Marked = 0, 0
+		t.Request = 0
 	}
 	fmt.Fprintf(&b, " tolerated=%v retries=%d/%d request=%s marked=%s gen=%d", t.Tolerated, t.Retries, t.PublishTries, t.Request, t.Marked, t.Generation)
 	if !node {

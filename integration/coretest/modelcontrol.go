@@ -122,6 +122,9 @@ func (m *Model) cancelTask(c *cell, by string, now bool) dagrun.Outcome {
 		}
 	} else {
 		ended = m.cancel(c, reason, by, now)
+		if ended {
+			c.Marked = dagrun.TaskCanceled
+		}
 	}
 	for i := range m.dependants(c.ID.Step) {
 		if d := m.node(i); d.StartedAt == 0 && !d.State.Terminal() && !d.grown() {

@@ -163,6 +163,7 @@ func (m *Model) marked(c *cell, as dagrun.State, by string, outputs dagrun.JSON)
 	c.Kind, c.ExitCode, c.HasExit, c.Signal, c.Outputs = "", 0, false, 0, outputs
 	c.CacheKey = "" // the user supplied the outputs, so they are not cached
 	m.end(c, as, "marked by "+by)
+	c.Marked = as
 }
 
 // closeAttempt records an attempt that is not the end of its task.

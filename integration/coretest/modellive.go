@@ -113,7 +113,7 @@ func (m *Model) heldUp(c *cell, ct dagrun.Control) (steps map[int]bool, ok bool)
 			open := result(m.group(i, "")) == 0
 			waits := d.State == dagrun.TaskPending || d.State == dagrun.TaskReady
 			reset := already(d, ct) || from && !open
-			if !from && d.StartedAt == 0 {
+			if !from && d.StartedAt == 0 && d.Marked == dagrun.TaskPending {
 				reset = reset || d.State == dagrun.TaskUpstreamFailed || d.State == dagrun.TaskSkipped ||
 					d.State == dagrun.TaskCanceled && m.behindCanceled(i, reached, ct)
 			}
