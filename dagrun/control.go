@@ -139,6 +139,9 @@ func (r *Run) noteControl(c *Control, d Decision) {
 }
 
 func (r *Run) decideTask(t *task, c *Control) Decision {
+	if c.overtaken(t) && c.Verb != VerbChildEnded {
+		return taskRefused(t, overtakenReason)
+	}
 	switch c.Verb {
 	case VerbCancel:
 		return r.cancelTask(t, c)

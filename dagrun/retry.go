@@ -196,6 +196,11 @@ func toRetry(t *task, c *Control) bool {
 // about the control. The caller then keeps the task as it is.
 func (c *Control) wasReset(t *task) bool { return t.ResetBy >= c.ID && c.ID > 0 }
 
+// overtaken reports whether a later control has reset a task. Then a crash lost the decision about this one.
+func (c *Control) overtaken(t *task) bool { return t.ResetBy > c.ID && c.ID > 0 }
+
+const overtakenReason = "a later request has reset the step"
+
 // pickDependants sets the fate of every step that depends, directly or not, on a picked step to anew. It passes over a step that is
 // upstream_failed because of another parent, which is not picked and counts as failed, if its trigger rule needs that parent.
 func (r *Run) pickDependants(fates []fate) {

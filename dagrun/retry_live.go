@@ -10,7 +10,8 @@ import (
 // the same end:
 //
 //   - The row of the control's target is the first of its batch. So either nothing of the control is durable, or the target's row says
-//     by ResetBy that the control was applied, and it is never refused afterwards.
+//     by ResetBy that the control was applied, and it is never refused afterwards. If the row has the ID of a later control, the
+//     control is refused: it may have been refused before, and if not, the later one has overridden it.
 //   - A task keeps its progress if this control has reset it before. ResetFrom still says which dependants the control has to reset.
 //   - No task that was reset is judged before Advance. So none of them ends, and no handler begins, in the batch that resets it.
 
@@ -21,8 +22,11 @@ func (r *Run) retryLive(c *Control) Decision {
 	if why != "" {
 		return r.refused(why)
 	}
+	if c.overtaken(t) {
+		return taskRefused(t, overtakenReason)
+	}
 	if !c.wasReset(t) {
-		if why := cmp.Or(r.whyNotAgain(t, c), r.whyNotPass(t.ID.Step, c)); why != "" {
+		if why := cmp.Or(r.whyNotAgain(t, c), r.whyNotStart(t), r.whyNotPass(t.ID.Step, c)); why != "" {
 			return taskRefused(t, why)
 		}
 	}
@@ -116,6 +120,43 @@ func whyNotRepeat(t *task, c *Control) string {
 	}
 }
 
+// whyNotStart returns the reason why a step would end again at once if a retry reset it: its parents rule it out, and they stay as
+// they are. It names the parent to repeat first. It returns "" if the step may start now or later.
+func (r *Run) whyNotStart(t *task) string {
+	if r.edges(t) != no {
+		return ""
+	}
+	n := t.node
+	for _, c := range []class{classF, classC, classK} {
+		if parent := r.parentAs(t.node, c); parent != nil {
+			n = parent
+			break
+		}
+	}
+	for n.state == TaskUpstreamFailed && r.parentAs(n, classF) != nil {
+		n = r.parentAs(n, classF)
+	}
+	if n == t.node {
+		return "no parent of the step failed, and its trigger rule is " + t.step.Rule.String()
+	}
+	mode := RetryStep
+	if n.state == TaskSkipped {
+		mode = RetryFrom
+	}
+	name := n.main.step.Name
+	return fmt.Sprintf("step %s is %s and keeps the step from starting: repeat step %s (oarlock retry RUN --%s %s)", name, n.state, name, mode, name)
+}
+
+// parentAs returns the first parent of a step that counts for the step as class c, or nil if there is none.
+func (r *Run) parentAs(n *node, c class) *node {
+	for _, l := range r.graph.parents.of(n.index) {
+		if parent := &r.nodes[l.Step]; parent.gives[l.State] == c {
+			return parent
+		}
+	}
+	return nil
+}
+
 // failedGroup reports whether the task failed, tolerated or not, is upstream_failed or was canceled. For a replaced task the
 // replacements decide.
 func (t *task) failedGroup() bool {
@@ -177,7 +218,7 @@ func (r *Run) pickLive(fates []fate, t *task, c *Control) (problem string) {
 		if int(i) >= len(fates) || n == t.node {
 			continue
 		}
-		p := r.parentFates(n, fates, c)
+		p := r.parentFates(n, fates, t, c)
 		switch d := n.main; {
 		case !p.picked || p.blocked && d.State == TaskUpstreamFailed && d.step.Rule.hopeless():
 		case c.wasReset(d):
@@ -204,19 +245,29 @@ type parentFates struct {
 	blocked  bool // a parent counts as failed and stays as it is
 }
 
-func (r *Run) parentFates(n *node, fates []fate, c *Control) (p parentFates) {
+// parentFates returns what becomes of the parents of a step when a control resets the task target. If that is a replacement of a step,
+// its own state counts as the former state of the step, because after a crash no row has the former state of the step.
+func (r *Run) parentFates(n *node, fates []fate, target *task, c *Control) (p parentFates) {
 	for _, l := range r.graph.parents.of(n.index) {
 		parent := &r.nodes[l.Step]
 		f := fates[l.Step]
 		p.picked = p.picked || f != keep
 		p.blocked = p.blocked || f == keep && parent.gives[l.State] == classF
-		was := parent.state
-		if c.wasReset(parent.main) {
-			was = parent.main.ResetFrom
+		was := c.found(parent.main, parent.state)
+		if parent == target.node && target.ID.Alt > 0 && target.ID.Item == "" {
+			was = c.found(target, target.State)
 		}
 		p.canceled = p.canceled || f != keep && was == TaskCanceled
 	}
 	return p
+}
+
+// found returns the state in which the control found a task: the given one, unless the control has reset the task already.
+func (c *Control) found(t *task, state State) State {
+	if c.wasReset(t) {
+		return t.ResetFrom
+	}
+	return state
 }
 
 // refresh has the tasks judged that were reset while the run is under way, because the resets are durable now.

@@ -176,3 +176,62 @@ func TestRetryLive_OfOneItemOfAThousand(t *testing.T) {
 		t.Errorf("wants %+v", ready.Wants)
 	}
 }
+
+// The rows of a batch are stored in order, and a crash may store any first part of them. The mark of a canceled replacement wakes the
+// canceled step behind it in any case.
+func TestMarkEnded_OfAReplacementWakesTheSameStepsAfterACrash(t *testing.T) {
+	g, err := Compile(Spec{Steps: []Step{
+		{Name: "a", OnError: []ErrorRule{{Do: DoReplace, With: []Step{{Name: "fix"}}}}},
+		{Name: "b", Depends: []Edge{{Step: "a"}}},
+		{Name: "slow"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alt := TaskID{Step: 0, Alt: 1}
+	exit := func(code int) *Result { return &Result{Kind: KindExit, ExitCode: code, HasExit: true} }
+	mark := Event{Kind: EvControl, Control: &Control{ID: 2, Verb: VerbMark, Task: &alt, As: TaskSucceeded}}
+	for stored := range 3 {
+		saved := Saved{}
+		r := New(g, Options{})
+		step := func(events ...Event) {
+			for _, e := range events {
+				if err := r.Step(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		commit := func() {
+			ready, _ := r.Ready()
+			saved.Tasks = append(saved.Tasks, ready.Records.Tasks...)
+			if ready.Records.Run != nil {
+				saved.Run = *ready.Records.Run
+			}
+			r.Advance()
+		}
+		for _, e := range []Event{
+			{Kind: EvBegin},
+			{Kind: EvGranted},
+			{Kind: EvGranted, Task: TaskID{Step: 2}},
+			{Kind: EvFinished, Attempt: 1, Result: exit(1)},
+			{Kind: EvGranted, Task: alt},
+			{Kind: EvControl, Control: &Control{ID: 1, Verb: VerbCancel, Task: &alt}},
+			{Kind: EvFinished, Task: alt, Attempt: 1, Result: exit(143)},
+		} {
+			step(e)
+			commit()
+		}
+		step(mark)
+		ready, _ := r.Ready()
+		saved.Tasks = append(saved.Tasks, ready.Records.Tasks[:stored]...)
+		if r, err = Restore(g, Options{}, saved); err != nil {
+			t.Fatal(err)
+		}
+		step(mark, Event{Kind: EvBegin})
+		commit()
+		step(Event{Kind: EvTick})
+		if b, _ := r.Task(TaskID{Step: 1}); b.State != TaskReady {
+			t.Errorf("%d rows were stored before the crash: b is %s, not ready", stored, b.State)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func (m *Model) decide(ct dagrun.Control) dagrun.Outcome {
 		return m.decideRun(ct)
 	}
 	c := m.cells[*ct.Task]
-	if c == nil {
+	if c == nil || overtaken(c, ct) && ct.Verb != dagrun.VerbChildEnded {
 		return dagrun.Refused
 	}
 	switch ct.Verb {

@@ -12,10 +12,16 @@ func (m *Model) retryLive(ct dagrun.Control) dagrun.Outcome {
 		return dagrun.Refused
 	}
 	c := m.cells[dagrun.TaskID{Step: ct.Task.Step, Item: ct.Task.Item}]
-	if c == nil || !m.repeatLive(c, ct) {
+	if c == nil || overtaken(c, ct) || !already(c, ct) && m.ruledOut(c) || !m.repeatLive(c, ct) {
 		return dagrun.Refused
 	}
 	return dagrun.Applied
+}
+
+// ruledOut reports whether the parents of a step keep it from starting.
+func (m *Model) ruledOut(c *cell) bool {
+	j, _ := m.judge(c)
+	return j == Skips || j == Fails
 }
 
 // markEnded ends a task anew that went wrong.
@@ -136,6 +142,10 @@ func (m *Model) behindCanceled(i int, reached map[int]bool, ct dagrun.Control) b
 	return slices.ContainsFunc(m.steps[i].Depends, func(e dagrun.Edge) bool {
 		p := m.stepIndex(e.Step)
 		n := m.node(p)
+		if ct.Task.Step == p && ct.Task.Alt > 0 && ct.Task.Item == "" { // a replacement is marked
+			c := m.cells[*ct.Task]
+			return reached[p] && (c.State == dagrun.TaskCanceled || already(c, ct) && c.ResetFrom == dagrun.TaskCanceled)
+		}
 		if already(n, ct) {
 			return reached[p] && n.ResetFrom == dagrun.TaskCanceled
 		}

@@ -80,6 +80,9 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 // already reports whether this control has reset the task before, and only the decision about the control was lost.
 func already(c *cell, ct dagrun.Control) bool { return ct.ID > 0 && c.ResetBy >= ct.ID }
 
+// overtaken reports whether a later control has reset the task.
+func overtaken(c *cell, ct dagrun.Control) bool { return ct.ID > 0 && c.ResetBy > ct.ID }
+
 // widen adds the dependants that no other task blocks.
 func (m *Model) widen(tasks map[*cell]bool, steps map[int]bool, mode dagrun.RetryMode) {
 	if mode == dagrun.RetryStep {
