@@ -82,7 +82,8 @@ func (r *Run) finishWithoutBody(t *task, res Result, reason string) {
 }
 
 // probe has the caller look for the task's outputs in the cache, before the task asks for a slot. The task continues with EvProbed.
-// If the cache key cannot be computed, probe fails the task.
+// A task that had succeeded and was reset starts at once, because it would find its own outputs. If the cache key cannot be computed,
+// probe fails the task.
 func (r *Run) probe(t *task) {
 	key, err := t.step.CacheKey.Text(r.scope(t))
 	if err != nil {
@@ -90,6 +91,10 @@ func (r *Run) probe(t *task) {
 		return
 	}
 	t.CacheKey = key
+	if cmp.Or(t.ResetFrom, t.node.main.ResetFrom) == TaskSucceeded { // items and replacements that are made anew have no state of their own
+		r.start(t)
+		return
+	}
 	r.move(t, phaseProbing)
 	r.act(t, Action{Kind: ActProbe, Key: key})
 }

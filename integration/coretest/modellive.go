@@ -54,10 +54,10 @@ func (m *Model) repeatLive(c *cell, ct dagrun.Control) bool {
 	case c.ID.Alt == 0:
 		m.resetTask(c, ct)
 	default:
-		m.reset(c, ct)
+		m.reset(c, ct, c.State)
 		if c.ID.Item != "" && n.State.Terminal() && !already(n, ct) {
 			old := n.TaskRecord
-			m.reset(n, ct)
+			m.reset(n, ct, n.State)
 			n.fresh, n.State, n.Growth, n.StartedAt = false, dagrun.TaskRunning, old.Growth, old.StartedAt
 		}
 	}

@@ -125,16 +125,18 @@ func (m *Model) resetStep(i int, ct dagrun.Control) {
 	if already(m.node(i), ct) {
 		return
 	}
+	found := m.found(m.node(i))
 	for _, c := range m.sorted() {
 		if c.ID.Step == i && c != m.node(i) {
 			m.shelve(c)
 		}
 	}
-	m.reset(m.node(i), ct)
+	m.reset(m.node(i), ct, found)
 }
 
 // resetTask resets an item or a replacement. Its foreach step keeps the same items.
 func (m *Model) resetTask(c *cell, ct dagrun.Control) {
+	found := m.found(c)
 	if !already(c, ct) && c.ID.Item != "" && c.ID.Alt == 0 {
 		for _, o := range m.group(c.ID.Step, c.ID.Item) {
 			if o.ID.Alt > 0 {
@@ -142,22 +144,40 @@ func (m *Model) resetTask(c *cell, ct dagrun.Control) {
 			}
 		}
 	}
-	m.reset(c, ct)
+	m.reset(c, ct, found)
 	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning && !already(n, ct) {
 		old := n.TaskRecord
-		m.reset(n, ct)
+		m.reset(n, ct, n.State)
 		n.fresh = false
 		n.State, n.Growth, n.StartedAt = dagrun.TaskRunning, old.Growth, old.StartedAt
 	}
 }
 
-func (m *Model) reset(c *cell, ct dagrun.Control) {
+// reset resets a task that the control found in the given state.
+func (m *Model) reset(c *cell, ct dagrun.Control, found dagrun.State) {
 	if already(c, ct) {
 		return
 	}
 	m.closeRow(c)
-	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation, ResetBy: ct.ID}
+	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation, ResetBy: ct.ID, ResetFrom: found}
 	c.fresh, c.settled = ct.Generation == 0, nil
+}
+
+// found returns the state of a task, or the one that its replacements give it.
+func (m *Model) found(c *cell) dagrun.State {
+	group := m.group(c.ID.Step, c.ID.Item)
+	if c.State != dagrun.TaskReplaced || c.ID.Alt > 0 {
+		return c.State
+	}
+	switch r := result(group); {
+	case r == F:
+		return dagrun.TaskFailed
+	case r == C:
+		return dagrun.TaskCanceled
+	case r == 0 || allSkipped(group):
+		return dagrun.TaskSkipped
+	}
+	return dagrun.TaskSucceeded
 }
 
 // closeRow records the attempt that a row describes, before the row is overwritten.

@@ -102,7 +102,12 @@ func (m *Model) enter(c *cell) {
 		m.fail(c, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()})
 		return
 	}
-	c.CacheKey, c.probing = key, true
+	c.CacheKey = key
+	if had := cmp.Or(c.ResetFrom, m.node(c.ID.Step).ResetFrom); had == dagrun.TaskSucceeded { // it would find its own outputs
+		c.cleared = true
+		return
+	}
+	c.probing = true
 	m.act(dagrun.Action{Kind: dagrun.ActProbe, Task: c.ID, Key: key})
 }
 
