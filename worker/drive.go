@@ -443,7 +443,7 @@ func (d *driver) stepControls(box *queue.Mailbox) {
 		c := &box.Controls[i]
 		control, err := c.For(d.def.Graph)
 		if err == nil {
-			err = d.checkInputs(control)
+			err = d.checkOutputs(control)
 		}
 		if err != nil {
 			control = &dagrun.Control{ID: c.ID, Verb: c.Verb, By: c.By, Refusal: err.Error()}
@@ -453,8 +453,9 @@ func (d *driver) stepControls(box *queue.Mailbox) {
 	d.seen = box.Inbox
 }
 
-// checkInputs returns why a control cannot give an approval its inputs, or nil.
-func (d *driver) checkInputs(c *dagrun.Control) error {
+// checkOutputs gives the outputs of a mark the types that the step declares. It returns why a control cannot give an approval its
+// inputs, or a step its outputs, or nil.
+func (d *driver) checkOutputs(c *dagrun.Control) error {
 	if c.Task == nil || c.Verb != dagrun.VerbApprove && (c.Verb != dagrun.VerbMark || c.As != dagrun.TaskSucceeded) {
 		return nil
 	}
@@ -462,7 +463,11 @@ func (d *driver) checkInputs(c *dagrun.Control) error {
 	if err != nil {
 		return nil //nolint:nilerr // the core answers for a task that there is not
 	}
-	return body.CheckInputs(c.Outputs)
+	if err := body.CheckInputs(c.Outputs); err != nil || c.Verb != dagrun.VerbMark || body.Foreach != nil && c.Task.Item == "" {
+		return err
+	}
+	c.Outputs, err = body.MarkedOutputs(c.Outputs)
+	return err
 }
 
 // driverEvent is a message to a driver: an event for the core, mail or yield.

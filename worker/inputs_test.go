@@ -55,6 +55,46 @@ func readsPatterns(t *testing.T, before, others, after string) {
 	})
 }
 
+// The driver gives the outputs of a mark their declared types, and refuses outputs that do not fit.
+func TestDriver_ReadsOutputsOfMarks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := hourAhead(t, `{name: d, steps: [{id: a, run: hold, outputs: [{name: rows, type: number}, {name: note, optional: true}]}, {id: b, run: "out {}", depends: [a], when: "steps.a.outputs.rows > 6"}]}`)
+		s.ahead.Store(0)
+		s.works(t, "w")
+		id := s.enqueue(t, "d")
+		<-s.bodies.started
+		for _, c := range []struct {
+			outputs map[string]string
+			outcome dagrun.Outcome
+			message string
+		}{
+			{map[string]string{"rows": "7", "row": "8"}, dagrun.Refused, "the step has no output row: it has note, rows"},
+			{map[string]string{"rows": "many"}, dagrun.Refused, `output rows must be a number, not "many"`},
+			{map[string]string{"note": "x"}, dagrun.Refused, "the step needs the output rows: give it with the mark (--value rows=…)"},
+			{map[string]string{"rows": "7"}, dagrun.Accepted, ""},
+		} {
+			asked, err := s.Control(t.Context(), queue.Ask{Run: id, Step: "a", Verb: dagrun.VerbMark, As: dagrun.TaskSucceeded, Outputs: c.outputs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pass(5 * time.Second)
+			all, err := s.Controls(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(all, func(got queue.Control) bool { return got.ID == asked.ID })
+			if got := all[at]; got.Outcome != c.outcome || got.Message != c.message {
+				t.Errorf("mark with %v: %s %q", c.outputs, got.Outcome, got.Message)
+			}
+		}
+		s.takes(t, id, "succeeded")
+		if len(s.bodies.started) != 1 {
+			t.Error("step b, which compares the number, has not begun")
+		}
+	})
+}
+
 // Each drive of a run has the durations that the params of the run give: the drive that begins the approval, and the one that ends it.
 func TestDriver_BindsEachDriveToTheParams(t *testing.T) {
 	t.Parallel()

@@ -829,18 +829,18 @@ BEGIN
         RAISE EXCEPTION 'a step is marked succeeded, failed or skipped, not %', left("as", 100) USING ERRCODE = 'OA013', HINT = 'SELECT * FROM oarlock.mark(run, step, ''succeeded'')';
     END IF;
     IF jsonb_typeof(coalesce(outputs, '{}')) <> 'object' THEN
-        RAISE EXCEPTION 'outputs must be an object, not %', jsonb_typeof(outputs) USING ERRCODE = 'OA013', HINT = 'like {"rows": "7"}';
+        RAISE EXCEPTION 'outputs must be an object, not %', jsonb_typeof(outputs) USING ERRCODE = 'OA013', HINT = 'like {"rows": 7}';
     END IF;
     RETURN oarlock.request_control(run, step, item, 'mark', jsonb_build_object('as', "as", 'outputs', coalesce(outputs, '{}')));
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If the step is running, the worker first kills its task. While the run is under way, you can also mark a step that failed, is upstream_failed or was canceled as succeeded or skipped: then the steps behind it go on that could not start because of it. You cannot mark a step that succeeded or was skipped. If you mark an approval as succeeded, pass its inputs in `outputs`, as with `oarlock.approve`.
+COMMENT ON FUNCTION oarlock.mark IS $$Gives a step a state by hand: `"as"` is succeeded, failed or skipped. The values in `outputs` become the outputs of the step. If a step that you mark as succeeded declares outputs, the worker checks them: `outputs` must have all of them that are not optional, and no others. A text such as `"7"` becomes a number if the output has that type, and a text that is valid JSON becomes that value if the output has the type `json`. If the step is running, the worker first kills its task. While the run is under way, you can also mark a step that failed, is upstream_failed or was canceled as succeeded or skipped: then the steps behind it go on that could not start because of it. You cannot mark a step that succeeded or was skipped. If you mark an approval as succeeded, pass its inputs in `outputs`, as with `oarlock.approve`.
 
 If an approval names `approvers`, only these approvers and members of `oarlock_admin` and `oarlock_worker` may mark the approval. Until an approval with `approvers` is given, only the users that may mark the approval may mark a step that depends on the approval. All other users get the error OA008.
 
 ```sql
-SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
+SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": 7}');
 ```$$;
 -- +goose StatementEnd
 

@@ -133,11 +133,16 @@ func newMarkCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `The run goes on as if the step had ended with this STATE. A running step is killed first. While the run is under
 way, a step that failed or was canceled can be marked as succeeded or skipped: then the steps behind it go on that could
-not start because of it. The run refuses to mark a step that succeeded or was skipped. If you mark an approval, you
-decide it. To mark an approval as succeeded, give its required inputs with --value. With several runs, the command
-prints one line for each run, and exits with the highest status.`,
+not start because of it. The run refuses to mark a step that succeeded or was skipped.
+
+If the step declares outputs, a mark as succeeded must give all of them that are not optional. The worker converts the
+text of a --value to the type that the output declares. An output that only references need, such as
+${steps.load.stdout}, is given as --value stdout=…
+
+If you mark an approval, you decide it. To mark an approval as succeeded, give its required inputs with --value. With
+several runs, the command prints one line for each run, and exits with the highest status.`,
 			examples: []string{
-				"oarlock mark 41 load --as succeeded --value path=/data/41 --value-json rows=7",
+				"oarlock mark 41 load --as succeeded --value path=/data/41 --value rows=7",
 				"oarlock mark 41 42 43 notify --as skipped",
 			},
 			exits: askExits,
