@@ -251,6 +251,26 @@ func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
 	}
 }
 
+// An approval of a foreach step without an item names the items that wait.
+func TestApprove_NamesTheItemsThatWait(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana := b.user(t, "ana", "oarlock_submit")
+	b.put(t, `{"name": "each", "steps": [{"id": "m", "foreach": {"items": ["p", "q"]}, "action": "approval", "with": {"inputs": [{"name": "ok", "required": true}]}}]}`)
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('each')")
+	b.claim(t, run)
+	wantCode(t, ana, "", "SELECT oarlock.approve($1, 'm')", run) // nothing waits yet: the driver answers
+	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, 0, 'q', 0, 'ok?', '[]', NULL, now()), ($1, 0, 'p', 0, 'ok?', '[]', NULL, now())`, run)
+	for _, verb := range []string{"approve", "reject"} {
+		_, err := ana.Exec(t.Context(), "SELECT oarlock."+verb+"($1, 'm')", run)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "OA013" || pg.Hint != "name the item: m/p, m/q" {
+			t.Errorf("%s is refused with %v", verb, err)
+		}
+		wantCode(t, ana, "", "SELECT oarlock."+verb+"($1, 'm', 'p')", run)
+	}
+}
+
 // An approval takes values by the types of its inputs, and a mark as succeeded does the same.
 func TestApprove_TakesTypedInputs(t *testing.T) {
 	t.Parallel()

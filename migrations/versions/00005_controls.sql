@@ -614,6 +614,7 @@ DECLARE
     approvers text[]; -- the only users and roles that may; null: all that may control the run
     approves  bool;
     waits     oarlock.approvals_open;
+    waiting   text;
     answer    text[];
     made      oarlock.controls;
 BEGIN
@@ -636,8 +637,16 @@ BEGIN
             HINT = (SELECT 'it has ' || left(string_agg(s.name, ', ' ORDER BY s.step), 500) FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
+    IF verb IN ('approve', 'reject') AND body ? 'foreach' AND coalesce(item, '') = '' THEN
+        waiting := (SELECT left(string_agg(step || '/' || a.item, ', ' ORDER BY a.item), 500)
+                      FROM oarlock.approvals_open a JOIN oarlock.steps_of(spec) s ON s.step = a.step
+                     WHERE a.run_id = run AND s.name = plain AND plain || coalesce('~' || nullif(a.alt, 0), '') = step);
+        IF waiting IS NOT NULL THEN
+            RAISE EXCEPTION 'step % has items, and each of them waits for its own approval', step USING ERRCODE = 'OA013', HINT = 'name the item: ' || waiting;
+        END IF;
+    END IF;
     PERFORM oarlock.check_depth('outputs', args -> 'outputs');
-    IF verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded' AND (NOT body ? 'foreach' OR item <> '') THEN
+    IF (verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded') AND (NOT body ? 'foreach' OR item <> '') THEN
         args := args || jsonb_build_object('outputs', oarlock.read_inputs(verb, run, step, item, body, waits, args -> 'outputs'));
     END IF;
     IF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
