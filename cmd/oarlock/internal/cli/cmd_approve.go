@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +26,7 @@ func newApproveCommand(e *env) *cli.Command {
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be repeated"},
-			&cli.StringSliceFlag{Name: "input-json", Usage: "answer an input of type json, as `NAME=JSON`; may be repeated"},
+			&cli.StringSliceFlag{Name: "input-json", Usage: "answer an input with any JSON value, as `NAME=JSON`; may be repeated"},
 			&cli.StringFlag{Name: "comment", Usage: "give this `TEXT` as the reason; the step gets it as its output \"comment\""},
 			withinFlag(),
 		},
@@ -31,8 +34,8 @@ func newApproveCommand(e *env) *cli.Command {
 			about: `The step succeeds, and the inputs that you give become its outputs. "oarlock approvals" lists the approvals that wait
 for you, and the inputs that each step asks for. If a step names approvers, only they decide. With several runs, the
 command prints one line for each, and exits with the highest status. A text such as true or 3 stands for a boolean or
-a number where the input has that type; a value that does not fit is refused. An input that you leave out has its
-default.`,
+a number where the input has that type, and an input of type json takes JSON; a value that does not fit is refused.
+An input that you leave out has its default.`,
 			examples: []string{
 				"oarlock approve 41 confirm",
 				"oarlock approve 41 confirm -i amount=700 --comment 'as agreed'",
@@ -51,7 +54,7 @@ default.`,
 				}
 				inputs["comment"] = comment
 			}
-			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbApprove, Outputs: orNothing(inputs)})
+			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbApprove, Outputs: orNothing(inputs)}, typedInputs)
 		},
 	}
 }
@@ -71,7 +74,7 @@ func newRejectCommand(e *env) *cli.Command {
 			exits:    askExits,
 		}.String(),
 		Action: func(c *cli.Context) error {
-			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbReject, Reason: c.String("comment")})
+			return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbReject, Reason: c.String("comment")}, nil)
 		},
 	}
 }
@@ -84,8 +87,9 @@ func orNothing(m map[string]any) any {
 	return m
 }
 
-// runAskStep sends ask to the step of each run that the arguments name. It returns a usageError if they name no step.
-func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
+// runAskStep sends ask to the step of each run that the arguments name, as typed changes it for the run; nil changes nothing. It
+// returns a usageError if they name no step.
+func runAskStep(c *cli.Context, e *env, ask queue.Ask, typed func(context.Context, *queue.Store, queue.Ask) (queue.Ask, error)) error {
 	a, err := newAsking(c, e, ask.Verb, nil)
 	if err != nil {
 		return err
@@ -99,7 +103,47 @@ func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
 	}
 	ask.Step, ask.Item = a.target.step, a.target.item
 	a.send = sending(ask)
+	if typed != nil {
+		a.send = func(ctx context.Context, store *queue.Store, run queue.RunID) (controlResult, error) {
+			ask.Run = run
+			one, err := typed(ctx, store, ask)
+			if err != nil {
+				return controlResult{}, err
+			}
+			return sending(one)(ctx, store, run)
+		}
+	}
 	return a.run(c.Context)
+}
+
+// typedInputs parses the texts for inputs of type json in ask, as "oarlock enqueue" does for params. It returns an error for a text
+// that is no JSON. It changes nothing if the step waits for no approval that the user may decide: the database answers then.
+func typedInputs(ctx context.Context, store *queue.Store, ask queue.Ask) (queue.Ask, error) {
+	given, _ := ask.Outputs.(map[string]any)
+	if len(given) == 0 {
+		return ask, nil
+	}
+	waiting, err := store.Approvals(ctx, false, queue.MaxApprovals)
+	if err != nil {
+		return ask, err
+	}
+	i := slices.IndexFunc(waiting, func(a queue.Approval) bool { return a.Run == ask.Run && a.Step == ask.Step && a.Item == ask.Item })
+	if i < 0 {
+		return ask, nil
+	}
+	typed := maps.Clone(given)
+	for _, in := range waiting[i].Inputs {
+		text, isText := given[in.Name].(string)
+		switch {
+		case in.Type != "json" || !isText:
+		case !json.Valid([]byte(text)):
+			return ask, &failure{kind: invalid, err: fmt.Errorf("input %s: this is not JSON: %q", in.Name, text), hint: `quote a text: '"text"'`}
+		default:
+			typed[in.Name] = json.RawMessage(text)
+		}
+	}
+	ask.Outputs = typed
+	return ask, nil
 }
 
 const approvalsDefault = 20
@@ -115,9 +159,9 @@ func newApprovalsCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Shows the approvals that you may decide, oldest first. Each approval has its question, inputs and approvers, the
 time since when it waits, and the command that approves it. If an approval names approvers, only these decide, also
-in runs of other users. Otherwise each user that may control the run decides. --all adds approvals of your own
-runs that others decide; readers and administrators see all approvals. -o id prints RUN STEP, as "oarlock approve"
-takes them.`,
+in runs of other users. Otherwise each user that may control the run decides, and each member of oarlock_approve.
+--all adds approvals of your own runs that others decide; readers and administrators see all approvals. -o id prints
+RUN STEP, as "oarlock approve" takes them.`,
 			examples: []string{
 				"oarlock approvals",
 				"oarlock approvals --all -o json | jq -r '.[] | [.run, .step, .prompt] | @tsv'",

@@ -174,7 +174,7 @@ func runMark(c *cli.Context, e *env) error {
 	if len(outputs) > 0 {
 		ask.Outputs = outputs
 	}
-	return runAskStep(c, e, ask)
+	return runAskStep(c, e, ask, nil)
 }
 
 // outputPairs returns the outputs that two flags give to a step: one has values that are texts as NAME=VALUE, and jsonFlag has
