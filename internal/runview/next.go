@@ -2,6 +2,7 @@ package runview
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -50,6 +51,8 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 		again = "Run the canceled steps again"
 	}
 	switch here := IsHere(r); {
+	case r.State == "failed" && invalidParam(r.Reason) != "":
+		add("Make a new run with another value", "oarlock retry %d -p %s", r.ID, ShellWord(invalidParam(r.Reason)+"="))
 	case (r.State == "failed" || r.State == "canceled") && here:
 		add(again+", here", "oarlock retry %d && oarlock worker --only %d", r.ID, r.ID)
 	case r.State == "failed" || r.State == "canceled":
@@ -65,6 +68,17 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 		add(fmt.Sprintf("Make a new run of version %d; retry without --latest repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
 	return next
+}
+
+var invalidReason = regexp.MustCompile(`^invalid: param "([^"]+)": (unknown)?`)
+
+// invalidParam returns the param that the reason of a failed run names as invalid, unless the DAG has no such param: the run fails again with the same params. It
+// returns "" for any other reason.
+func invalidParam(reason string) string {
+	if m := invalidReason.FindStringSubmatch(reason); m != nil && m[2] == "" {
+		return m[1]
+	}
+	return ""
 }
 
 // failedStep returns the first step or item that failed and that a person can repeat while its run is under way. It returns "" if none

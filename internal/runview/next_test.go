@@ -30,6 +30,8 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 	over := queue.Run{ID: 41, Version: 2, FinishedAt: noon(9)}
 	failed, canceled, local := over, over, over
 	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", map[string]string{HereLabel: HereValue}
+	invalid := failed
+	invalid.Reason = "invalid: param \"free\": must be a duration, not \"soon\"\nparam \"n\": is required"
 	for name, c := range map[string]nextCase{
 		"Failed": {failed, []queue.Task{
 			{Step: "load", Kind: "step", State: "failed", Attempt: 3},
@@ -42,6 +44,7 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},
 			{"oarlock retry 41", "Run the failed steps again"},
 		}},
+		"Invalid":  {invalid, nil, Around{}, []Command{{"oarlock retry 41 -p free=", "Make a new run with another value"}}},
 		"Canceled": {canceled, nil, Around{}, []Command{{"oarlock retry 41", "Run the canceled steps again"}}},
 		"NewerVersion": {failed, nil, Around{Current: 3}, []Command{
 			{"oarlock retry 41", "Run the failed steps again"},
