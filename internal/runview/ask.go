@@ -83,7 +83,7 @@ func CancelWaits(c *queue.Control, run *queue.Run) string {
 // "applied" and " (canceled)" with the state of the run. A request that is not decided yet is "asked for".
 func Outcome(c *queue.Control) (word, rest string) {
 	if c.Outcome == dagrun.Refused {
-		return "refused", ", " + Printable(c.Message)
+		return "refused", ", " + refusalMessage(c)
 	}
 	state := ""
 	if c.State != "" { // state of the run

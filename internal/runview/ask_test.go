@@ -35,3 +35,16 @@ func TestAskCommand_IsWhatPeopleType(t *testing.T) {
 		}
 	}
 }
+
+func TestRefusalText_NamesRunAndStep(t *testing.T) {
+	t.Parallel()
+	c := &queue.Control{Run: 41, Step: "load", Verb: dagrun.VerbRetry, Outcome: dagrun.Refused}
+	for message, want := range map[string]string{
+		"the step is succeeded: repeat it together with others (oarlock retry RUN --from STEP)": "run 41 load: the step is succeeded: repeat it together with others (oarlock retry 41 --from load)",
+		"the step is running: retry an item of it (--step STEP/ITEM), or wait for its end":      "run 41 load: the step is running: retry an item of it (--step load/ITEM), or wait for its end",
+	} {
+		if c.Message = message; RefusalText(c) != want {
+			t.Errorf("%s", RefusalText(c))
+		}
+	}
+}

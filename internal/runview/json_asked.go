@@ -62,11 +62,21 @@ func AskedOf(c *queue.Control) string {
 
 // RefusalText returns the reason why a run refused a request. It begins with the run of the request.
 func RefusalText(c *queue.Control) string {
-	message := Printable(c.Message)
+	message := refusalMessage(c)
 	if strings.HasPrefix(message, "run ") {
 		return message
 	}
 	return AskedOf(c) + ": " + message
+}
+
+// refusalMessage returns the reason of a refusal, with the run and the task of the request in the commands that the reason names.
+func refusalMessage(c *queue.Control) string {
+	message := strings.ReplaceAll(c.Message, "oarlock retry RUN", fmt.Sprintf("oarlock retry %d", c.Run))
+	if c.Step != "" {
+		message = strings.ReplaceAll(message, "--step STEP/ITEM", "--step "+ShellWord(c.Step)+"/ITEM")
+		message = strings.ReplaceAll(message, "--from STEP", "--from "+ShellWord(TaskName(c.Step, c.Item)))
+	}
+	return Printable(message)
 }
 
 // RefusalHint returns the hint for a refused request: the command that shows the state of the run.
