@@ -17,7 +17,7 @@ func TestApprovals_ShowWhatWaits(t *testing.T) {
 	b.ask(t, run)
 	wantTexts(t, b.page(t, "/approvals", http.StatusOK),
 		"report #1 confirm", "Release it? See <b>ticket</b>", "waits for 5m0", "times out", "in 1h59m", "ticket, required", "note",
-		"oarlock approve 1 confirm -i ticket=", "postgres or an administrator", "oarlock approvals --all", "Decide…")
+		"oarlock approve 1 confirm -i ticket=", "postgres, a member of oarlock_approve or an administrator", "oarlock approvals --all", "Decide…")
 	wantMarkup(t, b.page(t, "/approvals", http.StatusOK), `href="/runs/1/approve?step=confirm"`)
 }
 

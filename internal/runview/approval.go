@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -46,12 +47,15 @@ func inputsText(inputs []dagspec.Param) string {
 		if about := AboutInput(&inputs[i]); about != "" {
 			names[i] += " (" + about + ")"
 		}
+		if what := strings.TrimSpace(inputs[i].Description); what != "" {
+			names[i] += ": " + strings.TrimRight(InlineText(what), ".")
+		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// AboutInput says in a few words what an input takes: its type or its choices, and whether it is required or its default, such as
-// "dev or prod, default dev". It returns "" for a text that may be left out.
+// AboutInput says in a few words what an input takes: its type or its choices, its limits, and whether it is required or its
+// default, such as "integer, 1 or more, default 3". It returns "" for a text that may be left out.
 func AboutInput(p *dagspec.Param) string {
 	var about []string
 	switch {
@@ -64,6 +68,7 @@ func AboutInput(p *dagspec.Param) string {
 	case p.Type != "string":
 		about = append(about, p.Type)
 	}
+	about = append(about, limitsOf(p)...)
 	if p.Required {
 		about = append(about, "required")
 	}
@@ -71,6 +76,26 @@ func AboutInput(p *dagspec.Param) string {
 		about = append(about, "default "+InlineText(plainText(p.Default)))
 	}
 	return strings.Join(about, ", ")
+}
+
+// limitsOf returns the limits of an input, each in a few words.
+func limitsOf(p *dagspec.Param) (limits []string) {
+	if p.Minimum != nil {
+		limits = append(limits, CompactJSON(*p.Minimum)+" or more")
+	}
+	if p.Maximum != nil {
+		limits = append(limits, CompactJSON(*p.Maximum)+" or less")
+	}
+	if p.MinLength != nil {
+		limits = append(limits, Count(*p.MinLength, "character")+" or more")
+	}
+	if p.MaxLength != nil {
+		limits = append(limits, Count(*p.MaxLength, "character")+" or less")
+	}
+	if p.Pattern != "" {
+		limits = append(limits, "like "+InlineText(p.Pattern))
+	}
+	return limits
 }
 
 // plainText returns a text as it is, and any other value as JSON.
@@ -82,15 +107,12 @@ func plainText(v any) string {
 }
 
 // Deciders returns in words the people that may decide an approval: "a, b or c" for its approvers. Without approvers they are the
-// submitter of the run and administrators. submitter "" means that the name is not known.
+// submitter of the run, the members of oarlock_approve, and administrators. submitter "" means that the name is not known.
 func Deciders(approvers []string, submitter string) string {
 	if len(approvers) > 0 {
 		return anyOf(approvers)
 	}
-	if submitter == "" {
-		return "the submitter or an administrator"
-	}
-	return InlineText(submitter) + " or an administrator"
+	return cmp.Or(InlineText(submitter), "the submitter") + ", a member of oarlock_approve or an administrator"
 }
 
 // anyOf joins names as alternatives: "a, b or c".

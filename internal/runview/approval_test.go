@@ -16,6 +16,13 @@ func TestQuestionLines_AreHarmlessAndFew(t *testing.T) {
 	if diff := cmp.Diff([]string{"One\ufffd[2J", "two\ufffd", "inputs: ticket (required), note"}, got); diff != "" {
 		t.Error(diff)
 	}
+	got = QuestionLines(&queue.Question{Inputs: []dagspec.Param{
+		{Name: "n", Type: "integer", Minimum: new(1.0), Maximum: new(2.5), Description: "How many.\n"},
+		{Name: "code", Type: "string", MinLength: new(1), MaxLength: new(3), Pattern: "^[A-Z]+$", Required: true},
+	}})
+	if diff := cmp.Diff([]string{"inputs: n (integer, 1 or more, 2.5 or less): How many, code (1 character or more, 3 characters or less, like ^[A-Z]+$, required)"}, got); diff != "" {
+		t.Error(diff)
+	}
 	if got := QuestionLines(&queue.Question{}); len(got) > 0 {
 		t.Errorf("it asks nothing, but %q", got)
 	}
@@ -28,8 +35,8 @@ func TestQuestionLines_AreHarmlessAndFew(t *testing.T) {
 func TestDeciders_NameWhoMay(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
-		"app or an administrator":           Deciders(nil, "app"),
-		"the submitter or an administrator": Deciders(nil, ""),
+		"app, a member of oarlock_approve or an administrator":           Deciders(nil, "app"),
+		"the submitter, a member of oarlock_approve or an administrator": Deciders(nil, ""),
 		"boss":                              Deciders([]string{"boss"}, "app"),
 		"a, b or c":                         Deciders([]string{"a", "b", "c"}, "app"),
 	} {
