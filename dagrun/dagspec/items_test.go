@@ -38,16 +38,10 @@ func TestExpand_MakesItems(t *testing.T) {
 	for foreach, want := range map[string][]dagrun.Item{
 		`{items: [x, 2, {b: 1, a: [true, null]}]}`: {{Key: "0", Value: `"x"`}, {Key: "1", Value: "2"}, {Key: "2", Value: `{"a":[true,null],"b":1}`}},
 		`{items: []}`: {},
-		`{items: ["${params.base}", "x${params.base}"]}`: {{Key: "k", Value: `"k"`}, {Key: "xk", Value: `"xk"`}},
-		`{items: [eu, us, eu]}`:                          {{Key: "0", Value: `"eu"`}, {Key: "1", Value: `"us"`}, {Key: "2", Value: `"eu"`}},
-		`{items: [eu, 1]}`:                               {{Key: "eu", Value: `"eu"`}, {Key: "1", Value: "1"}},
-		`{items: [3, 1, 2]}`:                             {{Key: "3", Value: "3"}, {Key: "1", Value: "1"}, {Key: "2", Value: "2"}},
-		`{items: [1, "1"]}`:                              {{Key: "0", Value: "1"}, {Key: "1", Value: `"1"`}},
-		`{items: [7, -1]}`:                               {{Key: "0", Value: "7"}, {Key: "1", Value: "-1"}},
-		`{items: [7, 1.5]}`:                              {{Key: "0", Value: "7"}, {Key: "1", Value: "1.5"}},
-		`{items: [7, 8.0, 9007199254740993]}`:            {{Key: "7", Value: "7"}, {Key: "8", Value: "8"}, {Key: "9007199254740993", Value: "9007199254740993"}},
-		`{items: [5, 6, 7], batch: 2}`:                   {{Key: "0", Value: "[5,6]"}, {Key: "2", Value: "[7]"}},
-		`{items: [eu, "a/b"]}`:                           {{Key: "0", Value: `"eu"`}, {Key: "1", Value: `"a/b"`}},
+		`{items: ["${params.base}", "x${params.base}"]}`:                   {{Key: "k", Value: `"k"`}, {Key: "xk", Value: `"xk"`}},
+		`{items: [eu, us, eu]}`:                                            {{Key: "0", Value: `"eu"`}, {Key: "1", Value: `"us"`}, {Key: "2", Value: `"eu"`}},
+		`{items: [eu, 1]}`:                                                 {{Key: "eu", Value: `"eu"`}, {Key: "1", Value: "1"}},
+		`{items: [eu, "a/b"]}`:                                             {{Key: "0", Value: `"eu"`}, {Key: "1", Value: `"a/b"`}},
 		`{items: [eu, "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddde"]}`:       {{Key: "0", Value: `"eu"`}, {Key: "1", Value: `"aaaaaaaaaabbbbbbbbbbccccccccccdddddddddde"`}},
 		`{items: [2026-11-23, v1.2_x, "7"]}`:                               {{Key: "2026-11-23", Value: `"2026-11-23"`}, {Key: "v1.2_x", Value: `"v1.2_x"`}, {Key: "7", Value: `"7"`}},
 		`{items: "${params.list}"}`:                                        {{Key: "a", Value: `"a"`}, {Key: "b", Value: `"b"`}, {Key: "c", Value: `"c"`}, {Key: "d", Value: `"d"`}, {Key: "e", Value: `"e"`}},
@@ -55,6 +49,12 @@ func TestExpand_MakesItems(t *testing.T) {
 		`{items: "${params.list}", batch: 2}`:                              {{Key: "0", Value: `["a","b"]`}, {Key: "2", Value: `["c","d"]`}, {Key: "4", Value: `["e"]`}},
 		`{items: "${params.list}", batch: 3, as: x, key: params.base + x}`: {{Key: "ka", Value: `["a","b","c"]`}, {Key: "kd", Value: `["d","e"]`}},
 		`{items: ["<&>"]}`:                                                 {{Key: "0", Value: `"<&>"`}},
+		`{items: [3, 1, 2]}`:                                               {{Key: "3", Value: "3"}, {Key: "1", Value: "1"}, {Key: "2", Value: "2"}},
+		`{items: [1, "1"]}`:                                                {{Key: "0", Value: "1"}, {Key: "1", Value: `"1"`}},
+		`{items: [7, -1]}`:                                                 {{Key: "0", Value: "7"}, {Key: "1", Value: "-1"}},
+		`{items: [7, 1.5]}`:                                                {{Key: "0", Value: "7"}, {Key: "1", Value: "1.5"}},
+		`{items: [7, 8.0, 9007199254740993]}`:                              {{Key: "7", Value: "7"}, {Key: "8", Value: "8"}, {Key: "9007199254740993", Value: "9007199254740993"}},
+		`{items: [5, 6, 7], batch: 2}`:                                     {{Key: "0", Value: "[5,6]"}, {Key: "2", Value: "[7]"}},
 	} {
 		got, err := expand(t, foreach, nil)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
