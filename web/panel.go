@@ -54,10 +54,11 @@ type panel struct {
 	Attempts int // number of attempts of the task
 	Numbers  []int
 	Tabs     []string
-	Waits    []string // the prompt and inputs of an approval
+	Waits    []string // the prompt of an approval, and its inputs if no form has fields for them
 	Question *queue.Question
 	Open     bool   // the task has not ended
-	Repeats  bool   // the task went wrong, so that a run under way may repeat it
+	Repeats  bool   // the task went wrong, so that a run under way may repeat or mark it
+	Anew     bool   // the task ended in another way, so that a run under way may repeat it together with the tasks behind it
 	Approve  string // the command that approves it; "": it is no approval, or this login cannot decide it
 
 	Log        *logView
@@ -90,7 +91,7 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.fill(task, p.Now)
+	n.fill(task, p)
 	if sum.Kind == "foreach" && q.Item == "" {
 		n.Tabs = []string{"log", "definition"}
 		items, err := s.readItems(ctx, p, q.Step)
@@ -125,9 +126,9 @@ func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Tas
 }
 
 // fill copies the fields of a task into the panel. The panel shows the attempt that the address names, or else the task's latest.
-func (n *panel) fill(t *queue.Task, now time.Time) {
+func (n *panel) fill(t *queue.Task, p *runPage) {
 	n.State, n.Worker, n.Attempts, n.Attempt = t.State, t.Worker, t.Attempt, t.Attempt
-	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
+	n.Took, n.Started = runview.TaskTime(t, p.Now), t.StartedAt
 	if t.Reason != "ran" {
 		n.Reason = t.Reason
 	}
@@ -139,11 +140,16 @@ func (n *panel) fill(t *queue.Task, now time.Time) {
 		n.Numbers = append(n.Numbers, i)
 	}
 	n.Open = t.FinishedAt.IsZero()
-	n.Repeats = !n.Handler() && wentWrong(t.State)
-	if n.Question = t.Approval; t.Approval != nil {
-		n.Waits = runview.QuestionLines(t.Approval)
-		if t.Approval.MayDecide {
-			n.Approve = runview.ApproveCommand(n.Run, n.Name, t.Approval)
+	n.Repeats = !n.Handler() && p.wentWrong(t)
+	n.Anew = !n.Handler() && !n.Open && !n.Repeats
+	if n.Question = t.Approval; t.Approval == nil {
+		return
+	}
+	n.Waits = runview.QuestionLines(t.Approval)
+	if t.Approval.MayDecide {
+		n.Approve = runview.ApproveCommand(n.Run, n.Name, t.Approval)
+		if p.Acts() {
+			n.Waits = runview.PromptLines(t.Approval) // the form has a field for each input
 		}
 	}
 }

@@ -316,15 +316,7 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	case dagrun.VerbApprove, dagrun.VerbReject:
 		err = s.fillDecision(ctx, p, d)
 	case dagrun.VerbMark:
-		d.Marks = markable
-		d.Effects = []string{"The run goes on as if the step had ended with this state. A step that runs is killed first."}
-		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() && !wentWrong(t.State) {
-			d.Effects, d.May = []string{"A step that succeeded or was skipped cannot be marked."}, false
-		} else if q := t.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
-			d.Effects, d.May = []string{"The step waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
-		} else if q != nil {
-			d.Effects = append(d.Effects, runview.QuestionLines(q)...)
-		}
+		err = s.fillMark(ctx, p, d)
 	case dagrun.VerbPause:
 		d.Effects = []string{"The run starts nothing new, and its running tasks finish."}
 		if ask.Step != "" {
@@ -468,6 +460,34 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 	return nil
 }
 
+// fillMark sets the states that a mark can give to the task that d.Ask names, and the effects. If the run would refuse the mark, or
+// the login may not decide the approval that the task waits for, the effects say why, and d.May becomes false.
+func (s *server) fillMark(ctx context.Context, p *runPage, d *steerData) error {
+	task := &p.summary(d.Ask.Step).Task
+	if d.Ask.Item != "" {
+		detail, err := s.store.TaskDetail(ctx, d.Ask.Run, d.Ask.Step, d.Ask.Item)
+		if err != nil {
+			return err
+		}
+		task = &detail.Task
+	}
+	d.Marks = markable
+	d.Effects = []string{"The run goes on as if the step had ended with this state. A step that runs is killed first."}
+	if !task.FinishedAt.IsZero() {
+		d.Marks = slices.DeleteFunc(slices.Clone(markable), func(s dagrun.State) bool { return s == dagrun.TaskFailed })
+		if !p.wentWrong(task) {
+			d.Effects, d.May = []string{"A step that succeeded or was skipped cannot be marked."}, false
+		}
+		return nil
+	}
+	if q := task.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
+		d.Effects, d.May = []string{"The step waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
+	} else if q != nil {
+		d.Effects = append(d.Effects, runview.QuestionLines(q)...)
+	}
+	return nil
+}
+
 // fillRetry sets the modes of a retry, the steps to choose from, and the effects: which steps run again. If the run would
 // refuse the retry, the effects say why, and d.May becomes false.
 func (d *steerData) fillRetry(p *runPage) {
@@ -504,6 +524,7 @@ func (d *steerData) fillRetry(p *runPage) {
 		}
 	}
 	switch again := p.runsAgain(d.Ask); {
+	case !p.Run.Over() && d.Ask.Step == "" && d.Steps != nil: // the form says to choose one
 	case !p.Run.Over() && d.Ask.Step == "":
 		d.Effects, d.May = []string{"The run has not ended: choose the step to repeat. A retry of the whole run has to wait for the end of the run."}, false
 	case d.Ask.Mode == dagrun.RetryFailed && !p.Unfinished():
@@ -517,7 +538,41 @@ func (d *steerData) fillRetry(p *runPage) {
 	}
 }
 
-// wentWrong reports whether a task in this state may be repeated, or marked, while its run is under way.
+// StepMode returns the mode in which the page of a run under way offers to retry a step: RetryStep if one went wrong, else RetryFrom
+// if one has ended. It returns "" if there is none to retry.
+func (p *runPage) StepMode() string {
+	mode := ""
+	for i := range p.steps {
+		switch t := &p.steps[i]; {
+		case isHandler(t.Step):
+		case t.Failed != "" || p.wentWrong(&t.Task):
+			return dagrun.RetryStep.String()
+		case !t.FinishedAt.IsZero():
+			mode = dagrun.RetryFrom.String()
+		}
+	}
+	return mode
+}
+
+// wentWrong reports whether a task may be repeated alone, or marked, while its run is under way. For a replaced step the replacements
+// decide. Those of an item are not on the page, so a replaced item may always: the run refuses it if they went well.
+func (p *runPage) wentWrong(t *queue.Task) bool {
+	if t.State != "replaced" {
+		return wentWrong(t.State)
+	}
+	failed := t.Item != ""
+	for i := range p.steps {
+		if alt := &p.steps[i]; t.Item == "" && strings.HasPrefix(alt.Step, t.Step+"~") {
+			if alt.FinishedAt.IsZero() {
+				return false
+			}
+			failed = failed || wentWrong(alt.State)
+		}
+	}
+	return failed
+}
+
+// wentWrong reports whether a task that failed or was canceled ended in this state.
 func wentWrong(state string) bool {
 	return state == "failed" || state == "upstream_failed" || state == "canceled"
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -301,4 +302,38 @@ func TestSteer_NamesTheRolesThatHelp(t *testing.T) {
 		t.Errorf("%d: %s", w.Code, plainText(w.Body.String()))
 	}
 	wantTexts(t, w.Body.String(), "grant oarlock_submit to this user for its own runs, or oarlock_admin for any")
+}
+
+// A step whose replacements failed, and one that succeeded, can be retried while the run is under way, and a failed one be marked.
+func TestSteer_OffersStepsOfARunUnderWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.putReport(t, "name: repl\nsteps: [{id: a, run: \"true\", on_error: [{do: replace, with: {run: \"false\"}}]}, {id: f, run: \"true\"}, {id: s, run: \"true\"}]\n")
+	run := runPath(b.enqueue(t, queue.Request{DAG: "repl"}))
+	b.exec(t, "UPDATE oarlock.runs SET started_at = now(), epoch = 1")
+	const row = "INSERT INTO oarlock.tasks (run_id, step, alt, state, attempt, generation, epoch, seq, started_at, finished_at, grown) VALUES "
+	shows := func(path string, want ...string) {
+		t.Helper()
+		page := b.page(t, path, http.StatusOK)
+		for _, link := range []string{"Retry…", "Mark…", "Retry from here…", "Retry a step…", "failed</option>", "lacks the right"} {
+			if strings.Contains(page, link) != slices.Contains(want, link) {
+				t.Errorf("%s: %q is shown: %t", path, link, !slices.Contains(want, link))
+			}
+		}
+	}
+	shows(run+"?step=s", "Mark…")
+	b.exec(t, row+"(1, 2, 0, 'succeeded', 1, 1, 1, 4, now(), now(), null)")
+	shows(run+"?step=s", "Retry from here…", "Retry a step…")
+	wantMarkup(t, b.page(t, run, http.StatusOK), run+"/retry?mode=from")
+	shows(run+"/mark?step=s", "lacks the right")
+	shows(run+"/mark?step=f", "failed</option>")
+	b.exec(t, row+`(1, 0, 0, 'replaced', 1, 1, 1, 1, now(), now(), '{"generation":1,"rule":0,"first_alt":1,"count":1}'), (1, 0, 1, 'running', 1, 1, 1, 2, now(), null, null), (1, 1, 0, 'failed', 1, 1, 1, 3, now(), now(), null)`)
+	shows(run+"?step=f", "Retry…", "Mark…", "Retry a step…")
+	shows(run + "/mark?step=f")
+	shows(run+"/mark?step=a", "lacks the right")
+	b.exec(t, "UPDATE oarlock.tasks SET state = 'failed', finished_at = now() WHERE alt = 1")
+	shows(run+"?step=a", "Retry…", "Mark…", "Retry a step…")
+	shows(run + "/mark?step=a")
+	shows(run + "/retry?mode=step")
+	wantTexts(t, b.page(t, run+"/retry?mode=step", http.StatusOK), "Choose the step to begin with.")
 }
