@@ -59,19 +59,26 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	return c, wrapError(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
-// find returns the newest control with the verb, step, item and arguments of a that the same user made at most since ago. If
+// find returns the newest control with the verb, step, item and arguments of a that the same user made at most since ago. Outputs that a leaves out may be in the control, as defaults. If
 // there is none, it returns an *UnknownError. It does not send the request again: the first copy may still be on its way, and a
 // second cancel means more than the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
-	// The database stores missing details as {}, and may have converted the values of outputs.
+	outputs := []byte("{}")
+	if details["outputs"] != nil {
+		var err error
+		if outputs, err = json.Marshal(details["outputs"]); err != nil {
+			return Control{}, err
+		}
+	}
+	// The database stores missing details as {}. The statement compares the outputs by itself, since the database may have converted them.
 	maps.DeleteFunc(details, func(name string, v any) bool { return v == nil || name == "outputs" })
 	stored, err := json.Marshal(details)
 	if err != nil {
 		return Control{}, err
 	}
 	rows, _ := conn.Query(ctx, controlFoundSQL, pgx.StrictNamedArgs{
-		"run": a.Run, "verb": a.Verb.String(), "step": given(a.Step), "item": given(a.Item), "args": string(stored), "since": since,
+		"run": a.Run, "verb": a.Verb.String(), "step": given(a.Step), "item": given(a.Item), "args": string(stored), "outputs": string(outputs), "since": since,
 	})
 	c, err := pgx.CollectExactlyOneRow(rows, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -153,5 +154,43 @@ func TestControl_DoesNotAskTwice(t *testing.T) {
 	wantError(t, err, queue.ErrUnknown, "")
 	if n := value[int](t, d, "SELECT count(*) FROM oarlock.controls"); n != 1 {
 		t.Errorf("%d controls", n)
+	}
+}
+
+// After a lost reply, a request with other outputs is not taken for the request; one that the database has converted is.
+func TestControl_KnowsItsOutputsAfterALostReply(t *testing.T) {
+	t.Parallel()
+	d := newClientBundle(t)
+	d.put(t, "name: gate\nsteps: [{id: gate, action: approval, with: {inputs: [{name: n, type: number}, {name: ok, type: boolean}, {name: env, default: dev}, {name: j, type: json}]}}]\n")
+	run, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "gate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.claim(t, run)
+	ask := func(store *queue.Store, outputs any) error {
+		_, err := store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbApprove, Step: "gate", Outputs: outputs})
+		return err
+	}
+	given := map[string]any{"n": "1e1", "ok": "true", "j": map[string]any{"b": 1.0, "a": []int{1}}, "comment": "<fine>"}
+	if err := ask(d.store, given); err != nil {
+		t.Fatal(err)
+	}
+	proxy, store := d.through(t)
+	for name, c := range map[string]struct {
+		outputs any
+		found   bool
+	}{
+		"equal":         {given, true},
+		"other number":  {map[string]any{"n": "11"}, false},
+		"other boolean": {map[string]any{"ok": false}, false},
+		"other json":    {map[string]any{"j": map[string]any{"a": []int{1}}}, false},
+		"other comment": {map[string]any{"comment": "no"}, false},
+	} {
+		cut := proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Client, 'B'), Do: netfault.Cut})
+		err := ask(store, c.outputs)
+		cut.MustFire(t)
+		if (err == nil) != c.found || err != nil && !errors.Is(err, queue.ErrUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
