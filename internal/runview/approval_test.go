@@ -37,8 +37,8 @@ func TestDeciders_NameWhoMay(t *testing.T) {
 	for want, got := range map[string]string{
 		"app, a member of oarlock_approve or an administrator":           Deciders(nil, "app"),
 		"the submitter, a member of oarlock_approve or an administrator": Deciders(nil, ""),
-		"boss":                              Deciders([]string{"boss"}, "app"),
-		"a, b or c":                         Deciders([]string{"a", "b", "c"}, "app"),
+		"boss":      Deciders([]string{"boss"}, "app"),
+		"a, b or c": Deciders([]string{"a", "b", "c"}, "app"),
 	} {
 		if got != want {
 			t.Errorf("%q, not %q", got, want)
