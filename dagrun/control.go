@@ -38,7 +38,7 @@ func (r *Run) decide(c *Control) Decision {
 	}
 	t := r.find(*c.Task)
 	if t == nil {
-		return r.refused("the run has no such task")
+		return r.refused(r.noSuchTask(*c.Task))
 	}
 	return r.decideTask(t, c)
 }
@@ -394,7 +394,7 @@ func (r *Run) whyNotMark(t *task, as State) string {
 	case !markable(as):
 		return "a task can be marked succeeded, failed or skipped"
 	case t.State.Terminal():
-		return "the step is " + t.State.String() + ": retry the run instead"
+		return whyNotMarkEnded(t)
 	case t.grown():
 		return "the step has items: mark the items"
 	case !r.hasCome(t):
@@ -403,6 +403,28 @@ func (r *Run) whyNotMark(t *task, as State) string {
 		return "the step is being stopped already"
 	default:
 		return ""
+	}
+}
+
+// whyNotMarkEnded returns the reason why a task that has ended cannot be marked with the state that was asked for.
+func whyNotMarkEnded(t *task) string {
+	is := "the step is " + t.State.String()
+	if t.failedGroup() {
+		return is + ": it can be marked only succeeded or skipped"
+	}
+	return is + ": while the run is under way, only a step that failed or was canceled can be marked (oarlock retry RUN --from STEP repeats one that succeeded)"
+}
+
+// noSuchTask returns the reason for the refusal of a control that names an item or a replacement which the run does not have.
+func (r *Run) noSuchTask(id TaskID) string {
+	main := TaskID{Step: id.Step, Item: id.Item}
+	switch {
+	case id.Step < 0 || id.Step >= r.graph.Len():
+		return "the run has no such step"
+	case r.find(main) == nil:
+		return fmt.Sprintf("step %s has no item %s", r.graph.StepName(id.Step), id.Item)
+	default:
+		return fmt.Sprintf("step %s has no replacement %d", r.graph.TaskName(main), id.Alt)
 	}
 }
 

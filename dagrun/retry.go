@@ -154,17 +154,18 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 // pickStep sets the fate of one step: anew, or partly if id names an item of it. It returns a problem to tell the sender of the
 // control if there is no such step or item, and else "".
 func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
-	if id == nil || id.Step < 0 || id.Step >= len(fates) {
+	switch {
+	case id == nil || id.Step < 0 || id.Step >= r.graph.Len():
 		return "the retry names no step"
-	}
-	if id.Item == "" {
+	case id.Step >= len(fates):
+		return "a handler cannot be repeated alone: retry the run"
+	case id.Item == "":
 		fates[id.Step] = anew
-		return ""
+	case r.find(TaskID{Step: id.Step, Item: id.Item}) == nil:
+		return r.noSuchTask(TaskID{Step: id.Step, Item: id.Item})
+	default:
+		fates[id.Step] = partly
 	}
-	if r.find(TaskID{Step: id.Step, Item: id.Item}) == nil {
-		return "the step has no such item"
-	}
-	fates[id.Step] = partly
 	return ""
 }
 

@@ -48,7 +48,7 @@ func (r *Run) target(c *Control) (t *task, problem string) {
 		return nil, "a handler cannot be repeated while the run is under way: retry the run when it has ended"
 	}
 	if t = r.find(TaskID{Step: c.Task.Step, Item: c.Task.Item}); t == nil {
-		return nil, "the step has no such item"
+		return nil, r.noSuchTask(TaskID{Step: c.Task.Step, Item: c.Task.Item})
 	}
 	return t, ""
 }

@@ -21,6 +21,7 @@ func TestControls_OfRunsInEveryState(t *testing.T) {
 	for _, c := range []struct{ before, call, answer, after string }{
 		{"queued", "pause($1)", "open queued", "queued generation 1 inbox 1"},
 		{"queued", "retry($1)", "refused queued run * is queued: name the step to repeat (oarlock retry * --step STEP), retry the run when it has ended, or cancel it", "queued generation 1 inbox 0"},
+		{"queued", "retry($1, 'step', 'load')", "refused queued run * has not started: there is nothing to repeat", "queued generation 1 inbox 0"},
 		{"queued", "cancel($1, 'load')", "open queued", "queued generation 1 inbox 1"},
 		{"running", "cancel($1)", "accepted running", "running generation 1 inbox 1"},
 		{"running", "cancel($1, now => true)", "accepted running", "running generation 1 inbox 1"},
@@ -87,9 +88,9 @@ func TestRetry_ThatResetsNothingLeavesTheRun(t *testing.T) {
 		"one step":                       {"", "retry($1, 'step', 'swap')", done},
 		"a replaced step":                {"", "retry($1, 'from', 'swap~1')", done},
 		"one item":                       {"", "retry($1, 'from', 'each', 'y')", done},
-		"no such item":                   {"", "retry($1, 'from', 'each', 'z')", "refused failed the step has no such item"},
-		"an item of no list":             {"", "retry($1, 'step', 'swap', 'x')", "refused failed the step has no such item"},
-		"a handler":                      {"", "retry($1, 'step', '@exit')", "refused failed the retry names no step"},
+		"no such item":                   {"", "retry($1, 'from', 'each', 'z')", "refused failed step each has no item z"},
+		"an item of no list":             {"", "retry($1, 'step', 'swap', 'x')", "refused failed step swap has no item x"},
+		"a handler":                      {"", "retry($1, 'step', '@exit')", "refused failed a handler cannot be repeated alone: retry the run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := get[int64](t, b.conn, "SELECT oarlock.enqueue('wide')")

@@ -510,6 +510,9 @@ func (d *steerData) fillRetry(p *runPage) {
 		if !p.Run.Over() && c.mode != dagrun.RetryFrom && c.mode != dagrun.RetryStep {
 			continue
 		}
+		if !p.Run.Over() && c.mode == dagrun.RetryStep {
+			c.title = "One step that failed" // not alone: steps behind it that could not start wait again
+		}
 		step, item := d.Ask.Step, d.Ask.Item // the step stays chosen when the user changes between modes that take one
 		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
 			step, item = "", ""

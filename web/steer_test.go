@@ -40,7 +40,7 @@ func TestSteer_AsksARun(t *testing.T) {
 	b.wantAsked(t, run+"/pause", "run 1: pause asked for, the next worker that drives the run decides")
 	b.wantAsked(t, run+"/resume", "run 1: resume asked for, the next worker that drives the run decides")
 	wantTexts(t, b.page(t, run+"/cancel", http.StatusOK), "oarlock cancel 1", "These steps never start: load, confirm.", "Cancel it")
-	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "The run has not ended: choose the step to repeat", "lacks the right, or the state")
+	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "The run has not ended: choose the step to repeat", "lacks the right, or the state", "One step that failed")
 	wantTexts(t, b.page(t, run+"/retry?mode=step&step=load", http.StatusOK), "oarlock retry 1 --step load", "wait again. All other steps go on.")
 	for range 2 {
 		b.wantAsked(t, run+"/cancel", "run 1: cancel applied (canceled)", onceField, "a")

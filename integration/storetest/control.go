@@ -110,6 +110,9 @@ func (m *Memory) decide(r *run, c *queue.Control, a *queue.Ask) {
 	case retry && !r.over() && c.Step == "":
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
 		c.Message = fmt.Sprintf("run %[1]d is %[2]s: name the step to repeat (oarlock retry %[1]d --step STEP), retry the run when it has ended, or cancel it", r.id, r.rec.State)
+	case retry && !r.over() && r.rec.StartedAt == 0 && r.rec.Generation == 1:
+		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
+		c.Message = fmt.Sprintf("run %d has not started: there is nothing to repeat", r.id)
 	case retry && !r.over():
 		m.rouse(r)
 	case !retry && r.over():

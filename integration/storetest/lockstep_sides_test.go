@@ -242,7 +242,7 @@ var uidInText = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\
 // momentInText matches the end of a timer, which each store gives by its own clock.
 var momentInText = regexp.MustCompile(`\bwaits until \w+`)
 
-var runInText = regexp.MustCompile(`\brun (\d+)\b`)
+var runInText = regexp.MustCompile(`\b(run|oarlock retry) (\d+)\b`)
 
 // plain returns a value as JSON can have it.
 func (s *side) plain(v reflect.Value) any {
@@ -349,11 +349,12 @@ func (s *side) text(t string) string {
 	}
 	t = momentInText.ReplaceAllString(t, "waits until then")
 	return runInText.ReplaceAllStringFunc(t, func(found string) string {
-		n, err := strconv.ParseInt(strings.TrimPrefix(found, "run "), 10, 64)
+		digits := strings.LastIndexByte(found, ' ') + 1
+		n, err := strconv.ParseInt(found[digits:], 10, 64)
 		if err != nil {
 			return found
 		}
-		return fmt.Sprintf("run r%d", s.number(queue.RunID(n)))
+		return fmt.Sprintf("%sr%d", found[:digits], s.number(queue.RunID(n)))
 	})
 }
 

@@ -57,3 +57,26 @@ func TestApprove_OfAReplacementIsUpToItsOwnApprovers(t *testing.T) {
 		t.Errorf("once both are given there ran %v", ran)
 	}
 }
+
+// A mark of a replacement that was rejected passes only with the inputs of that replacement.
+func TestMark_OfARejectedReplacementNeedsItsInputs(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.put(fmt.Sprintf(relayDAG, o.role("another"), o.role("boss")) + "  - {id: slow, action: wait, with: {duration: 1h}}\n")
+	run := o.enqueue("owner", "relay")
+	o.failing = "gate"
+	o.drive()
+	o.must("another", "reject($1, 'gate~1')", run)
+	o.must("boss", "reject($1, 'gate~2')", run)
+	o.drive()
+	if code := o.says("admin", "mark($1, 'gate~2', 'succeeded')", run); code != "OA013" {
+		t.Errorf("a mark without the ticket: %q", code)
+	}
+	o.must("admin", "mark($1, 'gate~1', 'succeeded')", run)
+	o.must("admin", "mark($1, 'gate~2', 'succeeded', outputs => '{\"ticket\": \"7\"}')", run)
+	o.failing = ""
+	o.drive()
+	if ran := o.ran[run]; !slices.Equal(ran, []string{"gate", "deploy"}) {
+		t.Errorf("once both are marked there ran %v", ran)
+	}
+}

@@ -195,9 +195,9 @@ func retryResetsNothing(s *setup) {
 		why string
 	}{
 		{queue.Ask{}, "there is nothing to repeat: no task failed or was canceled"},
-		{queue.Ask{Mode: dagrun.RetryFrom, Step: "@exit"}, "the retry names no step"},
-		{queue.Ask{Mode: dagrun.RetryStep, Step: "a", Item: "z"}, "the step has no such item"},
-		{queue.Ask{Mode: dagrun.RetryStep, Step: "b", Item: "x"}, "the step has no such item"},
+		{queue.Ask{Mode: dagrun.RetryFrom, Step: "@exit"}, "a handler cannot be repeated alone: retry the run"},
+		{queue.Ask{Mode: dagrun.RetryStep, Step: "a", Item: "z"}, "step a has no item z"},
+		{queue.Ask{Mode: dagrun.RetryStep, Step: "b", Item: "x"}, "step b has no item x"},
 	} {
 		refused.ask.Run, refused.ask.Verb = id, dagrun.VerbRetry
 		if answer := s.ask(refused.ask); answer.Outcome != dagrun.Refused || answer.State != "succeeded" || answer.Message != refused.why || answer.DecidedAt.IsZero() {

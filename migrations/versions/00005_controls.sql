@@ -32,9 +32,14 @@ LANGUAGE sql STABLE
 RETURN ROW((c).control_id, (c).run_id, (c).step, (c).item, (c).verb, (c).by, (c).at, (c).decided_at,
            coalesce((c).outcome, CASE WHEN (c).verb = 'cancel' AND (c).step IS NULL THEN 'accepted' END), (c).state, (c).message)::oarlock.answer;
 
+-- Returns the body of a replacement. It takes `action` and `with` from the body that it replaces, if it is of the same kind.
+CREATE FUNCTION oarlock.replacing(body jsonb, alt jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN alt ?| '{run,command,result}' OR alt ->> 'action' <> body ->> 'action' THEN alt
+            ELSE jsonb_build_object('action', body -> 'action', 'with', body -> 'with') || alt END;
+
 -- Returns the bodies that a task of a step may have: the step itself, or for step~n all its replacements. Replacements of
--- replacements count too, since it is not known here which of them runs. A replacement takes `action` and `with` from the body that
--- it replaces, if it is of the same kind.
+-- replacements count too, since it is not known here which of them runs.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.bodies_of(step text, body jsonb) RETURNS SETOF jsonb
 LANGUAGE sql IMMUTABLE
@@ -42,8 +47,7 @@ BEGIN ATOMIC
     WITH RECURSIVE possible (body, depth) AS (
         SELECT body, 0
         UNION ALL
-        SELECT CASE WHEN w.alt ?| '{run,command,result}' OR w.alt ->> 'action' <> p.body ->> 'action' THEN w.alt
-                    ELSE jsonb_build_object('action', p.body -> 'action', 'with', p.body -> 'with') || w.alt END, p.depth + 1
+        SELECT oarlock.replacing(p.body, w.alt), p.depth + 1
           FROM possible p, jsonb_path_query(p.body, '$.on_error[*].with[*]') w (alt)
     )
     SELECT p.body FROM possible p WHERE (p.depth > 0) = (step ~ '~0*[1-9][0-9]*$');
@@ -114,6 +118,26 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.replaced_as(oarlock.tasks) IS 'Internal: the outcome of a replaced task.';
+
+-- Returns the body of the replacement step~n in a run, as the rows say by which replacements the step was replaced; null: it was not
+-- made.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.body_of(run bigint, spec jsonb, step text, item text) RETURNS jsonb
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH RECURSIVE made (step, alt, body, grown) AS (
+        SELECT s.step, 0, s.body, NULL::jsonb FROM oarlock.steps_of(spec) s WHERE s.name = regexp_replace(body_of.step, '~[0-9]+$', '')
+        UNION ALL
+        SELECT m.step, (t.grown ->> 'first_alt')::int + w.n::int - 1, oarlock.replacing(m.body, w.alt), t.grown
+          FROM made m
+          JOIN oarlock.tasks t ON t.run_id = run AND t.step = m.step AND t.item = coalesce(body_of.item, '') AND t.alt = m.alt AND t.state = 'replaced'
+         CROSS JOIN LATERAL jsonb_path_query(jsonb_path_query_array(m.body, '$.on_error[*]') -> coalesce((t.grown ->> 'rule')::int, 0), '$.with[*]') WITH ORDINALITY w (alt, n)
+         WHERE t.alt = 0 OR oarlock.grew_in(t, m.grown)
+    )
+    SELECT m.body FROM made m WHERE m.alt::text = substring(body_of.step, '~0*([1-9][0-9]*)$');
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.body_of(bigint, jsonb, text, text) IS 'Internal: what a replacement executes.';
 
 -- Approvals that guard -------------------------------------------------------------------------------------------
 
@@ -249,7 +273,7 @@ END $$;
 
 -- Returns the outputs of an approval that was given these values, also by a mark as succeeded, because steps behind it read them.
 -- Inputs are declared like params, and a name alone is a text. Texts for numbers and booleans are converted, and what was left out
--- has its default. A comment is always allowed. The inputs of a replacement are known once it waits. Patterns are left to the
+-- has its default. A comment is always allowed. The body is the one of the task, null if that is not made. Patterns are left to the
 -- driver, as for params.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_inputs(verb text, run bigint, step text, item text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS jsonb
@@ -267,7 +291,7 @@ DECLARE
 BEGIN
     IF waits.run_id IS NOT NULL THEN
         inputs := waits.inputs;
-    ELSIF body ->> 'action' = 'approval' AND step !~ '~0*[1-9][0-9]*$' THEN
+    ELSIF body ->> 'action' = 'approval' THEN
         inputs := body #> '{with,inputs}';
     END IF;
     inputs := coalesce((SELECT jsonb_agg('{"type": "string"}' || CASE jsonb_typeof(i) WHEN 'string' THEN jsonb_build_object('name', i) ELSE i END ORDER BY n)
@@ -524,11 +548,11 @@ CREATE FUNCTION oarlock.why_no_retry(run bigint, spec jsonb, mode text, step tex
 LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT CASE WHEN mode = 'failed' AND NOT oarlock.has_unfinished(run, spec) THEN 'there is nothing to repeat: no task failed or was canceled'
-                WHEN step LIKE '@%' THEN 'the retry names no step'
+                WHEN step LIKE '@%' THEN 'a handler cannot be repeated alone: retry the run'
                 WHEN step IS NOT NULL AND item <> '' AND NOT EXISTS (
                      SELECT FROM oarlock.steps_of(spec) s JOIN oarlock.tasks t ON t.run_id = run AND t.step = s.step AND t.item = '' AND t.alt = 0
                       WHERE s.name = why_no_retry.step AND t.grown -> 'items' @> jsonb_build_array(jsonb_build_object('key', why_no_retry.item)))
-                THEN 'the step has no such item' END;
+                THEN format('step %s has no item %s', step, item) END;
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.why_no_retry(bigint, jsonb, text, text, text) IS 'Internal: why a retry of an ended run is refused.';
@@ -567,6 +591,8 @@ DECLARE
 BEGIN
     IF verb = 'retry' AND r.finished_at IS NULL AND step IS NULL THEN
         RETURN ARRAY['refused', r.state, format('run %1$s is %2$s: name the step to repeat (oarlock retry %1$s --step STEP), retry the run when it has ended, or cancel it', r.run_id, r.state)];
+    ELSIF verb = 'retry' AND r.finished_at IS NULL AND r.started_at IS NULL AND r.generation = 1 THEN
+        RETURN ARRAY['refused', r.state, format('run %s has not started: there is nothing to repeat', r.run_id)];
     ELSIF verb = 'retry' AND r.finished_at IS NULL THEN
         PERFORM oarlock.rouse(r);
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
@@ -609,6 +635,7 @@ DECLARE
     r         oarlock.runs;
     spec      jsonb;
     body      jsonb;
+    asks      jsonb; -- the body of the task, which may ask for inputs
     plain     text := regexp_replace(step, '~[0-9]+$', '');
     decides   text[];
     approvers text[]; -- the only users and roles that may; null: all that may control the run
@@ -647,7 +674,8 @@ BEGIN
     END IF;
     PERFORM oarlock.check_depth('outputs', args -> 'outputs');
     IF (verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded') AND (NOT body ? 'foreach' OR item <> '') THEN
-        args := args || jsonb_build_object('outputs', oarlock.read_inputs(verb, run, step, item, body, waits, args -> 'outputs'));
+        asks := CASE WHEN step !~ '~0*[1-9][0-9]*$' THEN body WHEN verb = 'mark' THEN oarlock.body_of(run, spec, step, item) END;
+        args := args || jsonb_build_object('outputs', oarlock.read_inputs(verb, run, step, item, asks, waits, args -> 'outputs'));
     END IF;
     IF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
         decides := array_remove(oarlock.decides_of(spec) || CASE WHEN approves THEN plain END, NULL);
@@ -774,12 +802,12 @@ The argument `mode` says which steps run again:
 
 - `failed`: steps that failed or were canceled, and the steps that depend on them
 - `from`: the step that you name, and all steps that depend on it
-- `step`: only the step that you name
+- `step`: only the step that you name; while the run is under way, also steps behind it, see below
 - `all`: all steps
 
-The retry is refused if no step would run again. After a refused retry, the run keeps its state, times and generation.
+A `foreach` step runs all its items again, those too that succeeded: pass `item` to repeat one item. The retry is refused if no step would run again. After a refused retry, the run keeps its state, times and generation.
 
-If the run has not ended, name a step with the mode `from` or `step`. The generation stays. The worker that drives the run decides about the retry, or the next worker that takes the run: until then, `outcome` is null. Mode `step` repeats a step that failed, is upstream_failed or was canceled, together with the steps behind it that could not start because of it. Other steps go on. Mode `from` also repeats a step that succeeded or was skipped, and all steps that depend on it; it is refused while one of them is under way. A retry is also refused while the step itself is under way, and when the run is ending: a handler has begun, the run was canceled or timed out, or `fail_fast` ended the run.
+If the run has not ended, name a step with the mode `from` or `step`. The generation stays. The worker that drives the run decides about the retry, or the next worker that takes the run: until then, `outcome` is null. Mode `step` repeats a step that failed, is upstream_failed or was canceled, together with the steps behind it that could not start because of it. Other steps go on. A step that a mark or a cancel named stays as it is, unless the retry names it. Mode `from` also repeats a step that succeeded or was skipped, and all steps that depend on it; it is refused while one of them is under way. A retry is also refused while the step itself is under way, while a step before it keeps it from starting, and when the run is ending: a handler has begun, the run was canceled or timed out, or `fail_fast` ended the run.
 
 ```sql
 SELECT id, state FROM oarlock.retry(40);
@@ -903,12 +931,14 @@ DROP FUNCTION oarlock.guards_of(jsonb);
 DROP FUNCTION oarlock.steps_behind(jsonb, text);
 DROP FUNCTION oarlock.edges_of(jsonb);
 DROP FUNCTION oarlock.deciders(text, text, jsonb, oarlock.approvals_open);
+DROP FUNCTION oarlock.body_of(bigint, jsonb, text, text);
 DROP FUNCTION oarlock.replaced_as(oarlock.tasks);
 DROP FUNCTION oarlock.grew_in(oarlock.tasks, jsonb);
 DROP FUNCTION oarlock.waiting_approval(bigint, jsonb, text, text);
 DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);
 DROP FUNCTION oarlock.bodies_of(text, jsonb);
+DROP FUNCTION oarlock.replacing(jsonb, jsonb);
 DROP FUNCTION oarlock.answer_of(oarlock.controls);
 DROP TYPE oarlock.answer;
 DROP FUNCTION oarlock.steps_of(jsonb);

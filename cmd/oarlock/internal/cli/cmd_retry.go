@@ -19,7 +19,7 @@ func newRetryCommand(e *env) *cli.Command {
 		ArgsUsage: "RUN…",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "repeat `STEP`, and all steps that depend on it"},
-			&cli.StringFlag{Name: "step", Usage: "repeat `STEP` alone, or an item of it as STEP/ITEM"},
+			&cli.StringFlag{Name: "step", Usage: "repeat `STEP` alone (while the run is under way, see below), or an item of it as STEP/ITEM"},
 			&cli.BoolFlag{Name: "all", Usage: "repeat all steps"},
 			&cli.BoolFlag{Name: "latest", Usage: "make a new run, in the current version of the DAG"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "make a new run, with this param as `NAME=VALUE`; may be repeated"},
@@ -27,11 +27,12 @@ func newRetryCommand(e *env) *cli.Command {
 		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
 			about: `Without flags the command repeats the steps that failed or were canceled, and the steps that depend on them. The run
-keeps its number, version and params, and begins its next generation. A run that has not ended takes only --step and
---from, and stays in its generation while its other steps go on. There --step repeats a step, or an item of it, that
-failed or was canceled, and the steps behind it that could not start because of it. --from also repeats a step that
-succeeded. A run refuses a retry that would repeat nothing, and stays as it is. With --latest or -p Oarlock makes a new
-run instead, with the number of the old run in retry_of.
+keeps its number, version and params, and begins its next generation. In a run that has ended, --step repeats no other
+step. A run that has not ended takes only --step and --from, and stays in its generation while its other steps go on.
+There --step repeats a step, or an item of it, that failed or was canceled, and the steps behind it that could not start
+because of it. --from also repeats a step that succeeded. A foreach step runs all its items again, those too that
+succeeded: name one as STEP/ITEM to repeat it alone. A run refuses a retry that would repeat nothing, and stays as it
+is. With --latest or -p Oarlock makes a new run instead, with the number of the old run in retry_of.
 ` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock retry 41",
