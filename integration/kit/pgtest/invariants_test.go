@@ -40,7 +40,11 @@ var scenery = []string{
 
 // planted breaks the scenery in one way for each part of each invariant.
 var planted = map[string][]string{
-	"s1_succeeded_twice": {`UPDATE oarlock.attempts SET state = 'succeeded' WHERE run_id = 1`},
+	"s1_succeeded_twice": {
+		`UPDATE oarlock.attempts SET state = 'succeeded' WHERE run_id = 1`,
+		`INSERT INTO oarlock.controls (run_id, step, verb, args, by, decided_at, outcome) VALUES (1, 'b', 'retry', '{"mode": "step"}', 'x', now(), 'applied');
+		 UPDATE oarlock.attempts SET state = 'succeeded' WHERE run_id = 1`,
+	},
 	"s2_changed_after_end": {
 		`INSERT INTO oarlock.controls (run_id, verb, by) VALUES (1, 'pause', 'x')`,
 		`UPDATE oarlock.tasks SET generation = 2 WHERE run_id = 1 AND step = 1`,
