@@ -132,6 +132,7 @@ func timedOut(reason string) Result {
 // has the one of res as well, because a person must know it before another attempt.
 func (res Result) tooLate(reason string) Result {
 	late := timedOut(reason)
+	late.Stderr = res.Stderr
 	if res.Permanent {
 		late.Permanent, late.Reason = true, reason+": "+res.reason()
 	}
@@ -299,7 +300,7 @@ func (r *Run) end(t *task, s State, reason string) {
 // take copies the end of a body into the task's row: kind, exit code, signal and reason, but not the outputs.
 func (t *task) take(res Result) {
 	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
-	t.Reason = res.reason()
+	t.Reason, t.stderr = res.reason(), res.Stderr
 }
 
 // reason returns the reason that the result brings. For a failure without a reason it returns a description such as "exit 1". For a

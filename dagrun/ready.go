@@ -54,6 +54,7 @@ type Result struct {
 	Settled     bool   // the outputs and the body's effects are durable already: limits and requests come too late
 	SnoozeUntil Time   // the body has not ended for good: the next attempt starts at this time, outside the retry budget
 	Unstarted   bool   // with KindLost: the host could not start the body, so on_lost does not apply
+	Stderr      string // of a failure: the end of what the body wrote there, if expressions of its step refer to it
 }
 
 // Verb is the kind of a Control.
@@ -178,6 +179,7 @@ type Growth struct {
 	Rule       int // index in OnError of the replaced task's step
 	FirstAlt   int
 	Count      int
+	Stderr     string // of the attempt that was replaced, see Result
 }
 
 // AttemptRecord is a finished attempt that is no longer the task's latest.

@@ -358,7 +358,8 @@ func (r *Run) matchRule(t *task) (int, error) {
 			return i, nil
 		}
 		s := r.scope(t)
-		s.failure = &Failure{Kind: t.Kind, ExitCode: t.ExitCode, Signal: t.Signal, Attempt: t.Attempt}
+		failed := t.failure(t.stderr, r.now)
+		s.failure = &failed
 		holds, err := cond.Eval(s)
 		if err != nil {
 			return 0, err
@@ -401,13 +402,32 @@ func (r *Run) replace(t *task, rule int) {
 		r.misconfigured(t, fmt.Sprintf("on_error: the run would have more than %d tasks", MaxTasks))
 		return
 	}
-	t.Growth = &Growth{Generation: r.rec.Generation, ResetBy: t.ResetBy, Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with)}
+	t.Growth = &Growth{Generation: r.rec.Generation, ResetBy: t.ResetBy, Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with), Stderr: t.stderr}
 	first := len(g.alts)
 	r.growAlts(t)
 	r.to(t, TaskReplaced)
 	for _, alt := range g.alts[first:] {
 		r.enqueue(alt)
 	}
+}
+
+// failure describes the attempt of a task that failed at the given time.
+func (t *task) failure(stderr string, at Time) Failure {
+	f := Failure{Kind: t.Kind, ExitCode: t.ExitCode, Signal: t.Signal, Attempt: t.Attempt, Message: t.Reason, Stderr: stderr}
+	if t.AttemptAt != 0 {
+		f.Duration = Duration(max(at-t.AttemptAt, 0))
+	}
+	return f
+}
+
+// replaced returns the task of the group in whose place the given replacement came, or nil for a task that is none.
+func (g *group) replaced(alt int) (replaced *task) {
+	g.members(func(t *task) {
+		if grew := t.Growth; alt > 0 && t.State == TaskReplaced && grew != nil && grew.FirstAlt <= alt && alt < grew.FirstAlt+grew.Count {
+			replaced = t
+		}
+	})
+	return replaced
 }
 
 // growAlts makes a pending task for each replacement that the Growth of a task describes, and appends them to the group. A task for

@@ -2,6 +2,7 @@ package dagrun
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -41,8 +42,48 @@ func TestScope_ShowsAFailureToItsRules(t *testing.T) {
 	s := spec("a")
 	s.Steps[0].OnError = []ErrorRule{{Do: DoFail, When: look{func(s Scope) { got, _ = s.Failure() }}}}
 	finish(t, New(must(Compile(s)), Options{}), map[string]Result{"a": exit3})
-	if got != (Failure{Kind: KindExit, ExitCode: 3, Attempt: 1}) {
+	if got != (Failure{Kind: KindExit, ExitCode: 3, Attempt: 1, Message: "exit 3"}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A replacement sees the failure in whose place it came, and sees the same after a restore.
+func TestScope_ShowsReplacementsWhatFailed(t *testing.T) {
+	t.Parallel()
+	var rule Failure
+	s := spec("a replace=x")
+	first := &s.Steps[0].OnError[0].With[0]
+	first.OnError = []ErrorRule{{Do: DoReplace, With: []Step{{Name: "y"}}, When: look{func(s Scope) { rule, _ = s.Failure() }}}}
+	g := must(Compile(s))
+	r := begun(t, s)
+	ends := func(alt int, at Time, res Result) {
+		for ready, more := r.Ready(); more; ready, more = r.Ready() {
+			wants := slices.Clone(ready.Wants)
+			r.Advance()
+			for _, w := range wants {
+				_ = r.Step(Event{Kind: EvGranted, At: at - 1000, Task: w.Task})
+			}
+		}
+		if err := r.Step(Event{Kind: EvFinished, At: at, Task: TaskID{Alt: alt}, Attempt: 1, Result: &res}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends(0, 2000, Result{Kind: KindExit, ExitCode: 3, HasExit: true, Stderr: "no room"})
+	ends(1, 4000, Result{Kind: KindSignal, Signal: 9, Reason: "killed", Stderr: "worse"})
+	var rows []TaskRecord
+	for row := range r.Tasks() {
+		rows = append(rows, row)
+	}
+	again := must(Restore(g, Options{}, Saved{Run: RunRecord{State: RunRunning}, Tasks: rows}))
+	for alt, want := range []Failure{{}, {KindExit, 3, 0, 1, "exit 3", 1000, "no room"}, {KindSignal, 0, 9, 1, "killed", 1000, "worse"}} {
+		for what, r := range map[string]*Run{"first": r, "restored": again} {
+			if got, ok := r.Scope(TaskID{Alt: alt}).Failure(); got != want || ok != (alt > 0) {
+				t.Errorf("%s, ~%d: got %+v, want %+v", what, alt, got, want)
+			}
+		}
+		if alt == 2 && rule != want {
+			t.Errorf("in when: got %+v, want %+v", rule, want)
+		}
 	}
 }
 

@@ -229,7 +229,7 @@ type Scope interface {
 	Step(name string) (StepView, bool) // any step of the graph
 	Items(name string) []StepView      // of a foreach step, in index order; nil before its items exist
 	Item() (Item, bool)                // of the task itself
-	Failure() (Failure, bool)          // inside on_error
+	Failure() (Failure, bool)          // inside on_error, and of a replacement the failure that it replaces
 	Run() RunView
 }
 
@@ -254,12 +254,15 @@ type RunView struct {
 	Generation int
 }
 
-// Failure describes a failed attempt to the conditions of on_error.
+// Failure describes a failed attempt to the conditions of on_error, and to the replacements of its task.
 type Failure struct {
 	Kind     FailureKind
 	ExitCode int
 	Signal   int
 	Attempt  int
+	Message  string   // the reason of the task
+	Duration Duration // from the start of the attempt to its end
+	Stderr   string   // see Result
 }
 
 // TaskID names a task: a step (its index in the graph, handlers after the steps), the key of its item ("" for the step

@@ -167,10 +167,13 @@ func (s *scope) Items(name string) []StepView {
 func (s *scope) Item() (Item, bool) { return s.task.item() }
 
 func (s *scope) Failure() (Failure, bool) {
-	if s.failure == nil {
-		return Failure{}, false
+	if s.failure != nil {
+		return *s.failure, true
 	}
-	return *s.failure, true
+	if t := s.task.group.replaced(s.task.ID.Alt); t != nil {
+		return t.failure(t.Growth.Stderr, t.FinishedAt), true
+	}
+	return Failure{}, false
 }
 
 func (s *scope) Run() RunView {

@@ -54,7 +54,7 @@ func anyTask(r *rapid.T, step int) dagrun.TaskRecord {
 }
 
 func anyGrowth(r *rapid.T, text *rapid.Generator[string]) *dagrun.Growth {
-	g := &dagrun.Growth{Generation: rapid.IntRange(0, 3).Draw(r, "grew in"), Rule: rapid.IntRange(0, 3).Draw(r, "rule"), FirstAlt: rapid.IntRange(0, 10).Draw(r, "first"), Count: rapid.IntRange(0, 10).Draw(r, "count")}
+	g := &dagrun.Growth{Generation: rapid.IntRange(0, 3).Draw(r, "grew in"), Rule: rapid.IntRange(0, 3).Draw(r, "rule"), FirstAlt: rapid.IntRange(0, 10).Draw(r, "first"), Count: rapid.IntRange(0, 10).Draw(r, "count"), Stderr: text.Draw(r, "stderr")}
 	for i := range rapid.IntRange(0, 3).Draw(r, "items") {
 		g.Items = append(g.Items, dagrun.Item{Key: fmt.Sprint(i, text.Draw(r, "item key")), Value: `{"b": 1,  "a": "\u0000"}`})
 	}

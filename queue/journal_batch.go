@@ -106,6 +106,7 @@ func (e *pendingCommit) taskBytes(t *dagrun.TaskRecord) int {
 		size += rowBytes + len(t.Asks.Prompt) + len(t.Asks.Inputs) + approverBytes*len(t.Asks.Approvers)
 	}
 	if t.Growth != nil {
+		size += len(t.Growth.Stderr)
 		for i := range t.Growth.Items {
 			size += len(t.Growth.Items[i].Key) + len(t.Growth.Items[i].Value) + 24
 		}

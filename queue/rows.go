@@ -107,6 +107,7 @@ type storedGrowth struct {
 	Rule       int          `json:"rule,omitempty"`
 	FirstAlt   int          `json:"first_alt,omitempty"`
 	Count      int          `json:"count,omitempty"`
+	Stderr     string       `json:"stderr,omitempty"`
 }
 
 // storedItem holds its value as text. As jsonb it would come back with other spaces and another order of keys, and a later drive
@@ -120,7 +121,7 @@ func encodeGrowth(g *dagrun.Growth) string {
 	if g == nil {
 		return ""
 	}
-	stored := storedGrowth{Generation: g.Generation, ResetBy: g.ResetBy, Rule: g.Rule, FirstAlt: g.FirstAlt, Count: g.Count}
+	stored := storedGrowth{Generation: g.Generation, ResetBy: g.ResetBy, Rule: g.Rule, FirstAlt: g.FirstAlt, Count: g.Count, Stderr: g.Stderr}
 	for _, item := range g.Items {
 		stored.Items = append(stored.Items, storedItem{Key: item.Key, Value: string(item.Value)})
 	}
@@ -135,7 +136,7 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return nil, fmt.Errorf("growth: %w", err)
 	}
-	g := &dagrun.Growth{Generation: stored.Generation, ResetBy: stored.ResetBy, Rule: stored.Rule, FirstAlt: stored.FirstAlt, Count: stored.Count}
+	g := &dagrun.Growth{Generation: stored.Generation, ResetBy: stored.ResetBy, Rule: stored.Rule, FirstAlt: stored.FirstAlt, Count: stored.Count, Stderr: stored.Stderr}
 	for _, item := range stored.Items {
 		g.Items = append(g.Items, dagrun.Item{Key: item.Key, Value: dagrun.JSON(item.Value)})
 	}

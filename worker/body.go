@@ -284,7 +284,7 @@ func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 		return res // the task has not succeeded
 	}
 	if err := t.CheckOutputs(res.Outputs); err != nil {
-		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode, Reason: err.Error()}
+		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode, Reason: err.Error(), Stderr: res.Stderr}
 	}
 	return res
 }
@@ -386,6 +386,9 @@ func (t *Task) Masked(text string) string {
 func (t *Task) MaskedCut(text string) string {
 	return logship.MaskBeginning(text, t.shapes())
 }
+
+// MaskedEnd is Masked for the end of a longer text. It also cuts off a beginning that may be the last part of a secret.
+func (t *Task) MaskedEnd(text string) string { return logship.MaskEnd(text, t.shapes()) }
 
 // MaskedName is Masked for the name of a header. It ignores case, because the server or the HTTP client chooses the capitals. If it
 // masks something, the rest of the name becomes lower case.

@@ -259,7 +259,7 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 	rules := slices.Collect(n.get("on_error").list())
 	for i, rule := range s.OnError {
 		r := rules[i]
-		c.expression(r.get("when"), known.withFailure(), wantBool)
+		c.expression(r.get("when"), known.withFailure(kind), wantBool)
 		if limit := n.in("retry_policy", "limit"); rule.Do == "retry" && limit != nil && s.RetryPolicy.Limit == (Count{}) {
 			c.add(r.get("do").pos(), "set retry_policy.limit to 1 or more", "do: retry with a retry_policy that has limit 0")
 		}
@@ -277,8 +277,7 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 			nodes = []*node{with}
 		}
 		for k := range rule.With {
-			own := *known
-			c.body(&rule.With[k], nodes[k], kind, &own)
+			c.body(&rule.With[k], nodes[k], kind, known.withFailure(kind))
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (c *compiler) inherit(s *Step) {
 // s as the Data of the result. Mistakes go to c.errs.
 func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.inherit(s)
-	s.Outputs = c.streams.outputs(s)
+	s.Outputs, s.keepsTail = c.streams.outputs(s), s.namesTail()
 	n.env = s.Env
 	n.declareSecrets(s.Secrets)
 	s.names = n
@@ -226,13 +226,12 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 		if compiled.Do, err = dagrun.ParseDo(rule.Do); err != nil {
 			c.errs = append(c.errs, err)
 		}
-		if e := c.expression(n.withFailure(), fmt.Sprintf("on_error[%d].when", i), rule.When, wantBool); e != nil {
+		if e := c.expression(n.withFailure(s.kind()), fmt.Sprintf("on_error[%d].when", i), rule.When, wantBool); e != nil {
 			compiled.When = e
 		}
 		for _, with := range rule.With {
 			alt := with.replacing(s)
-			own := *n
-			compiled.With = append(compiled.With, c.step(out.Name, &alt, &own))
+			compiled.With = append(compiled.With, c.step(out.Name, &alt, n.withFailure(s.kind())))
 		}
 		out.OnError = append(out.OnError, compiled)
 	}

@@ -325,10 +325,8 @@ func jsonValue(v any, depth int) (any, error) {
 	switch x := v.(type) {
 	case nil, bool, string:
 		return v, nil
-	case time.Time:
+	case time.Time, time.Duration:
 		return plainTime(x), nil
-	case time.Duration:
-		return x.String(), nil
 	}
 	if depth > MaxValueDepth {
 		return nil, fmt.Errorf("lists and maps are nested more than %d deep", MaxValueDepth)

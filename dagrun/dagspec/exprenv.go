@@ -263,6 +263,7 @@ func relaxed(n ast.Node) ast.Node {
 var exprTypes = map[valueType]types.Type{
 	typeAny: types.Any, typeString: types.String, typeInteger: types.Int, typeNumber: types.Float64, typeBoolean: types.Bool,
 	typeList: types.Array(types.Any), typeTime: types.TypeOf(time.Time{}),
+	typeDuration: types.TypeOf(time.Duration(0)),
 }
 
 // exprTypes returns the types of the given references for the compiler, as a tree of names. A reference to params as a whole stands

@@ -36,6 +36,11 @@ func (f ref) stream() string {
 	return ""
 }
 
+// isTail reports whether the reference is to the end of what a failed body wrote to its stderr.
+func (f ref) isTail() bool {
+	return f.root() == "error" && len(f.path) > 1 && f.path[1] == "stderr_tail"
+}
+
 // output returns the name of the output if the reference is to one, or to a part of one: n for steps.a.outputs.n, and stdout for
 // steps.a.stdout. It returns "" for any other reference.
 func (f ref) output() string {
@@ -76,6 +81,7 @@ const (
 	typeBoolean
 	typeList
 	typeTime
+	typeDuration
 )
 
 var paramTypes = map[string]valueType{"string": typeString, "integer": typeInteger, "number": typeNumber, "boolean": typeBoolean}
@@ -91,7 +97,7 @@ var (
 	itemsFields = map[string]valueType{"total": typeInteger, "succeeded": typeInteger, "failed": typeInteger, "skipped": typeInteger}
 	errorFields = map[string]valueType{
 		"kind": typeString, "exit_code": typeInteger, "signal": typeInteger, "timed_out": typeBoolean,
-		"attempt": typeInteger,
+		"attempt": typeInteger, "message": typeString, "duration": typeDuration, "stderr_tail": typeString,
 	}
 	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger}
 )
@@ -117,6 +123,7 @@ type names struct {
 	self    string            // id of the step that has the text, "" in handlers
 	item    string            // name of the item, "" outside foreach
 	failure bool              // error may be named
+	failed  string            // with failure: the kind of the body that failed; "": not known
 	secret  bool              // secrets may be named
 	field   string            // "args" if the text is an argument, "${=" if it is a computed value beside which a secret may stand
 	env     map[string]string // of the step
@@ -161,10 +168,11 @@ func (n *names) at(p place) *names {
 	return &own
 }
 
-// withFailure returns the names for conditions of on_error, which may also use error.
-func (n *names) withFailure() *names {
+// withFailure returns the names for conditions of on_error and for replacements, which may also use error. kind is the kind of the
+// body that failed, "" if it is not known.
+func (n *names) withFailure(kind string) *names {
 	own := *n
-	own.failure = true
+	own.failure, own.failed = true, kind
 	return &own
 }
 
@@ -199,10 +207,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 	case "run":
 		return f.field(runFields, 1)
 	case "error":
-		if !n.failure {
-			return 0, f.wrong("error describes a failure: use error only in when: of on_error", "error has no value here")
-		}
-		return f.field(errorFields, 1)
+		return n.checkFailure(f)
 	case "secrets":
 		return n.secretHere(f)
 	}
@@ -210,6 +215,17 @@ func (n *names) check(f ref) (valueType, *problem) {
 		return typeAny, nil
 	}
 	return 0, n.unknown(f)
+}
+
+// checkFailure is check for references to the failure that on_error deals with.
+func (n *names) checkFailure(f ref) (valueType, *problem) {
+	if !n.failure {
+		return 0, f.wrong("error describes a failure: use error only in when: of on_error, and in replacements", "error has no value here")
+	}
+	if f.isTail() && n.failed != "" && n.failed != "run" && n.failed != "command" {
+		return 0, f.wrong("only a body of kind run or command has one: error.message says why it failed", "a body of kind %s has no stderr", n.failed)
+	}
+	return f.field(errorFields, 1)
 }
 
 // wrong returns a problem with the reference; format and args make the message.
@@ -352,7 +368,7 @@ func (s *Step) output(name string) (kind string, known []string, ok bool) {
 }
 
 // field checks part i of a reference against the known names, and returns its type or the mistake. The reference must not be
-// longer, unless the type has parts: a time or a list.
+// longer, unless the type has parts: a time, a duration or a list.
 func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 	what := strings.Join(f.path[:min(i, len(f.path))], ".")
 	if len(f.path) <= i {
@@ -366,7 +382,7 @@ func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
 			all = append(append(all, "outputs", "items"), streams...)
 		}
 		return 0, f.wrong(knownHint(f.path[i], all, ""), "%s has no %q", what, f.path[i])
-	case len(f.path) > i+1 && t != typeTime && t != typeList:
+	case len(f.path) > i+1 && t != typeTime && t != typeDuration && t != typeList:
 		return 0, f.wrong("", "%s has no parts", strings.Join(f.path[:i+1], "."))
 	}
 	return t, nil

@@ -259,10 +259,14 @@ func (v *view) fill(field string, value any) (any, error) {
 	return value, nil
 }
 
-// plainTime returns a time as an RFC 3339 text, because JSON has no times. It returns any other value unchanged.
+// plainTime returns a time as an RFC 3339 text and a duration as a text such as 1m30s, because JSON has neither. It returns any other
+// value unchanged.
 func plainTime(v any) any {
-	if t, ok := v.(time.Time); ok {
-		return t.Format(time.RFC3339Nano)
+	switch x := v.(type) {
+	case time.Time:
+		return x.Format(time.RFC3339Nano)
+	case time.Duration:
+		return x.String()
 	}
 	return v
 }

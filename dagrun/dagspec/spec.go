@@ -161,7 +161,8 @@ type Step struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	Cache         *Cache            `json:"cache,omitempty"`
 
-	names *names // of a step in a Graph: the names that its texts may use
+	names     *names // of a step in a Graph: the names that its texts may use
+	keepsTail bool   // see KeepsTail
 }
 
 // Depend is one dependency; State is succeeded, finished or started.

@@ -117,15 +117,39 @@ func (s *Step) undeclared() []string {
 	return names
 }
 
-// streamRefs returns the references to streams in the texts and expressions of one body and of what decides about it. It does not
-// look into the publish and the replacements, which are bodies of their own.
-func (s *Step) streamRefs() []ref {
-	var refs []ref
-	add := func(f ref) {
-		if f.stream() != "" {
-			refs = append(refs, f)
+// KeepsTail reports whether a failure of the body has to keep the end of its stderr. It has to if a rule of on_error, or a
+// replacement, refers to error.stderr_tail. The step must be of a Graph.
+func (s *Step) KeepsTail() bool { return s.keepsTail }
+
+// namesTail reports whether texts or expressions that deal with a failure of the body refer to the end of its stderr.
+func (s *Step) namesTail() bool {
+	if !s.executes() {
+		return false
+	}
+	found := false
+	for _, rule := range s.OnError {
+		for _, f := range streamsIn(rule.When) {
+			found = found || f.isTail()
+		}
+		for i := range rule.With {
+			rule.With[i].eachBody(func(body *Step) {
+				found = found || slices.ContainsFunc(body.refsToStreams(), ref.isTail)
+			})
 		}
 	}
+	return found
+}
+
+// streamRefs returns the references to outputs that come from streams, as refsToStreams finds them.
+func (s *Step) streamRefs() []ref {
+	return slices.DeleteFunc(s.refsToStreams(), func(f ref) bool { return f.stream() == "" })
+}
+
+// refsToStreams returns the references that may be to streams in the texts and expressions of one body and of what decides about it.
+// It does not look into the publish and the replacements, which are bodies of their own.
+func (s *Step) refsToStreams() []ref {
+	var refs []ref
+	add := func(f ref) { refs = append(refs, f) }
 	for _, text := range s.references() {
 		if !namesStream(text) {
 			continue

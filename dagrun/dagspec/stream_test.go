@@ -77,6 +77,48 @@ func TestCompile_FindsEachReferenceToAStream(t *testing.T) {
 	}
 }
 
+// A body keeps the end of its stderr if a rule of its on_error, or a replacement at any depth, refers to it.
+func TestCompile_KeepsTheTailThatIsReferredTo(t *testing.T) {
+	t.Parallel()
+	for onError, want := range map[string]bool{
+		`{when: 'error.stderr_tail contains "disk"', do: skip}`:                                                    true,
+		`{do: replace, with: {env: {E: "${error.stderr_tail}"}}}`:                                                  true,
+		`{do: replace, with: {command: echo, args: ["${= upper(error.stderr_tail)}"]}}`:                            true,
+		`{do: replace, with: {run: echo, publish: {command: echo, args: ["${error.stderr_tail}"]}}}`:               true,
+		`{do: replace, with: {run: echo, on_error: [{do: replace, with: {env: {E: "${error.stderr_tail}"}}}]}}`:    true,
+		`{when: error.exit_code == 3, do: replace, with: {env: {E: "${error.message} ${error.duration} stderr"}}}`: false,
+	} {
+		out, err := mustParse(t, "name: x\nsteps:\n- {id: a, run: echo, on_error: ["+onError+"]}\n").Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Steps[0].Data.(*Step).KeepsTail(); got != want {
+			t.Errorf("%s: %v", onError, got)
+		}
+	}
+}
+
+// Texts and expressions of a replacement see what failed.
+func TestResolve_ErrorOfAReplacement(t *testing.T) {
+	t.Parallel()
+	out, err := mustParse(t, `{name: x, steps: [{id: a, run: echo, on_error: [{do: replace, with: {command: x, args: [
+		"${error.kind} ${error.exit_code} ${error.signal} ${error.timed_out} ${error.attempt}", "${error.message}|${error.stderr_tail}", "${error.duration}",
+		"${= error.attempt + 1} ${= error.duration > duration('1m') ? 'slow' : 'fast'} ${= error.duration.Seconds()}"]}}]}]}`).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := out.Steps[0].OnError[0].With[0].Data.(*Step)
+	got, err := body.Resolve(fakeScope{context: Context{}, failure: &dagrun.Failure{
+		Kind: dagrun.KindTimeout, ExitCode: 124, Attempt: 2, Message: "timed out after 90s", Duration: 90_500, Stderr: "a\nb",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"timeout 124 0 true 2", "timed out after 90s|a\nb", "1m30.5s", "3 slow 90.5"}, got.Args); diff != "" {
+		t.Error(diff)
+	}
+}
+
 var compareOutputs = cmp.AllowUnexported(Output{})
 
 func namesOf(outputs []Output) []string {

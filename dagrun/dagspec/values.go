@@ -177,6 +177,12 @@ func (v *view) failure(field string) any {
 		return int64(f.Signal)
 	case field == "timed_out":
 		return f.Kind == dagrun.KindTimeout
+	case field == "message":
+		return f.Message
+	case field == "duration":
+		return Duration(f.Duration).Std()
+	case field == "stderr_tail":
+		return f.Stderr
 	}
 	return int64(f.Attempt)
 }
@@ -345,14 +351,12 @@ func descend(v any, path []string) any {
 	return v
 }
 
-// asText converts a value to text: strings as they are, times as RFC 3339, anything else as compact JSON. It returns an error only
-// for a value that JSON cannot hold.
+// asText converts a value to text: strings as they are, times as RFC 3339, durations as 1m30s, anything else as compact JSON. It
+// returns an error only for a value that JSON cannot hold.
 func asText(v any) (string, error) {
-	switch x := v.(type) {
-	case string:
-		return x, nil
-	case time.Time:
-		return x.Format(time.RFC3339Nano), nil
+	v = plainTime(v)
+	if text, ok := v.(string); ok {
+		return text, nil
 	}
 	text, err := compactJSON(v)
 	return string(text), err

@@ -174,7 +174,7 @@ func randomErrors(c *Choices, f Features, s *dagrun.Step, depth int) {
 		for rule.Do == dagrun.DoReplace && (len(rule.With) == 0 || (len(rule.With) < 4 && c.OneIn(3))) {
 			with := randomStep(c, f, depth+1)
 			if f.Conditions && c.OneIn(4) {
-				with.When = Pick(c, True, False)
+				with.When = Pick(c, True, False, Exited(1))
 			}
 			rule.With = append(rule.With, with)
 		}

@@ -44,7 +44,15 @@ func (s modelScope) Item() (dagrun.Item, bool) {
 	return dagrun.Item{}, false
 }
 
-func (s modelScope) Failure() (dagrun.Failure, bool) { return dagrun.Failure{}, false }
+// Failure returns the end of the task that a replacement replaces.
+func (s modelScope) Failure() (dagrun.Failure, bool) {
+	for _, c := range s.m.group(s.c.ID.Step, s.c.ID.Item) {
+		if grew := c.Growth; c.State == dagrun.TaskReplaced && grew.FirstAlt <= s.c.ID.Alt && s.c.ID.Alt < grew.FirstAlt+grew.Count {
+			return dagrun.Failure{Kind: c.Kind, ExitCode: c.ExitCode, Signal: c.Signal, Attempt: c.Attempt}, true
+		}
+	}
+	return dagrun.Failure{}, false
+}
 
 func (s modelScope) Run() dagrun.RunView {
 	state, _ := s.m.verdict()

@@ -32,6 +32,7 @@ type body struct {
 
 	captures [2]*capture          // of the streams; nil: no output comes from the stream
 	before   map[string]fileState // the files from which outputs come, by their paths, as they were before the body began
+	tail     *tail                // of stderr; nil: the step does not refer to it
 }
 
 const (
@@ -92,6 +93,10 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 		if c := captureOf(streamNames[i], b.task.Body.Outputs); c != nil {
 			c.to, to = to, c
 			b.captures[i] = c
+		}
+		if i == 1 && b.task.Body.KeepsTail() {
+			b.tail = &tail{to: to}
+			to = b.tail
 		}
 		if b.streams[i], end, err = openStream(to); err != nil {
 			err = hostFault(err, "")

@@ -24,6 +24,50 @@ type capture struct {
 	text []byte
 }
 
+// tail keeps the end of a stream for error.stderr_tail, and passes everything on.
+type tail struct {
+	to   io.Writer // nil: nothing is passed on
+	text []byte
+	cut  bool // the stream had more than the text
+}
+
+// tailBytes limits error.stderr_tail.
+const tailBytes = 4 << 10
+
+// Write implements io.Writer for the goroutine that copies the stream. It moves bytes only once the buffer has twice what is kept.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if n := len(t.text) - tailBytes; n > tailBytes {
+		t.text, t.cut = append(t.text[:0], t.text[n:]...), true
+	}
+	if t.to == nil {
+		return len(p), nil
+	}
+	return t.to.Write(p)
+}
+
+// stderrTail returns the last lines that the body wrote to its stderr, tailBytes at most, without white space at their end, or the
+// end of one longer line. Secrets are masked, and bytes that Postgres cannot store are question marks. It returns "" unless the step
+// refers to it.
+func (a *attempt) stderrTail(b *body) string {
+	if b.tail == nil {
+		return ""
+	}
+	text, cut := string(b.tail.text), b.tail.cut
+	if n := len(text) - tailBytes; n > 0 {
+		text, cut = text[n:], true
+	}
+	if cut {
+		text = a.task.MaskedEnd(text)
+		if _, lines, more := strings.Cut(strings.TrimRight(text, " \t\r\n"), "\n"); more {
+			text = lines
+		}
+	} else {
+		text = a.task.Masked(text)
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(strings.TrimRight(text, " \t\r\n"), "?"), "\x00", "?")
+}
+
 // captureOf returns a capture for a stream, or nil if none of the outputs comes from it. The capture keeps what the largest of these
 // outputs may have, a newline, and one more byte, which shows that the stream is too long.
 func captureOf(stream string, declared []dagspec.Output) *capture {

@@ -145,6 +145,47 @@ func TestCapture_MasksSecrets(t *testing.T) {
 	}
 }
 
+// The end of stderr has whole lines and no secrets, and is kept only for steps that refer to it.
+func TestTail_OfAFailure(t *testing.T) {
+	t.Parallel()
+	x := setup(t)
+	spec, err := dagspec.Parse("x.yaml", []byte(`{name: x, steps: [{id: a, run: echo, on_error: [{when: error.stderr_tail != "", do: fail}]}, {id: b, run: echo}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Repeat("y", 99)
+	lines := strings.Repeat(line+"\n", 41)
+	for _, tt := range []struct {
+		name, text, want string
+		step             int
+	}{
+		{"lines", `echo out; printf 'one\ntwo\n\n' >&2; exit 3`, "one\ntwo", 0},
+		{"by a signal", `echo dead >&2; kill -9 $$`, "dead", 0},
+		{"of a success", `echo fine >&2`, "", 0},
+		{"not asked for", `echo one >&2; exit 3`, "", 1},
+		{"no text", `printf 'a\0b\377c' >&2; exit 3`, "a?b?c", 0},
+		{"a secret", `echo "token hunter-2" >&2; exit 3`, "token ***", 0},
+		{"the last lines", `yes ` + line + ` | head -n 9000 >&2; exit 3`, strings.TrimSuffix(lines[100:], "\n"), 0},
+		{"one long line", `head -c 90000 /dev/zero | tr '\0' y >&2; exit 3`, strings.Repeat("y", tailBytes), 0},
+		{"a secret that is cut", `printf 'hunter-2' >&2; head -c 4090 /dev/zero | tr '\0' z >&2; exit 3`, strings.Repeat("z", 4090), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			body := *g.Step(tt.step).Data.(*dagspec.Step)
+			body.Run = tt.text
+			task := task(body)
+			task.Secrets = map[string]string{"TOKEN": "hunter-2"}
+			if got := x.run(t, task); got.Stderr != tt.want {
+				t.Errorf("got %q, want %q", got.Stderr, tt.want)
+			}
+		})
+	}
+}
+
 // A body is not asked for outputs if its exit code skips the task, or if it fails.
 func TestCapture_AsksOnlySuccesses(t *testing.T) {
 	t.Parallel()

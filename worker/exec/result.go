@@ -75,6 +75,9 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	if survivors != nil {
 		r.Reason = survivors.Error()
 	}
+	if r.Kind != dagrun.KindNone {
+		r.Stderr = a.stderrTail(b)
+	}
 	return r
 }
 

@@ -77,6 +77,22 @@ func MaskBeginning(text string, shapes []string) string {
 	return string(m.mask([]byte(text), false))
 }
 
+// MaskEnd is MaskBeginning for the end of a longer text: it cuts off a beginning that may be the end of a secret.
+func MaskEnd(text string, shapes []string) string {
+	backwards := make([]string, len(shapes))
+	for i, shape := range shapes {
+		backwards[i] = reversed(shape)
+	}
+	return reversed(MaskBeginning(reversed(text), backwards))
+}
+
+// reversed returns the bytes of a text from the last to the first.
+func reversed(text string) string {
+	b := []byte(text)
+	slices.Reverse(b)
+	return string(b)
+}
+
 // masker masks one stream. It holds back bytes that may be the beginning of a secret, until the next bytes decide.
 type masker struct {
 	patterns *patterns

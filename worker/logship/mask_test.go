@@ -54,6 +54,17 @@ func TestMask_OverlapsLeakNothing(t *testing.T) {
 	}
 }
 
+func TestMaskEnd_CutsAPartOfASecretOff(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"ter-2 said hunter-2": " said ***", "hunter-2!": "***!", "2 r": " r", "said hunter": "said hunter", "": "",
+	} {
+		if got := MaskEnd(text, []string{"hunter-2"}); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestMask_DoesNotDependOnWhereWritesAreCut(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(1))
