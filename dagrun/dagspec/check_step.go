@@ -66,6 +66,9 @@ func (c *checker) body(s *Step, n *node, inherited string, known *names) {
 	known.declareSecrets(s.Secrets)
 	kind := c.oneBody(s, n, inherited)
 	c.bodyParts(s, n, kind)
+	if s.Args.Append && kind == "command" && inherited != "" && inherited != "command" {
+		c.add(n.get("args").pos(), "write the list alone", "the failed step is no command, so it has no arguments to append to")
+	}
 	c.bodyTexts(s, n, known)
 	if s.Action != "" {
 		c.action(s, n, inherited)
@@ -133,7 +136,11 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 	}
 	for _, g := range goesWith {
 		if key, _ := n.find(g.field); key != nil && !slices.Contains(g.kinds, kind) {
-			c.add(key.pos(), "this key needs a body of kind "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
+			hint := "this key needs a body of kind " + oneOf(g.kinds)
+			if g.field == "args" && kind == "run" {
+				hint = "give a script its values by env:"
+			}
+			c.add(key.pos(), hint, "%s does nothing for a body of kind %s", g.field, kind)
 		}
 	}
 	if key, _ := n.find("slots"); key != nil && (kind == "result" || s.Action != "" && s.body() != dagrun.BodyTask) {

@@ -271,7 +271,7 @@ func merged(base, over map[string]string) map[string]string {
 
 // replacing returns the replacement s with the fields that it lacks and takes from the failed step: timeout, kill, pool, slots,
 // retry_policy, outputs and secrets, and the fields of the body if both bodies are of the same kind. Variables of env are merged,
-// and the replacement's own win.
+// and the replacement's own win. Arguments follow those of the failed step if the replacement appends them.
 func (s Step) replacing(failed *Step) Step {
 	s.ID, s.Foreach = failed.ID, nil
 	s.Env = merged(failed.Env, s.Env)
@@ -301,7 +301,10 @@ func (s *Step) takeBody(failed *Step) {
 	if s.kind() == "" {
 		s.Run, s.Command, s.Action, s.Result = failed.Run, failed.Command, failed.Action, failed.Result
 	}
-	if s.Args == nil {
+	switch {
+	case s.Args.Append:
+		s.Args = Args{List: slices.Concat(failed.Args.List, s.Args.List)}
+	case s.Args.List == nil:
 		s.Args = failed.Args
 	}
 	if s.With == nil {

@@ -96,6 +96,8 @@ steps:
           - {command: /bin/b}
           - {run: echo, timeout: 0s, pool: '', slots: 1, retry_policy: {limit: 0}}
           - {run: echo, on_error: [{do: replace, with: {env: {C: c}}}]}
+          - {args: {append: ['${error.kind}']}, on_error: [{do: replace, with: {command: /bin/b, args: {append: [z]}}}]}
+          - {args: []}
       - {do: fail}
 `)
 	out, err := spec.Compile()
@@ -104,12 +106,16 @@ steps:
 	}
 	alts := out.Steps[0].OnError[0].With
 	same, other, script, chain := alts[0].Data.(*Step), alts[1].Data.(*Step), alts[2].Data.(*Step), alts[3].OnError[0].With[0].Data.(*Step)
+	appends := func(with dagrun.Step) []string { return with.Data.(*Step).Args.List }
 	for what, diff := range map[string]string{
-		"same body":        cmp.Diff([]string{"/bin/a", "one", "in", "a", "b"}, []string{same.Command, same.Args[0], same.Stdin.Text, same.Env["A"], same.Env["B"]}),
+		"appended":         cmp.Diff([]string{"one", "${error.kind}"}, appends(alts[4])),
+		"appended again":   cmp.Diff([]string{"one", "${error.kind}", "z"}, appends(alts[4].OnError[0].With[0])),
+		"without args":     cmp.Diff([]string{}, appends(alts[5])),
+		"same body":        cmp.Diff([]string{"/bin/a", "one", "in", "a", "b"}, []string{same.Command, same.Args.List[0], same.Stdin.Text, same.Env["A"], same.Env["B"]}),
 		"inherited":        cmp.Diff([]any{dagrun.Duration(300_000), out.Steps[0].Pools, 3, 4}, []any{alts[0].Timeout, alts[0].Pools, alts[0].Slots, alts[0].Retry.Limit}),
 		"kill, outputs":    cmp.Diff([]any{second, "n"}, []any{same.Kill.Grace, same.Outputs[0].Name}),
-		"same kind":        cmp.Diff([]string{"/bin/b", "one"}, []string{other.Command, other.Args[0]}),
-		"other kind":       cmp.Diff([]any{"", 0, true}, []any{script.Command, len(script.Args), script.Stdin == nil}),
+		"same kind":        cmp.Diff([]string{"/bin/b", "one"}, []string{other.Command, other.Args.List[0]}),
+		"other kind":       cmp.Diff([]any{"", 0, true}, []any{script.Command, len(script.Args.List), script.Stdin == nil}),
 		"own":              cmp.Diff([]any{dagrun.Duration(0), 0, 1, 0}, []any{alts[2].Timeout, len(alts[2].Pools), alts[2].Slots, alts[2].Retry.Limit}),
 		"never on_error":   cmp.Diff(0, len(alts[0].OnError)),
 		"chain":            cmp.Diff([]string{"echo", "a", "c"}, []string{chain.Run, chain.Env["A"], chain.Env["C"]}),

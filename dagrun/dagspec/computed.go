@@ -170,7 +170,7 @@ func (c *compiler) values(s *Step, n *names) {
 		into(n.belowStep(), "env."+name, s.Env[name])
 	}
 	into(n, "name", s.Name)
-	into(n, "args", s.Args...)
+	into(n, "args", s.Args.List...)
 	for _, label := range sortedKeys(s.Labels) {
 		into(n, "labels."+label, s.Labels[label])
 	}

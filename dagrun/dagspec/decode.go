@@ -247,6 +247,24 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(long(o))
 }
 
+func (a *Args) fromNode(d *decoder, n *node) {
+	a.Append = n.kind == kindMap
+	if a.Append {
+		n = n.get("append")
+	}
+	if n != nil {
+		d.slice(n, reflect.ValueOf(&a.List).Elem())
+	}
+}
+
+// MarshalJSON writes the list, or a map for arguments that are added.
+func (a Args) MarshalJSON() ([]byte, error) {
+	if a.Append {
+		return json.Marshal(map[string][]string{"append": a.List})
+	}
+	return json.Marshal(a.List)
+}
+
 func (s *Stdin) fromNode(d *decoder, n *node) {
 	if n.kind == kindString {
 		s.Text = n.text()

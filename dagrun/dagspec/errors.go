@@ -349,6 +349,8 @@ func mismatchHint(n *node, key, title string, want []string) string {
 		return "write " + yaml11[strings.ToLower(n.text())] + ": only true and false are booleans"
 	case slices.Contains(want, "array") && scalar && key != "steps":
 		return fmt.Sprintf("write %s: %s", key, flowList([]string{fmt.Sprint(n.value)}))
+	case key == "args" && n.get("append") != nil:
+		return "args: {append: […]} works only in a replacement, under with: of on_error: write the list"
 	case slices.Equal(want, []string{"array"}) && n.kind == kindMap:
 		return "begin each entry with a dash"
 	case slices.Contains(want, "string") && (n.kind == kindBool || n.kind == kindFloat || n.kind == kindInt):

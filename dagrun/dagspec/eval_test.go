@@ -213,8 +213,8 @@ func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
 	}
 	for _, place := range []func(*Step){ // without the checks of Parse
 		func(s *Step) { s.With = map[string]any{"method": "${secrets.token}"} },
-		func(s *Step) { s.Args = []string{"${secrets.token}"} },
-		func(s *Step) { s.Args = []string{"${env.T}"} },
+		func(s *Step) { s.Args.List = []string{"${secrets.token}"} },
+		func(s *Step) { s.Args.List = []string{"${env.T}"} },
 		func(s *Step) { s.Name = "${secrets.token}" },
 		func(s *Step) { s.Labels = map[string]string{"l": "${env.T}"} },
 		func(s *Step) { s.Stdin = &Stdin{Text: "${secrets.token}"} },

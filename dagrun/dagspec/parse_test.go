@@ -137,7 +137,7 @@ func TestParse_MergesDefaultsIntoSteps(t *testing.T) {
 		{"handler", spec.HandlerOn.Init.Timeout.Value, 10 * minute},
 		{"handler's own", spec.HandlerOn.Exit.Timeout.Value, minute},
 		{"integers in env", spec.Env["THREADS"], "4"},
-		{"integers in args", steps["per-region"].Args[4], "7"},
+		{"integers in args", steps["per-region"].Args.List[4], "7"},
 		{"booleans in labels", spec.Labels["gpu"], "true"},
 	}
 	for _, c := range checks {

@@ -81,7 +81,7 @@ func (v *view) resolve(s *Step) (*Resolved, error) {
 	if out.Labels, err = v.texts("labels", s.Labels); err != nil {
 		return nil, err
 	}
-	for _, arg := range s.Args {
+	for _, arg := range s.Args.List {
 		text, err := v.text("args", arg)
 		if err != nil {
 			return nil, err

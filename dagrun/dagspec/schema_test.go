@@ -65,7 +65,7 @@ func TestSchema_DescribesEveryStructOfTheSpec(t *testing.T) {
 	described := map[reflect.Type]bool{
 		reflect.TypeFor[Allow](): true, reflect.TypeFor[Retention](): true, reflect.TypeFor[Handlers](): true,
 		reflect.TypeFor[Items](): true, reflect.TypeFor[Priority](): true, reflect.TypeFor[StepSecrets](): true,
-		reflect.TypeFor[Span](): true, reflect.TypeFor[Count](): true,
+		reflect.TypeFor[Span](): true, reflect.TypeFor[Count](): true, reflect.TypeFor[Args](): true,
 	}
 	for _, goType := range schemaOf {
 		described[goType] = true

@@ -132,7 +132,7 @@ type Step struct {
 	// The body: one of Run, Command, Action and Result.
 	Run     string         `json:"run,omitempty"`
 	Command string         `json:"command,omitempty"`
-	Args    []string       `json:"args,omitempty"`
+	Args    Args           `json:"args,omitzero"`
 	Action  string         `json:"action,omitempty"`
 	With    map[string]any `json:"with,omitempty"`
 	Result  *Result        `json:"result,omitempty"`
@@ -163,6 +163,12 @@ type Step struct {
 
 	names     *names // of a step in a Graph: the names that its texts may use
 	keepsTail bool   // see KeepsTail
+}
+
+// Args are the arguments of a command: a list, or what a replacement adds to the arguments of the failed step.
+type Args struct {
+	List   []string // nil: not given
+	Append bool
 }
 
 // Depend is one dependency; State is succeeded, finished or started.
@@ -541,7 +547,7 @@ func (s *Step) digest(env map[string]string) string {
 		SkipExit             []int
 		Undeclared           []string `json:",omitempty"`
 	}{
-		s.Run, s.Command, s.Action, s.Args, s.Shell, s.With, s.Stdin, s.Secrets, merged(env, s.Env), s.WorkingDir, s.Outputs, s.Publish, s.Foreach, s.SkipExitCode,
+		s.Run, s.Command, s.Action, s.Args.List, s.Shell, s.With, s.Stdin, s.Secrets, merged(env, s.Env), s.WorkingDir, s.Outputs, s.Publish, s.Foreach, s.SkipExitCode,
 		s.undeclared(),
 	})
 	if err != nil {

@@ -179,7 +179,7 @@ func namesStream(text string) bool {
 
 // references returns the texts of a body in which references and computed values are filled in.
 func (s *Step) references() []string {
-	texts := append([]string{s.Name}, s.Args...)
+	texts := append([]string{s.Name}, s.Args.List...)
 	for _, m := range []map[string]string{s.Env, s.Labels} {
 		for _, key := range sortedKeys(m) {
 			texts = append(texts, m[key])

@@ -17,7 +17,7 @@ import (
 // printed runs a body that prints its environment, and returns the environment.
 func printed(t *testing.T, x *testBundle, task *worker.Task) map[string]string {
 	t.Helper()
-	task.Body = &dagspec.Step{Command: "/usr/bin/env", Args: []string{"-0"}, Outputs: task.Body.Outputs}
+	task.Body = &dagspec.Step{Command: "/usr/bin/env", Args: dagspec.Args{List: []string{"-0"}}, Outputs: task.Body.Outputs}
 	task.Resolved.Args = []string{"-0"}
 	if got := x.run(t, task); got.Kind != dagrun.KindNone {
 		t.Fatalf("got %+v: %s", got, stderr(task))
