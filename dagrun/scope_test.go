@@ -22,7 +22,7 @@ func TestScope_ShowsTheRun(t *testing.T) {
 		_, unknown := s.Step("z")
 		_, item := s.Item()
 		_, failure := s.Failure()
-		got = fmt.Sprint(s.Context(), a.State, a.Outputs, c.State, c.Outputs, unknown, item, failure, s.Run())
+		got = fmt.Sprint(s.Context(), a.State, a.Outputs, c.State, c.Outputs, len(a.Replaced), c.Alt, c.Replaced[0].Alt, c.Replaced[0].Outputs, unknown, item, failure, s.Run())
 		for _, v := range s.Items("b") {
 			got += fmt.Sprint(" ", v.Item, v.State, v.Outputs, v.ExitCode)
 		}
@@ -30,7 +30,7 @@ func TestScope_ShowsTheRun(t *testing.T) {
 	finish(t, New(must(Compile(s)), Options{Context: "ctx"}), map[string]Result{
 		"a": {Outputs: `{"n":1}`}, "b/x": exit3, "b/y": {Outputs: `{"n":2}`}, "c": exit3, "c~1": {Outputs: `{"n":3}`},
 	})
-	want := `ctxsucceeded{"n":1}succeeded{"n":3}false false false {failed [b/x] 1} xfailed3 ysucceeded{"n":2}0`
+	want := `ctxsucceeded{"n":1}succeeded{"n":3}0 0 1{"n":3}false false false {failed [b/x] 1} xfailed3 ysucceeded{"n":2}0`
 	if strip(got) != strip(want) {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}

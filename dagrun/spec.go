@@ -245,6 +245,8 @@ type StepView struct {
 	HasExit  bool
 	Attempt  int
 	Item     string
+	Alt      int        // of an entry of Replaced
+	Replaced []StepView // its replacements in order, without those that were replaced themselves
 }
 
 // RunView is the run as expressions see it, above all the expressions of handlers. State is the verdict so far.

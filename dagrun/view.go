@@ -196,10 +196,22 @@ func (g *group) view() StepView {
 			t = alt
 		}
 	}
-	v := StepView{State: t.State, ExitCode: t.ExitCode, HasExit: t.HasExit, Attempt: t.Attempt, Item: t.ID.Item}
+	v := t.view()
+	v.Alt = 0
 	if len(g.alts) > 0 && g.class != classOpen {
 		v.State = g.state
 	}
+	for _, alt := range g.alts {
+		if alt.State != TaskReplaced {
+			v.Replaced = append(v.Replaced, alt.view())
+		}
+	}
+	return v
+}
+
+// view returns the task alone as expressions see it.
+func (t *task) view() StepView {
+	v := StepView{State: t.State, ExitCode: t.ExitCode, HasExit: t.HasExit, Attempt: t.Attempt, Item: t.ID.Item, Alt: t.ID.Alt}
 	if t.State == TaskSucceeded {
 		v.Outputs = t.Outputs
 	}

@@ -134,12 +134,30 @@ type parent struct {
 	State   string          `json:"state"`
 	Outputs json.RawMessage `json:"outputs"`
 	Items   []parentItem    `json:"items,omitempty"`
+
+	Replacements []parentReplacement `json:"replacements,omitempty"`
 }
 
 type parentItem struct {
 	Item    string          `json:"item"`
 	State   string          `json:"state"`
 	Outputs json.RawMessage `json:"outputs"`
+
+	Replacements []parentReplacement `json:"replacements,omitempty"`
+}
+
+type parentReplacement struct {
+	Step    string          `json:"step"`
+	State   string          `json:"state"`
+	Outputs json.RawMessage `json:"outputs"`
+}
+
+// replacements returns the replacements of a step or item for the JSON of its parent.
+func replacements(step string, v *dagrun.StepView) (list []parentReplacement) {
+	for _, alt := range v.Replaced {
+		list = append(list, parentReplacement{fmt.Sprintf("%s~%d", step, alt.Alt), alt.State.String(), object(alt.Outputs)})
+	}
+	return list
 }
 
 // upstream returns a function that encodes the states and outputs of a task's direct parents as a JSON object by step name. They
@@ -154,9 +172,10 @@ func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, 
 	return func() ([]byte, error) {
 		parents := map[string]parent{}
 		for i, edge := range edges {
-			p := parent{State: steps[i].State.String(), Outputs: object(steps[i].Outputs)}
-			for _, item := range items[i] {
-				p.Items = append(p.Items, parentItem{Item: item.Item, State: item.State.String(), Outputs: object(item.Outputs)})
+			p := parent{State: steps[i].State.String(), Outputs: object(steps[i].Outputs), Replacements: replacements(edge.Step, &steps[i])}
+			for k := range items[i] {
+				item := &items[i][k]
+				p.Items = append(p.Items, parentItem{item.Item, item.State.String(), object(item.Outputs), replacements(edge.Step, item)})
 			}
 			parents[edge.Step] = p
 		}

@@ -292,6 +292,42 @@ func (s Step) replacing(failed *Step) Step {
 	return s
 }
 
+// SharedOutput is an output of a step that several replacements of one rule have.
+type SharedOutput struct{ Step, Output string }
+
+// SharedOutputs returns the outputs that several replacements of one on_error rule declare or take over, each once for its step. Such
+// an output comes from the last replacement that succeeds.
+func (s *Spec) SharedOutputs() (shared []SharedOutput) {
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		step.eachBody(func(body *Step) {
+			for _, rule := range body.OnError {
+				for _, name := range rule.sharedOutputs(step) {
+					if o := (SharedOutput{step.ID, name}); !slices.Contains(shared, o) {
+						shared = append(shared, o)
+					}
+				}
+			}
+		})
+	}
+	return shared
+}
+
+// sharedOutputs returns the names of outputs that several commands among the replacements of a failed step have.
+func (rule *ErrorRule) sharedOutputs(failed *Step) (names []string) {
+	seen := map[string]bool{}
+	for _, with := range rule.With {
+		alt := with.replacing(failed)
+		for _, o := range alt.Outputs {
+			if (alt.executes() || with.Outputs != nil) && seen[o.Name] {
+				names = append(names, o.Name)
+			}
+			seen[o.Name] = seen[o.Name] || alt.executes() || with.Outputs != nil
+		}
+	}
+	return names
+}
+
 // takeBody fills in the fields of the body that s lacks, from the failed step. It does nothing if s has a body of another kind, or
 // another action.
 func (s *Step) takeBody(failed *Step) {

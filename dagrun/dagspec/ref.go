@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // ref is a reference, as a path: params.x, steps.a.outputs.n, env.X, run.id, item.a.b, error.kind.
@@ -99,7 +101,7 @@ var (
 		"kind": typeString, "exit_code": typeInteger, "signal": typeInteger, "timed_out": typeBoolean,
 		"attempt": typeInteger, "message": typeString, "duration": typeDuration, "stderr_tail": typeString,
 	}
-	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger}
+	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger, "replacements": typeList}
 )
 
 // place is the part of the file in which a text stands. It decides which names the text may use.
@@ -303,6 +305,10 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 			return 0, f.wrong("only a step with foreach has items", "step %q has no items", id)
 		}
 		return f.field(itemsFields, 3)
+	case "replacements":
+		if !s.replaces() && !n.vague.ids[id] {
+			return 0, f.wrong("only a step with do: replace has replacements", "step %q has no replacements", id)
+		}
 	}
 	return f.field(stepFields, 2)
 }
@@ -334,6 +340,11 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", name, t)
 	}
 	return paramTypes[t], nil // inputs of approvals have the types of params
+}
+
+// replaces reports whether a rule of on_error replaces a failed task of the step.
+func (s *Step) replaces() bool {
+	return slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool { return rule.Do == dagrun.DoReplace.String() })
 }
 
 // gathers reports whether a reference to an output of a step has a list of the items' outputs as its value. It does for a foreach

@@ -119,6 +119,49 @@ func TestResolve_ErrorOfAReplacement(t *testing.T) {
 	}
 }
 
+// A step behind sees the replacements of a step as a list, and those of a foreach step as one list for each item.
+func TestResolve_Replacements(t *testing.T) {
+	t.Parallel()
+	const replace = `on_error: [{do: replace, with: [{action: noop}, {run: echo}]}]`
+	out, err := mustParse(t, `{name: x, steps: [{id: a, run: echo, `+replace+`}, {id: e, run: echo, foreach: {items: [1, 2]}, `+replace+`},
+		{id: b, depends: [a, e], command: x, args: ["${steps.a.replacements}", "${steps.e.replacements}", "${= len(steps.a.replacements)} ${steps.a.replacements.1.outputs.n}"]}]}`).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	views := []dagrun.StepView{{State: dagrun.TaskFailed, Alt: 1}, {State: dagrun.TaskSucceeded, Alt: 3, Outputs: `{"n":7}`}}
+	got, err := out.Steps[2].Data.(*Step).Resolve(fakeScope{
+		context: Context{}, steps: map[string]dagrun.StepView{"a": {Replaced: views}, "e": {}},
+		items: map[string][]dagrun.StepView{"e": {{Replaced: views[:1]}, {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{
+		`[{"outputs":{},"state":"failed","step":"a~1"},{"outputs":{"n":7},"state":"succeeded","step":"a~3"}]`,
+		`[[{"outputs":{},"state":"failed","step":"e~1"}],[]]`, "2 7",
+	}, got.Args); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSpec_SharedOutputsOfReplacements(t *testing.T) {
+	t.Parallel()
+	for with, want := range map[string][]SharedOutput{
+		`[{run: echo}, {run: echo}]`:                                      {{"a", "n"}},
+		`[{run: echo}, {run: echo}, {run: echo}]`:                         {{"a", "n"}},
+		`[{run: echo}, {action: noop}]`:                                   nil,
+		`[{run: echo, outputs: [m]}, {run: echo}]`:                        nil,
+		`[{run: echo, outputs: [m]}, {action: my.func, outputs: [m]}]`:    {{"a", "m"}},
+		`[{run: echo, outputs: []}, {run: echo}]`:                         nil,
+		`{on_error: [{do: replace, with: [{run: echo}, {env: {A: b}}]}]}`: {{"a", "n"}},
+	} {
+		spec := mustParse(t, "name: x\nsteps: [{id: a, run: echo, outputs: [n], on_error: [{do: replace, with: "+with+"}]}]\n")
+		if diff := cmp.Diff(want, spec.SharedOutputs()); diff != "" {
+			t.Errorf("%s: %s", with, diff)
+		}
+	}
+}
+
 var compareOutputs = cmp.AllowUnexported(Output{})
 
 func namesOf(outputs []Output) []string {

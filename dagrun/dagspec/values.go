@@ -204,6 +204,8 @@ func (v *view) step(f ref) (any, error) {
 		return int64(s.ExitCode), nil
 	case "items":
 		return v.count(f.path[1], f.path[3])
+	case "replacements":
+		return v.replacements(f.path[1], s)
 	}
 	if v.names.gathers(f.path[1]) {
 		return v.gather(f.path[1], f.output())
@@ -212,6 +214,37 @@ func (v *view) step(f ref) (any, error) {
 		return nil, err
 	}
 	return output(s, f.output())
+}
+
+// replacements returns a list with the name, the state and the outputs of each replacement of a step. For a foreach step it returns a
+// list of such lists, one for each item.
+func (v *view) replacements(id string, s dagrun.StepView) (any, error) {
+	groups := []dagrun.StepView{s}
+	if v.names.gathers(id) {
+		groups = v.Items(id)
+	}
+	lists := make([]any, len(groups))
+	for i, g := range groups {
+		list := make([]any, len(g.Replaced))
+		for k, alt := range g.Replaced {
+			if err := v.decodes(alt); err != nil {
+				return nil, err
+			}
+			var outputs any = map[string]any{}
+			if alt.Outputs != "" {
+				var err error
+				if outputs, err = decodeJSON(alt.Outputs); err != nil {
+					return nil, err
+				}
+			}
+			list[k] = map[string]any{"step": fmt.Sprintf("%s~%d", id, alt.Alt), "state": alt.State.String(), "outputs": outputs}
+		}
+		lists[i] = list
+	}
+	if v.names.gathers(id) {
+		return lists, nil
+	}
+	return lists[0], nil
 }
 
 // decodes charges the meter, if there is one, for decoding the outputs of a step or item. It returns errCost at the limit.

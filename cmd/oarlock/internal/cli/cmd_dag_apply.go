@@ -438,8 +438,8 @@ func newDAGValidateCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-". It checks form, names,
 references, expressions and dependencies, and reports every problem of every file at once, with its line. Standard
-error warns of a schedule that never fires again, and of params of a schedule that look like references; the file is
-still valid. Needs no database.`,
+error warns of a schedule that never fires again, of params of a schedule that look like references, and of an output
+that several replacements of one rule have; the file is still valid. Needs no database.`,
 			examples: []string{
 				"oarlock dag validate etl.yaml",
 				"oarlock dag validate dags/ -o json | jq '.errors[]'",
@@ -505,7 +505,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 			a.lines = append(a.lines, problemJSON(p))
 		}
 	}
-	for _, w := range scheduleWarnings(files, time.Now()) {
+	for _, w := range append(scheduleWarnings(files, time.Now()), outputWarnings(files)...) {
 		object.Warnings = append(object.Warnings, problemJSON(w))
 		e.remark("%s %s: %s: %s", e.stderrPaint().Warn("warning:"), w.Path, w.Msg, w.Hint)
 	}
@@ -536,6 +536,22 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "change at: or end: of the schedule if this time is past, or except: if the exceptions leave out all times",
 				})
 			}
+		}
+	}
+	return warnings
+}
+
+// outputWarnings returns a warning for each output that several replacements of one rule declare. It passes over invalid files.
+func outputWarnings(files []*dagFile) (warnings dagspec.Errors) {
+	for _, f := range files {
+		if f.spec == nil {
+			continue
+		}
+		for _, o := range f.spec.SharedOutputs() {
+			warnings = append(warnings, dagspec.Error{
+				Path: f.name, Msg: fmt.Sprintf("several replacements of step %s have the output %s: it comes from the last that succeeds", o.Step, o.Output),
+				Hint: fmt.Sprintf("read all of them from steps.%s.replacements, or give the outputs different names", o.Step),
+			})
 		}
 	}
 	return warnings
