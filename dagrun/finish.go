@@ -172,6 +172,8 @@ func (r *Run) classifyResult(t *task, res Result) {
 	case t.step.skips(res):
 		t.take(res)
 		r.skip(t, fmt.Sprintf("skip exit code %d", res.ExitCode))
+	case res.Kind == KindNone && t.plans != nil:
+		r.planned(t, res)
 	case res.Kind == KindNone && !res.Settled && r.overflows(t, res.Outputs):
 		r.bodyFailed(t, Result{
 			Kind: KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode,

@@ -329,17 +329,36 @@ func checkRetry(p RetryPolicy) error {
 
 func checkErrorRule(rule *ErrorRule) error {
 	errs := []error{
-		unless(rule.Do <= DoReplace, "do %s", rule.Do),
-		unless(rule.Do == DoReplace || len(rule.With) == 0, "only do: replace takes replacements"),
-		unless(rule.Do != DoReplace || len(rule.With) > 0, "do: replace needs a replacement"),
-		unless(len(rule.With) <= MaxReplacements, "at most %d replacements", MaxReplacements),
+		unless(rule.Do <= DoAsk, "do %s", rule.Do),
+		unless(rule.Do >= DoReplace || len(rule.With) == 0, "only do: replace takes replacements"),
+		unless(rule.Do < DoReplace || len(rule.With) > 0, "do: %s needs a replacement", rule.Do),
+		unless(len(rule.With) <= MaxWith, "at most %d replacements", MaxWith),
+		checkAsk(rule),
 	}
 	for i := range rule.With {
-		if err := checkBody(&rule.With[i]); err != nil {
+		with := &rule.With[i]
+		if err := errors.Join(checkForeach(with), checkBody(with)); err != nil {
 			errs = append(errs, prefix(fmt.Sprintf("with[%d]", i), err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func checkAsk(rule *ErrorRule) error {
+	if rule.Do != DoAsk {
+		return unless(rule.Ask == nil && rule.Chooser == nil, "only do: ask takes a body that chooses")
+	}
+	if rule.Ask == nil || rule.Chooser == nil {
+		return errors.New("do: ask needs a body that chooses")
+	}
+	if err := checkBody(rule.Ask); err != nil {
+		return prefix("ask", err)
+	}
+	plain := rule.Ask.Body == BodyTask && rule.Ask.Result == nil && !rule.Ask.Publish && rule.Ask.CacheKey == nil && len(rule.Ask.OnError) == 0
+	return errors.Join(
+		unless(plain, "the body that chooses is a task without result, publish, cache or on_error"),
+		unless(!rule.byData(), "do: ask goes without foreach: the body chooses the items"),
+	)
 }
 
 // unless returns nil if holds is true, and else an error with a message of format and args.

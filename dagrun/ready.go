@@ -179,7 +179,8 @@ type Growth struct {
 	Rule       int // index in OnError of the replaced task's step
 	FirstAlt   int
 	Count      int
-	Stderr     string // of the attempt that was replaced, see Result
+	Choices    []Choice // the replacements by data, Count of them; nil: the rule says which
+	Stderr     string   // of the attempt that was replaced, see Result
 }
 
 // AttemptRecord is a finished attempt that is no longer the task's latest.

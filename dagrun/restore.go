@@ -3,6 +3,7 @@ package dagrun
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // Restore makes a run from the rows of a store; the caller then steps EvBegin. It returns an error if the rows do not fit the
@@ -100,10 +101,17 @@ func (r *Run) regrowAlts(g *group) error {
 	}
 }
 
-// checkGrowth returns an error if the step of a replaced task has no on_error rule with as many replacements as its Growth says.
+// checkGrowth returns an error if a replaced task cannot have the replacements that its Growth says: its step has no such rule of
+// on_error, or the rule makes another number of them or has no such body.
 func (r *Run) checkGrowth(t *task) error {
-	rules, grew := t.step.OnError, t.Growth
-	fits := grew.Rule >= 0 && grew.Rule < len(rules) && grew.Count > 0 && grew.Count == len(rules[grew.Rule].With)
+	grew := t.Growth
+	fits := grew.Count > 0 && (t.plans != nil || grew.Rule >= 0 && grew.Rule < len(t.step.OnError))
+	if fits {
+		rule := t.replacedBy()
+		byData := t.plans != nil || rule.byData()
+		fits = byData == (grew.Choices != nil) && (byData && grew.Count == len(grew.Choices) || !byData && grew.Count == rule.size(nil)) &&
+			!slices.ContainsFunc(grew.Choices, func(c Choice) bool { return c.With < 0 || c.With >= len(rule.With) })
+	}
 	return unless(fits, "task %s was replaced by on_error[%d] with %d, but its step says otherwise",
 		r.graph.TaskName(t.ID), grew.Rule, grew.Count)
 }

@@ -2,6 +2,7 @@ package dagrun
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -42,7 +43,7 @@ func TestScope_ShowsAFailureToItsRules(t *testing.T) {
 	s := spec("a")
 	s.Steps[0].OnError = []ErrorRule{{Do: DoFail, When: look{func(s Scope) { got, _ = s.Failure() }}}}
 	finish(t, New(must(Compile(s)), Options{}), map[string]Result{"a": exit3})
-	if got != (Failure{Kind: KindExit, ExitCode: 3, Attempt: 1, Message: "exit 3"}) {
+	if !reflect.DeepEqual(got, Failure{Kind: KindExit, ExitCode: 3, Attempt: 1, Message: "exit 3"}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -75,13 +76,13 @@ func TestScope_ShowsReplacementsWhatFailed(t *testing.T) {
 		rows = append(rows, row)
 	}
 	again := must(Restore(g, Options{}, Saved{Run: RunRecord{State: RunRunning}, Tasks: rows}))
-	for alt, want := range []Failure{{}, {KindExit, 3, 0, 1, "exit 3", 1000, "no room"}, {KindSignal, 0, 9, 1, "killed", 1000, "worse"}} {
+	for alt, want := range []Failure{{}, {KindExit, 3, 0, 1, "exit 3", 1000, "no room", nil}, {KindSignal, 0, 9, 1, "killed", 1000, "worse", nil}} {
 		for what, r := range map[string]*Run{"first": r, "restored": again} {
-			if got, ok := r.Scope(TaskID{Alt: alt}).Failure(); got != want || ok != (alt > 0) {
+			if got, ok := r.Scope(TaskID{Alt: alt}).Failure(); !reflect.DeepEqual(got, want) || ok != (alt > 0) {
 				t.Errorf("%s, ~%d: got %+v, want %+v", what, alt, got, want)
 			}
 		}
-		if alt == 2 && rule != want {
+		if alt == 2 && !reflect.DeepEqual(rule, want) {
 			t.Errorf("in when: got %+v, want %+v", rule, want)
 		}
 	}

@@ -37,7 +37,8 @@ const (
 // Limits that Compile and a growing run enforce.
 const (
 	MaxTasks        = 100_000 // of a run, items and replacements included
-	MaxReplacements = 10      // of one step or item
+	MaxReplacements = 1000    // of one step or item, replacements of replacements included
+	MaxWith         = 10      // bodies of one rule of on_error
 	MaxKeyBytes     = 200     // of a foreach item
 	MaxDepends      = 1_000_000
 	MaxPromptBytes  = 4 << 10 // of an approval, with its references filled in; the rest is cut off
@@ -191,13 +192,28 @@ const (
 	DoSkip               // the task is skipped
 	DoContinue           // failed and tolerated
 	DoReplace            // With takes its place
+	DoAsk                // Ask takes its place, and then those of With that Chooser reads from the outputs of Ask
 )
 
 // ErrorRule is one entry of on_error. The first entry with a When that holds decides.
 type ErrorRule struct {
 	When Condition // nil: always
 	Do   Do
-	With []Step // DoReplace: bodies of the replacements; Name, Depends, Rule, Foreach unused
+	With []Step // bodies of the replacements; Name, Depends and Rule unused, and of Foreach all but Items and MaxItems
+
+	Ask     *Step // DoAsk: the body that chooses; it is replacement 1
+	Chooser Chooser
+}
+
+// Choice is one replacement by data: which body takes the place of a failed task, and its item.
+type Choice struct {
+	With  int  // index in With of the rule
+	Value JSON // "": no item
+}
+
+// Chooser reads from the outputs of a body which replacements are to start. An error fails that body.
+type Chooser interface {
+	Choose(outputs JSON) ([]Choice, error)
 }
 
 // ContinueOn tolerates failures and skips that would keep the children from starting.
@@ -265,6 +281,7 @@ type Failure struct {
 	Message  string   // the reason of the task
 	Duration Duration // from the start of the attempt to its end
 	Stderr   string   // see Result
+	Chosen   []JSON   // items of replacements by data: of those that the task replaced, the first one first, and its own
 }
 
 // TaskID names a task: a step (its index in the graph, handlers after the steps), the key of its item ("" for the step
@@ -379,7 +396,7 @@ var (
 	edgeStateNames = []string{"succeeded", "finished", "started"}
 	bodyNames      = []string{"task", "noop", "wait", "approval", "child"}
 	onLostNames    = []string{"retry", "fail"}
-	doNames        = []string{"retry", "fail", "skip", "continue", "replace"}
+	doNames        = []string{"retry", "fail", "skip", "continue", "replace", "ask"}
 	requestNames   = []string{"none", "pause", "cancel", "timeout", "mark"}
 	endingNames    = []string{"none", "fail_fast", "init", "timeout", "drives", "cancel", "now", "refused"}
 	eventNames     = []string{

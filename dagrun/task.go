@@ -23,19 +23,22 @@ type task struct {
 	priority int
 	deadline Time // end of the time for the attempt or publish under way; 0 = none
 	settled  *Result
-	stderr   string // Stderr of the Result that ended its last attempt in this drive
-	asks     *Asks  // question of an approval that began to wait in this drive
-	stored   bool   // restored from a row of its own
-	queued   bool   // is in Run.work
-	started  bool   // EvStarted came
-	missed   bool   // the cache has no outputs for it
-	late     bool   // its publish was asked to end because its time is up
-	listed   bool   // is in Run.wants
-	told     bool   // its want was shown before the last Advance
-	shown    bool   // its stored row has it as ready, or says why its publish waits
-	known    bool   // counted in Run.counts; a handler is counted once it has left pending and ready
-	fresh    bool   // is in Run.fresh
-	pinned   bool   // is in Run.pinned
+	replaces *task      // of a replacement: the task that failed
+	choice   *Choice    // of a replacement by data
+	plans    *ErrorRule // of the body that a rule asks which of its replacements are to start
+	stderr   string     // Stderr of the Result that ended its last attempt in this drive
+	asks     *Asks      // question of an approval that began to wait in this drive
+	stored   bool       // restored from a row of its own
+	queued   bool       // is in Run.work
+	started  bool       // EvStarted came
+	missed   bool       // the cache has no outputs for it
+	late     bool       // its publish was asked to end because its time is up
+	listed   bool       // is in Run.wants
+	told     bool       // its want was shown before the last Advance
+	shown    bool       // its stored row has it as ready, or says why its publish waits
+	known    bool       // counted in Run.counts; a handler is counted once it has left pending and ready
+	fresh    bool       // is in Run.fresh
+	pinned   bool       // is in Run.pinned
 }
 
 // group is one step or one item: its task and the replacements of that task. A group settles when all its members have

@@ -170,8 +170,10 @@ func (s *scope) Failure() (Failure, bool) {
 	if s.failure != nil {
 		return *s.failure, true
 	}
-	if t := s.task.group.replaced(s.task.ID.Alt); t != nil {
-		return t.failure(t.Growth.Stderr, t.FinishedAt), true
+	if t := s.task.replaces; t != nil && t.Growth != nil {
+		f := t.failure(t.Growth.Stderr, t.FinishedAt)
+		f.Chosen = s.task.chosen()
+		return f, true
 	}
 	return Failure{}, false
 }

@@ -58,6 +58,9 @@ func anyGrowth(r *rapid.T, text *rapid.Generator[string]) *dagrun.Growth {
 	for i := range rapid.IntRange(0, 3).Draw(r, "items") {
 		g.Items = append(g.Items, dagrun.Item{Key: fmt.Sprint(i, text.Draw(r, "item key")), Value: `{"b": 1,  "a": "\u0000"}`})
 	}
+	for i := range rapid.IntRange(0, 3).Draw(r, "choices") {
+		g.Choices = append(g.Choices, dagrun.Choice{With: i, Value: dagrun.JSON(text.Draw(r, "chosen"))})
+	}
 	return g
 }
 

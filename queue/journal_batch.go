@@ -107,6 +107,9 @@ func (e *pendingCommit) taskBytes(t *dagrun.TaskRecord) int {
 	}
 	if t.Growth != nil {
 		size += len(t.Growth.Stderr)
+		for i := range t.Growth.Choices {
+			size += len(t.Growth.Choices[i].Value) + 24
+		}
 		for i := range t.Growth.Items {
 			size += len(t.Growth.Items[i].Key) + len(t.Growth.Items[i].Value) + 24
 		}

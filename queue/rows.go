@@ -108,6 +108,14 @@ type storedGrowth struct {
 	FirstAlt   int          `json:"first_alt,omitempty"`
 	Count      int          `json:"count,omitempty"`
 	Stderr     string       `json:"stderr,omitempty"`
+
+	Choices []storedChoice `json:"choices,omitempty"`
+}
+
+// storedChoice holds its value as text, for the same reason as storedItem.
+type storedChoice struct {
+	With  int    `json:"with,omitempty"`
+	Value string `json:"value,omitempty"`
 }
 
 // storedItem holds its value as text. As jsonb it would come back with other spaces and another order of keys, and a later drive
@@ -125,6 +133,9 @@ func encodeGrowth(g *dagrun.Growth) string {
 	for _, item := range g.Items {
 		stored.Items = append(stored.Items, storedItem{Key: item.Key, Value: string(item.Value)})
 	}
+	for _, c := range g.Choices {
+		stored.Choices = append(stored.Choices, storedChoice{c.With, string(c.Value)})
+	}
 	return encodePlain(stored)
 }
 
@@ -139,6 +150,9 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 	g := &dagrun.Growth{Generation: stored.Generation, ResetBy: stored.ResetBy, Rule: stored.Rule, FirstAlt: stored.FirstAlt, Count: stored.Count, Stderr: stored.Stderr}
 	for _, item := range stored.Items {
 		g.Items = append(g.Items, dagrun.Item{Key: item.Key, Value: dagrun.JSON(item.Value)})
+	}
+	for _, c := range stored.Choices {
+		g.Choices = append(g.Choices, dagrun.Choice{With: c.With, Value: dagrun.JSON(c.Value)})
 	}
 	return g, nil
 }

@@ -86,6 +86,34 @@ func RunIs(state dagrun.RunState) Cond {
 	return Cond{"run is " + state.String(), func(s dagrun.Scope) (bool, error) { return s.Run().State == state, nil }}
 }
 
+// Given holds if the last replacement by data on the way to the task has this item.
+func Given(item string) Cond {
+	return Cond{"item of the replacement is " + item, func(s dagrun.Scope) (bool, error) {
+		f, ok := s.Failure()
+		if !ok {
+			return false, errCondition
+		}
+		return len(f.Chosen) > 0 && f.Chosen[len(f.Chosen)-1] == dagrun.JSON(fmt.Sprintf("%q", item)), nil
+	}}
+}
+
+// ByOutputs chooses among so many replacements by the length of the outputs: sometimes none, and sometimes what is no choice.
+type ByOutputs struct{ Of int }
+
+// Choose returns the choice.
+func (b ByOutputs) Choose(outputs dagrun.JSON) ([]dagrun.Choice, error) {
+	n := len(outputs)
+	switch n % 4 {
+	case 0:
+		return []dagrun.Choice{{With: n % b.Of, Value: `"x"`}}, nil
+	case 1:
+		return nil, nil
+	case 2:
+		return nil, errCondition
+	}
+	return []dagrun.Choice{{With: b.Of - 1}, {With: 0, Value: `"x"`}}, nil
+}
+
 // Keys expands to items with these keys.
 type Keys []string
 

@@ -166,18 +166,12 @@ func randomErrors(c *Choices, f Features, s *dagrun.Step, depth int) {
 		}
 	}
 	for c.OneIn(3) && len(s.OnError) < 3 {
-		rule := dagrun.ErrorRule{Do: dagrun.Do(c.N(int(dagrun.DoReplace) + 1))}
+		rule := dagrun.ErrorRule{Do: dagrun.Do(c.N(int(dagrun.DoAsk) + 1))}
 		rule.When = Pick[dagrun.Condition](c, nil, Exited(1), Exited(2), FailedAs(dagrun.KindLost), FailedAs(dagrun.KindTimeout), Wrong)
-		if rule.Do == dagrun.DoReplace && (!f.Growth || depth > 1) {
+		if rule.Do >= dagrun.DoReplace && (!f.Growth || depth > 1) {
 			rule.Do = dagrun.DoContinue
 		}
-		for rule.Do == dagrun.DoReplace && (len(rule.With) == 0 || (len(rule.With) < 4 && c.OneIn(3))) {
-			with := randomStep(c, f, depth+1)
-			if f.Conditions && c.OneIn(4) {
-				with.When = Pick(c, True, False, Exited(1))
-			}
-			rule.With = append(rule.With, with)
-		}
+		randomReplacements(c, f, &rule, depth)
 		s.OnError = append(s.OnError, rule)
 	}
 	if c.OneIn(4) {
@@ -190,6 +184,25 @@ func randomErrors(c *Choices, f Features, s *dagrun.Step, depth int) {
 		s.SkipExit = []int{99}
 	}
 	s.OnLost = dagrun.OnLost(c.N(2))
+}
+
+// randomReplacements gives a rule that replaces its bodies, some of them by data, and a body to ask.
+func randomReplacements(c *Choices, f Features, rule *dagrun.ErrorRule, depth int) {
+	for rule.Do >= dagrun.DoReplace && (len(rule.With) == 0 || (len(rule.With) < 4 && c.OneIn(3))) {
+		with := randomStep(c, f, depth+1)
+		if f.Conditions && c.OneIn(4) {
+			with.When = Pick(c, True, False, Exited(1), Given("x"))
+		}
+		if rule.Do == dagrun.DoReplace && c.OneIn(3) {
+			with.Result = nil
+			with.Foreach = &dagrun.Foreach{MaxItems: Pick(c, 0, 0, 2), Items: Pick[dagrun.Expander](c, Keys{"x"}, Keys{"y", "x"}, Keys{"x", "x", "x"}, Keys{}, NoItems{})}
+		}
+		rule.With = append(rule.With, with)
+	}
+	if rule.Do == dagrun.DoAsk {
+		rule.Ask = &dagrun.Step{Timeout: Pick(c, 0, dagrun.Duration(3_000)), Retry: dagrun.RetryPolicy{Limit: c.N(2)}, Slots: c.N(2)}
+		rule.Chooser = ByOutputs{len(rule.With)}
+	}
 }
 
 func foreach(c *Choices, s *dagrun.Step) {

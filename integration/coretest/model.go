@@ -51,6 +51,9 @@ type cell struct {
 	gone      bool        // the body has ended, with any result
 	killAt    dagrun.Time // running: when its timeout kills it; 0 until it has started
 	settled   *dagrun.Result
+	replaces  *cell             // of a replacement: the task that failed
+	chosen    *dagrun.Choice    // of a replacement by data
+	plans     *dagrun.ErrorRule // of the body that a rule asks
 	fresh     bool // pending: reset while the run was under way, and not judged before the next Advance
 }
 
@@ -119,11 +122,10 @@ func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord,
 func (m *Model) sprout(c *cell) []dagrun.TaskID {
 	var ids []dagrun.TaskID
 	if c.State == dagrun.TaskReplaced {
-		rule := c.step.OnError[c.Growth.Rule]
 		for k := range c.Growth.Count {
 			id := dagrun.TaskID{Step: c.ID.Step, Item: c.ID.Item, Alt: c.Growth.FirstAlt + k}
 			ids = append(ids, id)
-			m.add(id, &rule.With[k], *c.Growth)
+			m.addReplacement(c, id, k)
 		}
 		return ids
 	}
@@ -133,6 +135,31 @@ func (m *Model) sprout(c *cell) []dagrun.TaskID {
 		m.add(id, c.step, *c.Growth)
 	}
 	return ids
+}
+
+// addReplacement adds cell k of those that came in the place of c: the body that a rule asks, a chosen one, or the next of the rule.
+func (m *Model) addReplacement(c *cell, id dagrun.TaskID, k int) {
+	rule, failed := c.plans, c.replaces
+	if rule == nil {
+		rule, failed = &c.step.OnError[c.Growth.Rule], c
+	}
+	var step *dagrun.Step
+	var chosen *dagrun.Choice
+	switch asks := rule.Ask != nil && c.plans == nil; {
+	case asks:
+		step = rule.Ask
+	case c.Growth.Choices != nil:
+		chosen = &c.Growth.Choices[k]
+		step = &rule.With[chosen.With]
+	default:
+		step = &rule.With[k]
+	}
+	m.add(id, step, *c.Growth)
+	added := m.cells[id]
+	added.replaces, added.chosen = failed, chosen
+	if step == rule.Ask {
+		added.plans = rule
+	}
 }
 
 func (m *Model) add(id dagrun.TaskID, step *dagrun.Step, grew dagrun.Growth) {

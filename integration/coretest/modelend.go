@@ -88,6 +88,8 @@ func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
 		return
 	}
 	switch {
+	case r.Kind == dagrun.KindNone && c.plans != nil:
+		m.planned(c, r)
 	case r.Kind == dagrun.KindNone:
 		m.bodySucceeded(c, r, how)
 	case r.Kind == dagrun.KindConfig:
@@ -212,7 +214,7 @@ func (m *Model) backToPending(c *cell) {
 // bodyFailed asks on_error, then retry_policy.
 func (m *Model) bodyFailed(c *cell, r dagrun.Result) {
 	m.note(c, r)
-	f := dagrun.Failure{Kind: r.Kind, ExitCode: r.ExitCode, Signal: r.Signal, Attempt: c.Attempt}
+	f := c.failure()
 	frozen := m.run.Ending != dagrun.EndingNone && !m.isHandler(c)
 	for i, rule := range c.step.OnError {
 		yes := true
@@ -247,17 +249,81 @@ func (m *Model) onError(c *cell, r dagrun.Result, i int, frozen bool) {
 			return
 		}
 		m.fail(c, r)
-	case dagrun.DoReplace:
-		first := len(m.group(c.ID.Step, c.ID.Item))
-		if frozen || first-1+len(rule.With) > dagrun.MaxReplacements || len(m.cells)+len(rule.With) > dagrun.MaxTasks {
-			m.fail(c, r)
-			return
-		}
-		m.end(c, dagrun.TaskReplaced, reasonOf(r))
-		c.Growth = &dagrun.Growth{Generation: m.run.Generation, ResetBy: c.ResetBy, Rule: i, FirstAlt: first, Count: len(rule.With)}
-		m.sprout(c)
+	case dagrun.DoReplace, dagrun.DoAsk:
+		m.replace(c, r, i, frozen)
 	default:
 		m.fail(c, r)
+	}
+}
+
+// replace puts the replacements of a rule in the place of a failed task, or the body that the rule asks.
+func (m *Model) replace(c *cell, r dagrun.Result, i int, frozen bool) {
+	rule := c.step.OnError[i]
+	n, byData := len(rule.With), false
+	var choices []dagrun.Choice
+	for k := range rule.With {
+		if rule.With[k].Foreach == nil {
+			choices = append(choices, dagrun.Choice{With: k})
+			continue
+		}
+		byData = true
+		items, err := rule.With[k].Foreach.Items.Expand(failureScope{m.scope(c), c.failure()})
+		if limit := rule.With[k].Foreach.MaxItems; !frozen && (err != nil || limit > 0 && len(items) > limit) {
+			m.fail(c, dagrun.Result{Kind: dagrun.KindConfig, Reason: anyWords})
+			return
+		}
+		for _, it := range items {
+			choices = append(choices, dagrun.Choice{With: k, Value: it.Value})
+		}
+	}
+	switch {
+	case rule.Do == dagrun.DoAsk:
+		n, choices = 1, nil
+	case byData:
+		n = len(choices)
+	default:
+		choices = nil
+	}
+	switch {
+	case frozen:
+		m.fail(c, r)
+	case n == 0:
+		r.Reason = anyWords
+		m.fail(c, r)
+	case !m.fits(c, n):
+		m.fail(c, r)
+	default:
+		m.end(c, dagrun.TaskReplaced, reasonOf(r))
+		m.replaceBy(c, dagrun.Growth{Rule: i, Count: n, Choices: choices})
+	}
+}
+
+// fits reports whether a task may get so many more replacements.
+func (m *Model) fits(c *cell, n int) bool {
+	return len(m.group(c.ID.Step, c.ID.Item))-1+n <= dagrun.MaxReplacements && len(m.cells)+n <= dagrun.MaxTasks
+}
+
+func (m *Model) replaceBy(c *cell, grew dagrun.Growth) {
+	grew.Generation, grew.ResetBy, grew.FirstAlt = m.run.Generation, c.ResetBy, len(m.group(c.ID.Step, c.ID.Item))
+	c.Growth = &grew
+	m.sprout(c)
+}
+
+// planned starts what a body chose that a rule asked.
+func (m *Model) planned(c *cell, r dagrun.Result) {
+	choices, err := c.plans.Chooser.Choose(r.Outputs)
+	frozen := m.run.Ending != dagrun.EndingNone && !m.isHandler(c)
+	switch failed := c.replaces; {
+	case err != nil || !m.fits(c, len(choices)):
+		m.bodyFailed(c, dagrun.Result{Kind: dagrun.KindOutput, HasExit: r.HasExit, ExitCode: r.ExitCode, Reason: anyWords})
+	case frozen:
+		m.end(c, dagrun.TaskCanceled, m.endingReason())
+	case len(choices) == 0:
+		m.fail(c, dagrun.Result{Kind: failed.Kind, ExitCode: failed.ExitCode, HasExit: failed.HasExit, Signal: failed.Signal, Reason: anyWords})
+	default:
+		m.note(c, r)
+		m.end(c, dagrun.TaskReplaced, anyWords)
+		m.replaceBy(c, dagrun.Growth{Count: len(choices), Choices: choices})
 	}
 }
 

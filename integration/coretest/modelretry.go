@@ -188,6 +188,9 @@ func (m *Model) closeRow(c *cell) {
 		last.FinishedAt = c.FinishedAt
 		if c.State == dagrun.TaskReplaced {
 			last.State = dagrun.TaskFailed
+			if c.Kind == dagrun.KindNone {
+				last.State = dagrun.TaskSucceeded // it was asked, and chose
+			}
 		}
 		if c.State == dagrun.TaskSucceeded && c.ExitCode != 0 {
 			last.State = dagrun.TaskSkipped // marked as succeeded: the core may choose the state of this attempt

@@ -46,12 +46,27 @@ func (s modelScope) Item() (dagrun.Item, bool) {
 
 // Failure returns the end of the task that a replacement replaces.
 func (s modelScope) Failure() (dagrun.Failure, bool) {
-	for _, c := range s.m.group(s.c.ID.Step, s.c.ID.Item) {
-		if grew := c.Growth; c.State == dagrun.TaskReplaced && grew.FirstAlt <= s.c.ID.Alt && s.c.ID.Alt < grew.FirstAlt+grew.Count {
-			return dagrun.Failure{Kind: c.Kind, ExitCode: c.ExitCode, Signal: c.Signal, Attempt: c.Attempt}, true
+	if s.c.replaces == nil {
+		return dagrun.Failure{}, false
+	}
+	f := s.c.replaces.failure()
+	f.Chosen = s.c.items()
+	return f, true
+}
+
+// failure returns how the last attempt of a task failed.
+func (c *cell) failure() dagrun.Failure {
+	return dagrun.Failure{Kind: c.Kind, ExitCode: c.ExitCode, Signal: c.Signal, Attempt: c.Attempt, Chosen: c.items()}
+}
+
+// items returns the items of replacements by data on the way to a task.
+func (c *cell) items() (list []dagrun.JSON) {
+	for ; c != nil; c = c.replaces {
+		if c.chosen != nil && c.chosen.Value != "" {
+			list = append([]dagrun.JSON{c.chosen.Value}, list...)
 		}
 	}
-	return dagrun.Failure{}, false
+	return list
 }
 
 func (s modelScope) Run() dagrun.RunView {

@@ -221,10 +221,8 @@ func (m *Model) offer() bool {
 	for _, c := range ready {
 		all, same := m.holding(c.ID.Step)
 		limit := 0
-		if c.step.Foreach != nil {
-			limit = c.step.Foreach.MaxConcurrent
-		} else if c.ID.Item != "" {
-			limit = m.steps[c.ID.Step].Foreach.MaxConcurrent
+		if each := m.steps[c.ID.Step].Foreach; each != nil {
+			limit = each.MaxConcurrent
 		}
 		room := (m.spec.MaxActive == 0 || all < m.spec.MaxActive) && (limit == 0 || same < limit)
 		if room && c.step.Body == dagrun.BodyChild {

@@ -195,6 +195,12 @@ func describe(s dagrun.Step) string {
 		out += fmt.Sprintf("\n    on_error when=%v %s", r.When, r.Do)
 		for _, w := range r.With {
 			out += "\n        with " + describe(w)
+			if w.Foreach != nil {
+				out += fmt.Sprintf(" foreach=%v/%d", w.Foreach.Items, w.Foreach.MaxItems)
+			}
+		}
+		if r.Ask != nil {
+			out += "\n        ask " + describe(*r.Ask)
 		}
 	}
 	return out

@@ -238,12 +238,12 @@ DECLARE
     held    bigint[] := none; -- for each stream the bytes of its last line that were returned; null: that line is outside the window
     awaited bool[]; -- for each stream whether its last line still goes on, once upto is known
 BEGIN
-    SELECT s.step, coalesce(of_item, '') AS item, coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt, NULL::int AS attempt, NULL::date AS day
+    SELECT s.step, coalesce(of_item, '') AS item, coalesce(substring(of_step FROM '~([0-9]{1,4})$'), '0')::int AS alt, NULL::int AS attempt, NULL::date AS day
       INTO log
       FROM oarlock.visible_run(run) r -- the query of log_steps, which would be planned anew at each call
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
-     WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '');
+     WHERE s.name = regexp_replace(of_step, '~[0-9]{1,4}$', '');
     SELECT l.attempt, l.log_day INTO log.attempt, log.day
       FROM (SELECT t.attempt, t.log_day FROM oarlock.tasks t
              WHERE t.run_id = run AND t.step = log.step AND t.item = log.item AND t.alt = log.alt
@@ -386,8 +386,8 @@ BEGIN ATOMIC
       FROM (SELECT array_agg(a.step) AS steps, array_agg(a.item) AS items, array_agg(a.alt) AS alts, array_agg(a.attempt) AS attempts, array_agg(a.log_day) AS days
               FROM (SELECT l.* FROM oarlock.log_steps(run) s
                      CROSS JOIN oarlock.log_attempts(run, 0, 0, s.step, coalesce(read_log.item, ''),
-                                                     coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
-                     WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
+                                                     coalesce(substring(read_log.step FROM '~([0-9]{1,4})$'), '0')::int) l
+                     WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,4}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
                      ORDER BY l.attempt DESC LIMIT 1) a) w
      CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(oarlock.check_rows(max_rows, 1000, 'max_rows'), 1000),
                                     1000) c;

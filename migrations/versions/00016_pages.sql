@@ -164,7 +164,7 @@ DECLARE
     resets  bigint[];
     wanted  int;
     last    int := 2147483647;
-    alone   int := substring(of_step FROM '~([0-9]{1,2})$')::int;
+    alone   int := substring(of_step FROM '~([0-9]{1,4})$')::int;
     most    constant int := least(rows, 1000);
     shown   bigint;
 BEGIN
@@ -175,7 +175,7 @@ BEGIN
     SELECT array_agg(s.name ORDER BY s.step), array_agg(s.kind ORDER BY s.step),
            CASE WHEN r.generation > 1 OR bool_or(t.reset_by > 0) THEN array_agg(CASE WHEN r.generation > 1 OR t.reset_by > 0 THEN coalesce((t.grown ->> 'generation')::int, 2147483647) ELSE 1 END ORDER BY s.step) END,
            array_agg(CASE WHEN t.reset_by > 0 THEN coalesce((t.grown ->> 'reset_by')::bigint, 0) ELSE 0 END ORDER BY s.step),
-           coalesce(min(s.step) FILTER (WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '')), -1)
+           coalesce(min(s.step) FILTER (WHERE s.name = regexp_replace(of_step, '~[0-9]{1,4}$', '')), -1)
       INTO names, kinds, grew, resets, wanted
       FROM oarlock.dag_versions v
      CROSS JOIN oarlock.steps_of(v.spec) s
@@ -226,8 +226,8 @@ BEGIN ATOMIC
                'exit_code', t.exit_code, 'signal', t.signal, 'reason', t.reason, 'worker', t.worker, 'started_at', t.attempt_at, 'finished_at', t.finished_at) END
       FROM oarlock.visible_run(run) r
       JOIN oarlock.dag_versions v USING (dag_id, version)
-      JOIN oarlock.steps_of(v.spec) s ON s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '')
-     CROSS JOIN LATERAL (SELECT coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt) w
+      JOIN oarlock.steps_of(v.spec) s ON s.name = regexp_replace(of_step, '~[0-9]{1,4}$', '')
+     CROSS JOIN LATERAL (SELECT coalesce(substring(of_step FROM '~([0-9]{1,4})$'), '0')::int AS alt) w
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = of_item AND t.alt = w.alt
       LEFT JOIN oarlock.tasks n ON t.item <> '' AND n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0
       LEFT JOIN oarlock.tasks o ON t.alt > 0 AND o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0

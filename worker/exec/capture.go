@@ -57,15 +57,15 @@ func (a *attempt) stderrTail(b *body) string {
 	if n := len(text) - tailBytes; n > 0 {
 		text, cut = text[n:], true
 	}
+	masked := a.task.Masked
 	if cut {
-		text = a.task.MaskedEnd(text)
-		if _, lines, more := strings.Cut(strings.TrimRight(text, " \t\r\n"), "\n"); more {
-			text = lines
-		}
-	} else {
-		text = a.task.Masked(text)
+		masked = a.task.MaskedEnd
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(strings.TrimRight(text, " \t\r\n"), "?"), "\x00", "?")
+	text = strings.TrimRight(masked(text), " \t\r\n")
+	if _, lines, more := strings.Cut(text, "\n"); cut && more {
+		text = lines
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 }
 
 // captureOf returns a capture for a stream, or nil if none of the outputs comes from it. The capture keeps what the largest of these

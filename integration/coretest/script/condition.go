@@ -10,7 +10,7 @@ import (
 )
 
 // condition is a small expression language for scripts: true, false, error, costly (true, at the highest permitted cost),
-// or left==right, where left is state(step), outputs(step), item, kind, exit, attempt or run.
+// or left==right, where left is state(step), outputs(step), item, kind, exit, attempt, chosen or run.
 type condition string
 
 func (c condition) String() string { return string(c) }
@@ -60,6 +60,8 @@ func lookUp(s dagrun.Scope, what string) (string, error) {
 		return strconv.Itoa(failure.ExitCode), nil
 	case "attempt":
 		return strconv.Itoa(failure.Attempt), nil
+	case "chosen":
+		return fmt.Sprint(failure.Chosen), nil
 	case "run":
 		return s.Run().State.String(), nil
 	case "failed":
@@ -95,11 +97,14 @@ func (t text) Text(dagrun.Scope) (string, error) {
 	return string(t), nil
 }
 
-// keys are the items of a foreach: a comma list of keys, "none", "error", or n times "x" for n of them. The value of an
-// item is its key in quotes.
+// keys are the items of a foreach: a comma list of keys, "none", "error", or "failed" for the tasks that failed so far. The value of
+// an item is its key in quotes.
 type keys string
 
-func (k keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {
+func (k keys) Expand(s dagrun.Scope) ([]dagrun.Item, error) {
+	if k == "failed" {
+		k = keys(strings.Join(s.Run().Failed, ","))
+	}
 	if k == "error" {
 		return nil, errBroken
 	}
@@ -111,4 +116,23 @@ func (k keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {
 		items = append(items, dagrun.Item{Key: key, Value: dagrun.JSON(strconv.Quote(key))})
 	}
 	return items, nil
+}
+
+// chooser reads outputs such as 1:"x",0 as replacements of a rule: the number of a body, and its item if it has one. Outputs of none
+// choose nothing.
+type chooser struct{}
+
+func (chooser) Choose(outputs dagrun.JSON) (list []dagrun.Choice, err error) {
+	if outputs == "none" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(string(outputs), ",") {
+		number, value, _ := strings.Cut(word, ":")
+		with, err := strconv.Atoi(number)
+		if err != nil || with > 1 {
+			return nil, fmt.Errorf("no replacement is called %q", number)
+		}
+		list = append(list, dagrun.Choice{With: with, Value: dagrun.JSON(value)})
+	}
+	return list, nil
 }

@@ -229,7 +229,7 @@ func retryExtras(r *dagrun.RetryPolicy, extras string) error {
 	return nil
 }
 
-// onError reads rules separated by ; each condition:do, where do may be replace(a,b).
+// onError reads rules separated by ; each condition:do, where do may be replace(a,b), or ask(planner,a,b).
 func (p *dagParser) onError(s *dagrun.Step, v string) error {
 	for rule := range strings.SplitSeq(v, ";") {
 		when, do, ok := strings.Cut(rule, ":")
@@ -251,6 +251,9 @@ func (p *dagParser) onError(s *dagrun.Step, v string) error {
 				return fmt.Errorf("no line ~%s above", body)
 			}
 			r.With = append(r.With, with)
+		}
+		if parsed == dagrun.DoAsk {
+			r.Ask, r.With, r.Chooser = &r.With[0], r.With[1:], chooser{}
 		}
 		s.OnError = append(s.OnError, r)
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,7 +112,11 @@ func asks(a *dagrun.Asks) string {
 
 func growth(g *dagrun.Growth) string {
 	if g.Count > 0 {
-		return fmt.Sprintf("by %d from ~%d", g.Count, g.FirstAlt)
+		by := fmt.Sprintf("by %d from ~%d", g.Count, g.FirstAlt)
+		for _, c := range g.Choices {
+			by += join(" with", strconv.Itoa(c.With), string(c.Value))
+		}
+		return by
 	}
 	var keys []string
 	for _, it := range g.Items {

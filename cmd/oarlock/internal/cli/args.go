@@ -340,7 +340,7 @@ type target struct {
 }
 
 // stepName matches a step, a step that replaces another one, and a handler: load, search~1, @exit.
-var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,2})?$`)
+var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,4})?$`)
 
 // parseTarget parses the arguments RUN… [STEP[/item]] of a command. It returns a usageError for any other word, and for a step
 // without a run. No words are no error.
