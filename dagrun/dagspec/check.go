@@ -525,8 +525,8 @@ func (c *checker) script(n *node, key string, known *names) {
 	if key == "sql" {
 		found = append(found, computedPat.FindAllString(n.text(), -1)...)
 	}
-	if known.item != "" {
-		own := regexp.MustCompile(`\$\{` + known.item + `(?:\.[^}]*)?\}`)
+	for _, item := range known.itemNames() {
+		own := regexp.MustCompile(`\$\{` + item + `(?:\.[^}]*)?\}`)
 		found = append(found, own.FindAllString(n.text(), -1)...)
 	}
 	for _, part := range found {

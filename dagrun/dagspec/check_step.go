@@ -34,9 +34,18 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 	if s.Result != nil {
 		c.add(n.get("result").pos(), "remove one of the two", "foreach and result exclude each other")
 	}
-	items := f.get("items")
 	outside := *known
 	outside.item = ""
+	if !c.items(s.Foreach, f, &outside) {
+		return
+	}
+	c.expression(f.get("key"), known, wantText)
+}
+
+// items checks the items and the name of the item of a foreach, and reports whether that name is one. known are the names for the
+// items, which do not see the item.
+func (c *checker) items(each *Foreach, f *node, known *names) bool {
+	items := f.get("items")
 	switch {
 	case items == nil:
 	case items.kind == kindString:
@@ -44,18 +53,18 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 			c.add(items.pos(), "write [a, b], one reference such as ${params.items}, or one computed value such as ${= range(1, 4)}", "items must be a list, or one ${reference} to a list")
 			break
 		}
-		c.textOf(items, &outside, wantList)
+		c.textOf(items, known, wantList)
 	default:
-		c.texts(items, &outside)
-		if len(items.items) > s.Foreach.MaxItems {
-			c.add(items.pos(), "raise max_items", "%d items are more than max_items, %d", len(items.items), s.Foreach.MaxItems)
+		c.texts(items, known)
+		if len(items.items) > each.MaxItems {
+			c.add(items.pos(), "raise max_items", "%d items are more than max_items, %d", len(items.items), each.MaxItems)
 		}
 	}
-	if slices.Contains([]string{"params", "steps", "env", "run", "error", "default", "true", "false", "nil", "not", "in", "let", "if", "else", "secrets"}, s.Foreach.As) {
-		c.add(f.get("as").pos(), "choose another name", "as: %s has a meaning already", s.Foreach.As)
-		return
+	if slices.Contains([]string{"params", "steps", "env", "run", "error", "default", "true", "false", "nil", "not", "in", "let", "if", "else", "secrets"}, each.As) {
+		c.add(f.get("as").pos(), "choose another name", "as: %s has a meaning already", each.As)
+		return false
 	}
-	c.expression(f.get("key"), known, wantText)
+	return true
 }
 
 // body checks the fields that steps, handlers and replacements have in common. inherited is the kind of body that a replacement
@@ -270,22 +279,23 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 		if limit := n.in("retry_policy", "limit"); rule.Do == "retry" && limit != nil && s.RetryPolicy.Limit == (Count{}) {
 			c.add(r.get("do").pos(), "set retry_policy.limit to 1 or more", "do: retry with a retry_policy that has limit 0")
 		}
-		if rule.Do != "replace" && r.has("with") && rule.Do != "" {
+		replaces := rule.Do == "replace" || rule.Do == "ask"
+		if !replaces && r.has("with") && rule.Do != "" {
 			c.add(r.get("with").pos(), "write do: replace, or remove with", "with does nothing for do: %s", rule.Do)
 		}
-		if rule.Do == "replace" && !r.has("with") {
-			c.add(r.pos(), "add with: and a step body", "do: replace has no with:")
+		if replaces && !r.has("with") {
+			c.add(r.pos(), "add with: and a step body", "do: %s has no with:", rule.Do)
+		}
+		if rule.Do != "ask" && r.has("ask") && rule.Do != "" {
+			c.add(r.get("ask").pos(), "write do: ask, or remove ask", "ask does nothing for do: %s", rule.Do)
+		}
+		if rule.Do == "ask" && !r.has("ask") {
+			c.add(r.pos(), "add ask: and a program that chooses among with", "do: ask has no ask:")
 		}
 		if rule.When == "" && !r.has("when") && i < len(s.OnError)-1 {
 			c.add(r.pos(), "put this rule last", "no rule after this one is ever tried: this rule has no when")
 		}
-		nodes := slices.Collect(r.get("with").list())
-		if with := r.get("with"); with != nil && with.kind == kindMap {
-			nodes = []*node{with}
-		}
-		for k := range rule.With {
-			c.body(&rule.With[k], nodes[k], kind, known.withFailure(kind))
-		}
+		c.replacements(&s.OnError[i], r, kind, known)
 	}
 }
 

@@ -188,7 +188,7 @@ func (c *compiler) expression(n *names, where, text string, want wanted) *expres
 
 func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	if e := c.expression(n, "when", s.When, wantBool); e != nil {
-		out.When, out.WhenPerItem = e, s.Foreach != nil && e.usesItem()
+		out.When, out.WhenPerItem = e, s.Foreach != nil && !n.failure && e.usesItem()
 	}
 	if e := c.expression(n, "priority", s.Priority.Expr, wantNumber); e != nil {
 		out.PriorityExpr = e
@@ -198,9 +198,11 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 			out.CacheKey = cacheKey{e, s.digest(c.spec.Env)}
 		}
 	}
-	if s.Foreach != nil {
+	if s.Foreach != nil && !n.failure { // see errorRule for a replacement
+		outside := *n
+		outside.item = ""
 		out.Foreach = &dagrun.Foreach{
-			Items:         &expander{foreach: s.Foreach, names: n, outside: c.itemsNames(s.Foreach.Items, n), key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
+			Items:         &expander{foreach: s.Foreach, names: n, outside: c.itemsNames(s.Foreach.Items, &outside), key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
 			MaxConcurrent: s.Foreach.MaxConcurrent.Value, MaxItems: s.Foreach.MaxItems, FailFast: s.Foreach.FailFast,
 		}
 	}
@@ -220,20 +222,8 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 		s.Publish = c.publish(s, n)
 		out.Publish, out.PublishPools, out.PublishTimeout = true, s.Publish.Pool.core(), value(s.Publish.Timeout).Value.core()
 	}
-	for i, rule := range s.OnError {
-		compiled := dagrun.ErrorRule{}
-		var err error
-		if compiled.Do, err = dagrun.ParseDo(rule.Do); err != nil {
-			c.errs = append(c.errs, err)
-		}
-		if e := c.expression(n.withFailure(s.kind()), fmt.Sprintf("on_error[%d].when", i), rule.When, wantBool); e != nil {
-			compiled.When = e
-		}
-		for _, with := range rule.With {
-			alt := with.replacing(s)
-			compiled.With = append(compiled.With, c.step(out.Name, &alt, n.withFailure(s.kind())))
-		}
-		out.OnError = append(out.OnError, compiled)
+	for i := range s.OnError {
+		out.OnError = append(out.OnError, c.errorRule(&s.OnError[i], i, s, n, out))
 	}
 }
 
@@ -273,7 +263,7 @@ func merged(base, over map[string]string) map[string]string {
 // retry_policy, outputs and secrets, and the fields of the body if both bodies are of the same kind. Variables of env are merged,
 // and the replacement's own win. Arguments follow those of the failed step if the replacement appends them.
 func (s Step) replacing(failed *Step) Step {
-	s.ID, s.Foreach = failed.ID, nil
+	s.ID = failed.ID
 	s.Env = merged(failed.Env, s.Env)
 	s.Timeout = or(s.Timeout, failed.Timeout)
 	s.Kill = or(s.Kill, failed.Kill)
@@ -302,6 +292,9 @@ func (s *Spec) SharedOutputs() (shared []SharedOutput) {
 		step := &s.Steps[i]
 		step.eachBody(func(body *Step) {
 			for _, rule := range body.OnError {
+				if rule.Do == dagrun.DoAsk.String() {
+					continue // which ones start, only a run knows
+				}
 				for _, name := range rule.sharedOutputs(step) {
 					if o := (SharedOutput{step.ID, name}); !slices.Contains(shared, o) {
 						shared = append(shared, o)
@@ -318,6 +311,9 @@ func (rule *ErrorRule) sharedOutputs(failed *Step) (names []string) {
 	seen := map[string]bool{}
 	for _, with := range rule.With {
 		alt := with.replacing(failed)
+		if with.Foreach != nil {
+			continue // how many there are, only a run knows
+		}
 		for _, o := range alt.Outputs {
 			if (alt.executes() || with.Outputs != nil) && seen[o.Name] {
 				names = append(names, o.Name)
@@ -404,8 +400,8 @@ func (s *Step) needs(found map[string]bool) {
 		s.Publish.needs(found)
 	}
 	for _, rule := range s.OnError {
-		for i := range rule.With {
-			rule.With[i].needs(found)
+		for _, body := range rule.bodies() {
+			body.needs(found)
 		}
 	}
 }
@@ -432,8 +428,8 @@ func (s *Step) starts(found map[string]bool) {
 		s.Publish.starts(found)
 	}
 	for _, rule := range s.OnError {
-		for i := range rule.With {
-			rule.With[i].starts(found)
+		for _, body := range rule.bodies() {
+			body.starts(found)
 		}
 	}
 }
@@ -457,8 +453,8 @@ func (s *Step) widest() int {
 		widest = max(widest, s.Publish.widest())
 	}
 	for _, rule := range s.OnError {
-		for i := range rule.With {
-			widest = max(widest, rule.With[i].widest())
+		for _, body := range rule.bodies() {
+			widest = max(widest, body.widest())
 		}
 	}
 	return widest

@@ -67,7 +67,7 @@ func TestCompile_CarriesEveryFieldTheCoreDecidesBy(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	if sum.CacheKey == nil || sum.When.String() == "" || len(sum.OnError) != 4 {
+	if sum.CacheKey == nil || sum.When.String() == "" || len(sum.OnError) != 6 {
 		t.Errorf("cache, when, on_error: %v, %v, %d", sum.CacheKey, sum.When, len(sum.OnError))
 	}
 }

@@ -243,10 +243,10 @@ func (c *compiler) computed(n *names, into map[string]*expression, where, text s
 	}
 }
 
-// itemsNames returns the names for the items of a foreach, with their computed values compiled. The items do not see the item.
+// itemsNames returns the names for the items of a foreach, with their computed values compiled. n must not have the item.
 func (c *compiler) itemsNames(items Items, n *names) *names {
 	own := *n
-	own.item, own.values = "", map[string]*expression{}
+	own.values = map[string]*expression{}
 	if items.Ref != "" {
 		c.computed(&own, own.values, "foreach.items", items.Ref, wantList)
 	}

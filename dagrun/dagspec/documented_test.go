@@ -74,7 +74,7 @@ func TestLanguage_HasEachKey(t *testing.T) {
 }
 
 // ownTables are the parts of the schema that have rows of their own, or the same keys as a step.
-var ownTables = []string{"step", "handler", "replacement", "publish", "step_secret", "input"}
+var ownTables = []string{"step", "handler", "replacement", "asked", "publish", "step_secret", "input"}
 
 // keysBelow collects the keys below a place of the schema: limit of retry_policy as retry_policy.limit.
 func keysBelow(place, prefix string, all map[string]string) {

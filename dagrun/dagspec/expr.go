@@ -132,12 +132,12 @@ func (n *names) isRoot(name string) bool {
 	case "params", "steps", "env", "run", "error":
 		return true
 	}
-	return n.item != "" && name == n.item
+	return n.isItem(name)
 }
 
 // isNull reports whether a name means the null of YAML and JSON, which the library calls nil. It does not if the item of the
 // foreach is called null.
-func (n *names) isNull(name string) bool { return name == "null" && n.item != name }
+func (n *names) isNull(name string) bool { return name == "null" && !n.isItem(name) }
 
 // partAt returns the text from a node on as it is written, up to the next blank, parenthesis or operator.
 func (s source) partAt(n ast.Node) string {

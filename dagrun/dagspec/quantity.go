@@ -194,6 +194,9 @@ func (s *Step) quantities(owner, prefix string, visit func(q quantity)) {
 		for k := range rule.With {
 			rule.With[k].quantities(owner, fmt.Sprintf("%son_error[%d].with[%d].", prefix, i, k), visit)
 		}
+		if rule.Ask != nil {
+			rule.Ask.quantities(owner, fmt.Sprintf("%son_error[%d].ask.", prefix, i), visit)
+		}
 	}
 }
 
@@ -285,7 +288,7 @@ func copiedStep(s *Step) *Step {
 	c.Timeout, c.RetryPolicy, c.Foreach = copied(s.Timeout), copied(s.RetryPolicy), copied(s.Foreach)
 	c.With, c.Publish, c.OnError = maps.Clone(s.With), copiedStep(s.Publish), slices.Clone(s.OnError)
 	for i := range c.OnError {
-		c.OnError[i].With = copiedSteps(c.OnError[i].With)
+		c.OnError[i].With, c.OnError[i].Ask = copiedSteps(c.OnError[i].With), copiedStep(c.OnError[i].Ask)
 	}
 	return &c
 }

@@ -124,6 +124,7 @@ type names struct {
 	place   place
 	self    string            // id of the step that has the text, "" in handlers
 	item    string            // name of the item, "" outside foreach
+	chosen  []string          // names of the items of replacements by data, in the order of dagrun.Failure
 	failure bool              // error may be named
 	failed  string            // with failure: the kind of the body that failed; "": not known
 	secret  bool              // secrets may be named
@@ -213,7 +214,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 	case "secrets":
 		return n.secretHere(f)
 	}
-	if n.item != "" && f.root() == n.item || n.self != "" && n.vague.ids[n.self] {
+	if n.isItem(f.root()) || n.self != "" && n.vague.ids[n.self] {
 		return typeAny, nil
 	}
 	return 0, n.unknown(f)
@@ -238,8 +239,8 @@ func (f ref) wrong(hint, format string, args ...any) *problem {
 // unknown returns the problem for a reference that begins with an unknown name.
 func (n *names) unknown(f ref) *problem {
 	if f.root() == "item" || f.root() == "batch" {
-		if n.item != "" {
-			return f.wrong("foreach.as names the item", "the name of the item in this step is %s", n.item)
+		if items := n.itemNames(); len(items) > 0 {
+			return f.wrong("foreach.as names the item", "the name of the item in this step is %s", items[len(items)-1])
 		}
 		return f.wrong("add foreach: to the step", "%s has a value only in a step with foreach", f.root())
 	}

@@ -166,7 +166,7 @@ func TestSchema_EnumsAreThoseOfTheCore(t *testing.T) {
 		rules = append(rules, r.String())
 	}
 	var does []string
-	for d := dagrun.DoRetry; d <= dagrun.DoReplace; d++ {
+	for d := dagrun.DoRetry; d <= dagrun.DoAsk; d++ {
 		does = append(does, d.String())
 	}
 	for pointer, want := range map[string][]string{

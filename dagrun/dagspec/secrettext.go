@@ -200,8 +200,8 @@ func (s *Step) eachBody(visit func(*Step)) {
 		s.Publish.eachBody(visit)
 	}
 	for _, rule := range s.OnError {
-		for i := range rule.With {
-			rule.With[i].eachBody(visit)
+		for _, body := range rule.bodies() {
+			body.eachBody(visit)
 		}
 	}
 }

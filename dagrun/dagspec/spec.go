@@ -211,8 +211,9 @@ type RetryPolicy struct {
 // ErrorRule is one entry of on_error.
 type ErrorRule struct {
 	When string `json:"when,omitempty"` // none: always
-	Do   string `json:"do"`             // retry, fail, skip, continue or replace
-	With []Step `json:"with,omitempty"`
+	Do   string `json:"do"`             // retry, fail, skip, continue, replace or ask
+	With []Step `json:"with,omitempty"` // of replace and ask
+	Ask  *Step  `json:"ask,omitempty"`  // the body that chooses among With
 }
 
 // ContinueOn tolerates failures and skips that would keep the children from starting.

@@ -131,8 +131,8 @@ func (s *Step) namesTail() bool {
 		for _, f := range streamsIn(rule.When) {
 			found = found || f.isTail()
 		}
-		for i := range rule.With {
-			rule.With[i].eachBody(func(body *Step) {
+		for _, body := range rule.bodies() {
+			body.eachBody(func(body *Step) {
 				found = found || slices.ContainsFunc(body.refsToStreams(), ref.isTail)
 			})
 		}

@@ -80,6 +80,9 @@ func (v *view) base(f ref) (any, error) {
 	case "steps":
 		return v.step(f)
 	}
+	if value, ok := v.chosen(f.root()); ok {
+		return decodeJSON(value)
+	}
 	item, ok := v.Item()
 	if !ok {
 		return nil, nil

@@ -54,7 +54,7 @@ type cell struct {
 	replaces  *cell             // of a replacement: the task that failed
 	chosen    *dagrun.Choice    // of a replacement by data
 	plans     *dagrun.ErrorRule // of the body that a rule asks
-	fresh     bool // pending: reset while the run was under way, and not judged before the next Advance
+	fresh     bool              // pending: reset while the run was under way, and not judged before the next Advance
 }
 
 // NewModel is the model of dagrun.New.

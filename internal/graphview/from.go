@@ -59,7 +59,7 @@ func badges(s *dagrun.Step) []string {
 
 func replaces(s *dagrun.Step) bool {
 	for _, r := range s.OnError {
-		if r.Do == dagrun.DoReplace {
+		if r.Do == dagrun.DoReplace || r.Do == dagrun.DoAsk {
 			return true
 		}
 	}
