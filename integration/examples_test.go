@@ -70,6 +70,10 @@ var examplesByFile = map[string]example{
 		want: "succeeded list=succeeded shrink=succeeded shrink/boat.png=succeeded shrink/broken.tif=replaced shrink~1/broken.tif=succeeded shrink/harbour.jpg=succeeded shrink/oar.webp=succeeded summary=succeeded",
 		says: map[string]string{"shrink~1/broken.tif": "slow encoder: broken.tif"},
 	},
+	"replacements/split": {
+		want: "succeeded search=replaced search~1=succeeded search~2=succeeded solve=replaced solve~1=replaced solve~2=succeeded solve~3=succeeded solve~4=succeeded merge=succeeded",
+		says: map[string]string{"search~2": "19", "solve~3": "solved to 4 digits, after attempt 1", "merge": "the best of 2 halves is 19"},
+	},
 	"matrix/matrix": {
 		want: "succeeded build=succeeded build/linux-24=succeeded build/linux-25=succeeded build/linux-26=succeeded build/mac-25=succeeded build/mac-26=succeeded build/windows-26=succeeded test-all=succeeded publish=succeeded",
 		says: map[string]string{"build/mac-25": "for mac, everything below version 26", "test-all": "testing --full --files=app-linux.tar,app-mac.tar,app-windows.tar"},
