@@ -48,7 +48,7 @@ func TestScope_ShowsAFailureToItsRules(t *testing.T) {
 	}
 }
 
-// A replacement sees the failure in whose place it came, and sees the same after a restore.
+// A replacement sees the failure that it replaces, and sees the same after a restore.
 func TestScope_ShowsReplacementsWhatFailed(t *testing.T) {
 	t.Parallel()
 	var rule Failure

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // ref is a reference, as a path: params.x, steps.a.outputs.n, env.X, run.id, item.a.b, error.kind.
@@ -308,7 +306,7 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 		return f.field(itemsFields, 3)
 	case "replacements":
 		if !s.replaces() && !n.vague.ids[id] {
-			return 0, f.wrong("only a step with do: replace has replacements", "step %q has no replacements", id)
+			return 0, f.wrong("only a step with do: replace or do: ask has replacements", "step %q has no replacements", id)
 		}
 	}
 	return f.field(stepFields, 2)
@@ -345,7 +343,7 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 
 // replaces reports whether a rule of on_error replaces a failed task of the step.
 func (s *Step) replaces() bool {
-	return slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool { return rule.Do == dagrun.DoReplace.String() })
+	return slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool { return len(rule.With) > 0 })
 }
 
 // gathers reports whether a reference to an output of a step has a list of the items' outputs as its value. It does for a foreach

@@ -215,6 +215,16 @@ func (s *Step) asParent() string {
 	return s.Ends
 }
 
+// replacement draws what takes the place of a failed step: one body, one for each item, or what a program chooses.
+func replacement(r *rand.Rand) string {
+	with := fmt.Sprintf("run: '. $DIR/lib; body %d 1 0'", r.IntN(4))
+	rule := [...]string{
+		"do: replace, with: {%s}", "do: replace, with: {foreach: {items: [a, '${error.exit_code}']}, %s}",
+		`do: ask, ask: {command: echo, args: ['[{"use": "r", "item": 1}, {"use": "r"}]']}, with: {id: r, %s}`,
+	}[r.IntN(3)]
+	return fmt.Sprintf("on_error: [{when: error.exit_code == 6, "+rule+"}]", with)
+}
+
 // write makes the file. There is no limit on lost drivers, because the faults of the run cause the losses.
 func (d *DAG) write(r *rand.Rand, options Options) {
 	var text strings.Builder
@@ -272,10 +282,7 @@ func (s *Step) body(r *rand.Rand, options Options) []string {
 	case Passed:
 		return []string{"skip_exit_code: [99]", call(0, lines, 99)}
 	case Replaced:
-		return []string{
-			fmt.Sprintf("on_error: [{when: error.exit_code == 6, do: replace, with: {run: '. $DIR/lib; body %d 1 0'}}]", r.IntN(4)),
-			call(r.IntN(2), lines, 6),
-		}
+		return []string{replacement(r), call(r.IntN(2), lines, 6)}
 	case Fan:
 		return []string{fmt.Sprintf("foreach: {items: [%s], max_concurrent: %d}", strings.Join(strings.Split("012345"[:s.Items], ""), ", "), 1+r.IntN(4)), call(r.IntN(3), 1, 0)}
 	case Flood:
