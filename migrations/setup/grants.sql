@@ -64,7 +64,7 @@ BEGIN
         ('control_status control_list run_status run_list task_status waiting_approvals sees_all', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_page run_head step_summaries schedule_list identity who', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('run_result run_events run_attempts cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('scale_hint steps_of bodies_of quiet_since may_serve watched_since taken_over_by', 'oarlock_read, oarlock_worker'),
+        ('scale_hint steps_of edges_of steps_behind bodies_of replacing quiet_since may_serve watched_since taken_over_by', 'oarlock_read, oarlock_worker'),
         ('pool_list pool_permits', 'oarlock_read, oarlock_worker'),
         ('failure_history task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts log_window read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),

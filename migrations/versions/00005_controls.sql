@@ -38,6 +38,8 @@ LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN alt ?| '{run,command,result}' OR alt ->> 'action' <> body ->> 'action' THEN alt
             ELSE jsonb_build_object('action', body -> 'action', 'with', body -> 'with') || alt END;
 
+COMMENT ON FUNCTION oarlock.replacing(jsonb, jsonb) IS 'Internal: the body of a replacement.';
+
 -- Returns the bodies that a task of a step may have: the step itself, or for step~n all its replacements. Replacements of
 -- replacements count too, since it is not known here which of them runs.
 -- +goose StatementBegin
@@ -168,6 +170,9 @@ BEGIN ATOMIC
     SELECT coalesce(array_agg(b.name) FILTER (WHERE b.name <> step), '{}') FROM behind b;
 END;
 -- +goose StatementEnd
+
+COMMENT ON FUNCTION oarlock.edges_of(jsonb) IS 'Internal: the edges of a spec, and those from the init handler.';
+COMMENT ON FUNCTION oarlock.steps_behind(jsonb, text) IS 'Internal: all steps that depend on a step.';
 
 -- Returns the steps that are an approval with approvers, or may be replaced by one: a row for each list of approvers. The lists of
 -- replacements count only if the step itself has none. An approval is passable if a step behind it may start without its success,
