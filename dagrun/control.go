@@ -408,11 +408,11 @@ func (r *Run) whyNotMark(t *task, as State) string {
 
 // whyNotMarkEnded returns the reason why a task that has ended cannot be marked with the state that was asked for.
 func whyNotMarkEnded(t *task) string {
-	is := "the step is " + t.State.String()
+	ended := "the step is " + t.State.String()
 	if t.failedGroup() {
-		return is + ": it can be marked only succeeded or skipped"
+		return ended + ": it can be marked only succeeded or skipped"
 	}
-	return is + ": while the run is under way, only a step that failed or was canceled can be marked (oarlock retry RUN --from STEP repeats one that succeeded)"
+	return ended + ": while the run is under way, only a step that failed or was canceled can be marked (oarlock retry RUN --from STEP repeats one that succeeded)"
 }
 
 // noSuchTask returns the reason for the refusal of a control that names an item or a replacement which the run does not have.

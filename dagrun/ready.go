@@ -368,8 +368,8 @@ func (r *Run) Ready() (Ready, bool) {
 }
 
 // showRecords fills rec with all records that are not acknowledged yet. A task that changed several times is listed once, at the
-// place of its latest change; pinned tasks come before all others, see resetLive. The row of the run is listed if anything but its counters differs from the row that was last
-// acknowledged.
+// place of its latest change; pinned tasks come before all others, see resetLive. The row of the run is listed if anything but its
+// counters differs from the row that was last acknowledged.
 func (r *Run) showRecords(rec *Records) {
 	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
 	for _, t := range r.pinned {

@@ -507,7 +507,8 @@ func (t *task) failure(stderr string, at Time) Failure {
 	return f
 }
 
-// chosen returns the items of replacements by data on the way to the task: of those that it replaced, the first one first, and its own.
+// chosen returns the items of replacements by data on the way to the task: of those that it replaced, the first one first, and its
+// own.
 func (t *task) chosen() (items []JSON) {
 	if t.replaces != nil {
 		items = t.replaces.chosen()

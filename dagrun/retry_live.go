@@ -245,8 +245,8 @@ type parentFates struct {
 	blocked  bool // a parent counts as failed and stays as it is
 }
 
-// parentFates returns what becomes of the parents of a step when a control resets the task target. If that is a replacement of a step,
-// its own state counts as the former state of the step, because after a crash no row has the former state of the step.
+// parentFates returns what becomes of the parents of a step when a control resets the task target. If that is a replacement of a
+// step, its own state counts as the former state of the step, because after a crash no row has the former state of the step.
 func (r *Run) parentFates(n *node, fates []fate, target *task, c *Control) (p parentFates) {
 	for _, l := range r.graph.parents.of(n.index) {
 		parent := &r.nodes[l.Step]

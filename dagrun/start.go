@@ -145,8 +145,8 @@ func (r *Run) priority(t *task) int {
 	return p
 }
 
-// granted applies EvGranted: it starts the body or the publish of a task that waited for its slot or its pools. It returns ErrStale if
-// the task waits for neither.
+// granted applies EvGranted: it starts the body or the publish of a task that waited for its slot or its pools. It returns ErrStale
+// if the task waits for neither.
 func (r *Run) granted(t *task) error {
 	switch t.phase {
 	case phaseOffered:

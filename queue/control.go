@@ -59,9 +59,9 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	return c, wrapError(a.op(), s.write(ctx, askTimeout, do, again))
 }
 
-// find returns the newest control with the verb, step, item and arguments of a that the same user made at most since ago. Outputs that a leaves out may be in the control, as defaults. If
-// there is none, it returns an *UnknownError. It does not send the request again: the first copy may still be on its way, and a
-// second cancel means more than the first.
+// find returns the newest control with the verb, step, item and arguments of a that the same user made at most since ago. Outputs
+// that a leaves out may be in the control, as defaults. If there is none, it returns an *UnknownError. It does not send the request
+// again: the first copy may still be on its way, and a second cancel means more than the first.
 func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
 	details := a.details()
 	outputs := []byte("{}")
@@ -71,7 +71,8 @@ func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration)
 			return Control{}, err
 		}
 	}
-	// The database stores missing details as {}. The statement compares the outputs by itself, since the database may have converted them.
+	// The database stores missing details as {}. The statement compares the outputs by itself, since the database may have
+	// converted them.
 	maps.DeleteFunc(details, func(name string, v any) bool { return v == nil || name == "outputs" })
 	stored, err := json.Marshal(details)
 	if err != nil {

@@ -45,8 +45,8 @@ func (t *taskRow) record() (dagrun.TaskRecord, error) {
 	return r, t.words(&r)
 }
 
-// words decodes the columns that are stored as words or JSON into r: State, ResetFrom, Request, Marked, Growth and Outputs. It returns
-// an error for a word or JSON that this version does not know.
+// words decodes the columns that are stored as words or JSON into r: State, ResetFrom, Request, Marked, Growth and Outputs. It
+// returns an error for a word or JSON that this version does not know.
 func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
 	if r.State, err = dagrun.ParseState(t.state); err != nil {
 		return err

@@ -167,27 +167,11 @@ func paramRowOf(p *dagspec.Param) paramRow {
 	if p.Default != nil {
 		row.Usual = runview.CompactJSON(p.Default)
 	}
-	var all []string
-	add := func(form string, value any) { all = append(all, fmt.Sprintf(form, value)) }
+	bounds := runview.ParamLimits(p)
 	if len(p.Enum) > 0 {
-		add("one of %s", runview.CompactJSON(p.Enum))
+		bounds = append([]string{"one of " + runview.CompactJSON(p.Enum)}, bounds...)
 	}
-	if p.Minimum != nil {
-		add("at least %v", *p.Minimum)
-	}
-	if p.Maximum != nil {
-		add("at most %v", *p.Maximum)
-	}
-	if p.MinLength != nil {
-		add("at least %d characters", *p.MinLength)
-	}
-	if p.MaxLength != nil {
-		add("at most %d characters", *p.MaxLength)
-	}
-	if p.Pattern != "" {
-		add("like %s", p.Pattern)
-	}
-	row.Bounds = strings.Join(all, ", ")
+	row.Bounds = strings.Join(bounds, ", ")
 	return row
 }
 

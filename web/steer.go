@@ -441,16 +441,24 @@ func taskPage(ask queue.Ask) runQuery {
 	return runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
 }
 
+// askedTask returns the task that ask names. The page has the tasks of steps; those of items are read.
+func (s *server) askedTask(ctx context.Context, p *runPage, ask *queue.Ask) (*queue.Task, error) {
+	if ask.Item == "" {
+		return &p.summary(ask.Step).Task, nil
+	}
+	detail, err := s.store.TaskDetail(ctx, ask.Run, ask.Step, ask.Item)
+	if err != nil {
+		return nil, err
+	}
+	return &detail.Task, nil
+}
+
 // fillDecision sets the question of the approval that d.Ask names, whether the login can decide it, and the command that decides
 // it. It returns errNoQuestion if the task waits for no approval.
 func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) error {
-	task := &p.summary(d.Ask.Step).Task
-	if d.Ask.Item != "" {
-		detail, err := s.store.TaskDetail(ctx, d.Ask.Run, d.Ask.Step, d.Ask.Item)
-		if err != nil {
-			return err
-		}
-		task = &detail.Task
+	task, err := s.askedTask(ctx, p, &d.Ask)
+	if err != nil {
+		return err
 	}
 	if task.Approval == nil {
 		return errNoQuestion
@@ -463,13 +471,9 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 // fillMark sets the states that a mark can give to the task that d.Ask names, and the effects. If the run would refuse the mark, or
 // the login may not decide the approval that the task waits for, the effects say why, and d.May becomes false.
 func (s *server) fillMark(ctx context.Context, p *runPage, d *steerData) error {
-	task := &p.summary(d.Ask.Step).Task
-	if d.Ask.Item != "" {
-		detail, err := s.store.TaskDetail(ctx, d.Ask.Run, d.Ask.Step, d.Ask.Item)
-		if err != nil {
-			return err
-		}
-		task = &detail.Task
+	task, err := s.askedTask(ctx, p, &d.Ask)
+	if err != nil {
+		return err
 	}
 	d.Marks = markable
 	d.Effects = []string{"The run goes on as if the step had ended with this state. A step that runs is killed first."}

@@ -304,7 +304,8 @@ func TestSteer_NamesTheRolesThatHelp(t *testing.T) {
 	wantTexts(t, w.Body.String(), "grant oarlock_submit to this user for its own runs, or oarlock_admin for any")
 }
 
-// While the run is under way, a failed step can be retried and marked, also one with failed replacements, and one that succeeded can be retried.
+// While the run is under way, a failed step can be retried and marked, also one with failed replacements, and one that succeeded
+// can be retried.
 func TestSteer_OffersStepsOfARunUnderWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})

@@ -289,9 +289,10 @@ func (t *Task) outcome(res dagrun.Result) dagrun.Result {
 	return res
 }
 
-// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored, or if they lack one that the step declares
-// and that is not optional. A limit holds for each value, for all values of the task, and for the outputs of the whole run. The worker calls CheckOutputs for each success that is not settled. An
-// executor that makes anything durable together with its outputs must call it before.
+// CheckOutputs returns an error if the outputs of a body are too large or cannot be stored, or if they lack one that the step
+// declares and that is not optional. A limit holds for each value, for all values of the task, and for the outputs of the whole
+// run. The worker calls CheckOutputs for each success that is not settled. An executor that makes anything durable together with
+// its outputs must call it before.
 func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
 	switch {
 	case t.taken+len(outputs) > dagrun.MaxRunOutputs:

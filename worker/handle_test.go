@@ -62,7 +62,8 @@ func TestFunc_ErrorsAreRetriedUnlessPermanent(t *testing.T) {
 	}
 }
 
-// waiter is a body that fails for good, with kind and with the cause of its end as its reason, once it is asked to end; a later attempt ends at once.
+// waiter is a body that fails for good, with kind and with the cause of its end as its reason, once it is asked to end; a later
+// attempt ends at once.
 type waiter struct {
 	kind  dagrun.FailureKind
 	under chan struct{}

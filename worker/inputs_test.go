@@ -10,6 +10,21 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
+// answer makes a control, and returns what has become of it five seconds later.
+func (s *stepped) answer(t *testing.T, ask queue.Ask) queue.Control {
+	t.Helper()
+	asked, err := s.Control(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass(5 * time.Second)
+	all, err := s.Controls(t.Context(), ask.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[slices.IndexFunc(all, func(got queue.Control) bool { return got.ID == asked.ID })]
+}
+
 // The driver refuses an answer that the pattern of an input refuses, and takes a right one: also while nothing else happens in a run
 // that is running.
 func TestDriver_ReadsPatternsOfInputs(t *testing.T) {
@@ -18,7 +33,8 @@ func TestDriver_ReadsPatternsOfInputs(t *testing.T) {
 	t.Run("running", func(t *testing.T) { readsPatterns(t, "running", "  - {id: long, run: hold}\n", "running") })
 }
 
-// readsPatterns answers an approval in a run that has other steps too, and is in a state before the answers and in another afterwards.
+// readsPatterns answers an approval in a run that has other steps too, and is in a state before the answers and in another
+// afterwards.
 func readsPatterns(t *testing.T, before, others, after string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,17 +53,7 @@ func readsPatterns(t *testing.T, before, others, after string) {
 			{queue.Ask{Verb: dagrun.VerbApprove, Outputs: map[string]string{"code": "ABC"}}, dagrun.Applied, ""},
 		} {
 			c.ask.Run, c.ask.Step = id, "ask"
-			asked, err := s.Control(t.Context(), c.ask)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pass(5 * time.Second)
-			all, err := s.Controls(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := slices.IndexFunc(all, func(got queue.Control) bool { return got.ID == asked.ID })
-			if got := all[at]; got.Outcome != c.outcome || got.Message != c.message {
+			if got := s.answer(t, c.ask); got.Outcome != c.outcome || got.Message != c.message {
 				t.Errorf("%s %v: %s %q", c.ask.Verb, c.ask.Outputs, got.Outcome, got.Message)
 			}
 		}
@@ -74,17 +80,8 @@ func TestDriver_ReadsOutputsOfMarks(t *testing.T) {
 			{map[string]string{"note": "x"}, dagrun.Refused, "the step needs the output rows: give it with the mark (--value rows=…)"},
 			{map[string]string{"rows": "7"}, dagrun.Accepted, ""},
 		} {
-			asked, err := s.Control(t.Context(), queue.Ask{Run: id, Step: "a", Verb: dagrun.VerbMark, As: dagrun.TaskSucceeded, Outputs: c.outputs})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pass(5 * time.Second)
-			all, err := s.Controls(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := slices.IndexFunc(all, func(got queue.Control) bool { return got.ID == asked.ID })
-			if got := all[at]; got.Outcome != c.outcome || got.Message != c.message {
+			got := s.answer(t, queue.Ask{Run: id, Step: "a", Verb: dagrun.VerbMark, As: dagrun.TaskSucceeded, Outputs: c.outputs})
+			if got.Outcome != c.outcome || got.Message != c.message {
 				t.Errorf("mark with %v: %s %q", c.outputs, got.Outcome, got.Message)
 			}
 		}
@@ -95,7 +92,8 @@ func TestDriver_ReadsOutputsOfMarks(t *testing.T) {
 	})
 }
 
-// Each drive of a run has the durations that the params of the run give: the drive that begins the approval, and the one that ends it.
+// Each drive of a run has the durations that the params of the run give: the drive that begins the approval, and the one that ends
+// it.
 func TestDriver_BindsEachDriveToTheParams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

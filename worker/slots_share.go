@@ -19,7 +19,8 @@ const (
 	shareInterval = 100 * time.Millisecond // between checks for runs that have waited longer than maxSlotWait
 	sharedMax     = 1000                   // runs that a worker gives back at a time
 
-	// soloClaimInterval is how long a worker claims for free slots alone, and none ahead, after it gave a run back for want of a slot.
+	// soloClaimInterval is how long a worker claims for free slots alone, and none ahead, after it gave a run back for want of a
+	// slot.
 	soloClaimInterval = time.Second
 	// idleMax is how many runs a worker without a free slot claims that a request, a child's end or a timer brought back. Such a run
 	// may need no slot to go on.

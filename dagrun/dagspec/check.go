@@ -125,7 +125,7 @@ func (c *checker) params() {
 	c.declarations(c.spec.ParamDefs, slices.Collect(c.root.get("params").list()), "param")
 }
 
-// declarations checks params, or inputs of an approval, which are declared alike. what is the word for one of them in messages.
+// declarations checks params, or inputs of an approval, which are declared alike. Messages call one of them by the word in what.
 func (c *checker) declarations(defs []Param, nodes []*node, what string) {
 	seen := map[string]pos{}
 	for i := range defs {
@@ -499,14 +499,16 @@ func (c *checker) expression(n *node, known *names, want wanted) {
 // ours matches references, and computed values that name something.
 var ours = regexp.MustCompile(`\$\{(?:=[^}]*?\b|\s*)(?:params|steps|env|run|secrets)\.[^}]*\}?`)
 
-// noReferences reports each reference of ours, such as ${params.x}, and each computed value in a field where none is filled in. Other
-// uses of ${ are allowed there.
+// oursOrComputed matches what ours does, and each other computed value up to its first brace.
+var oursOrComputed = regexp.MustCompile(ours.String() + `|\$\{=[^}]*\}?`)
+
+// noReferences reports each reference of ours, such as ${params.x}, and each computed value in a field where none is filled in.
+// Other uses of ${ are allowed there.
 func (c *checker) noReferences(n *node) {
 	if n == nil {
 		return
 	}
-	found := append(ours.FindAllString(n.text(), -1), computedPat.FindAllString(n.text(), -1)...)
-	for _, part := range found {
+	for _, part := range oursOrComputed.FindAllString(n.text(), -1) {
 		hint := "references and computed values work in env, with, args, stdin, foreach.items, labels and name"
 		if isSecret(part) {
 			hint = secretPlaces
@@ -521,10 +523,11 @@ func (c *checker) script(n *node, key string, known *names) {
 	if n == nil {
 		return
 	}
-	found := ours.FindAllString(n.text(), -1)
+	pattern := ours // the shell may have other uses of ${=
 	if key == "sql" {
-		found = append(found, computedPat.FindAllString(n.text(), -1)...)
+		pattern = oursOrComputed
 	}
+	found := pattern.FindAllString(n.text(), -1)
 	for _, item := range known.itemNames() {
 		own := regexp.MustCompile(`\$\{` + item + `(?:\.[^}]*)?\}`)
 		found = append(found, own.FindAllString(n.text(), -1)...)
@@ -533,9 +536,6 @@ func (c *checker) script(n *node, key string, known *names) {
 		c.problem(n, problem{part, fmt.Sprintf("%s is not replaced by a value inside %s, because the value would become code", part, key), scriptHint(part, key)})
 	}
 }
-
-// computedPat matches each computed value, up to its first brace.
-var computedPat = regexp.MustCompile(`\$\{=[^}]*\}?`)
 
 func isSecret(part string) bool { return strings.HasPrefix(strings.TrimLeft(part, "${ "), "secrets.") }
 

@@ -60,12 +60,13 @@ func (n *names) itemNames() []string {
 	return append([]string{n.item}, n.chosen...)
 }
 
-// isItem reports whether a name is that of an item.
+// isItem reports whether an item has the name.
 func (n *names) isItem(name string) bool {
 	return n.item != "" && name == n.item || slices.Contains(n.chosen, name)
 }
 
-// chosen returns the item of a replacement by data with the given name, of the last one that has it. It returns false if none has.
+// chosen returns the item that has the given name. If several replacements by data have such an item, the last one
+// counts. It returns false if no item has it.
 func (v *view) chosen(name string) (dagrun.JSON, bool) {
 	failure, _ := v.Failure()
 	for i := min(len(v.names.chosen), len(failure.Chosen)) - 1; i >= 0; i-- {
@@ -128,7 +129,7 @@ func (c *checker) spread(with *Step, n, f *node, known *names, asks bool) {
 }
 
 // asking returns the body that a rule asks, with the fields that it takes from the failed step: the variables, the secrets, the
-// shell and the working directory. Its only output is what it prints.
+// shell and the working directory. The text that it prints becomes its only output.
 func (s Step) asking(failed *Step) Step {
 	s.ID = failed.ID
 	s.Env, s.Secrets = merged(failed.Env, s.Env), or(s.Secrets, failed.Secrets)

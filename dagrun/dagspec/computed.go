@@ -45,7 +45,8 @@ func closingOfExpression(text string) int {
 }
 
 // pastQuoted returns the index behind the text in quotes or the comment that begins at index i of an expression, or i if neither
-// begins there. What is not closed ends with the line, and with the whole text for "`" and "/*", as for the library's lexer.
+// begins there. As in the library's lexer, a quote that is not closed ends with its line, and an open "`" or "/*" with the whole
+// text.
 func pastQuoted(text string, i int) int {
 	end := func(from int, closing string) int {
 		if n := strings.Index(text[from:], closing); n >= 0 {

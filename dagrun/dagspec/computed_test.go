@@ -201,7 +201,7 @@ type spender struct {
 
 func (s spender) Spend(units int) { *s.spent += units }
 
-// All computed values of a task share one budget, and the run counts what they cost.
+// All computed values of a task share one budget, and their cost counts toward the run.
 func TestComputed_SharesOneBudget(t *testing.T) {
 	t.Parallel()
 	for body, fails := range map[string]bool{

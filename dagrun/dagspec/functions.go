@@ -26,8 +26,8 @@ var makers = []expr.Option{
 		new(func(string) time.Time)),
 }
 
-// date is the library's function of that name. Without a zone it reads a time as UTC: else a time with the offset of the worker's
-// zone would get that zone, with its name and its changes of the clock, and abbreviations such as CET would mean what they mean there.
+// date is the library's function of that name, and reads a time without a zone as UTC. The library would take the zone of the worker
+// for a time with the same offset, and for an abbreviation such as CET. Then the result would depend on the worker.
 func date(p ...any) (any, error) {
 	if _, zoned := p[0].(*time.Location); !zoned {
 		p = append([]any{time.UTC}, p...)

@@ -128,8 +128,8 @@ func TestStep_ApprovalReadsInputsLikeParams(t *testing.T) {
 	}
 }
 
-// A run or a schedule may have the other params already: then a param that is not given is no mistake, and one that is given must
-// fit.
+// A backfill gives a part of the params, since its schedule has the others. A param that it leaves out is no mistake. A param that it
+// gives must fit.
 func TestParams_OfAPartNeedNotFitWhatIsNotGiven(t *testing.T) {
 	t.Parallel()
 	part := *readGood(t)["quantities.yaml"]

@@ -73,7 +73,7 @@ func beginsName(before string) bool {
 	return !strings.HasSuffix(strings.TrimRightFunc(before, unicode.IsSpace), ".")
 }
 
-// from returns the text as it is written, from a character on that the library counted in what it reads.
+// from returns the rest of the text as it is written. It begins at the character that the library counted in the text that it reads.
 func (s source) from(character int) string {
 	if s.origin != nil {
 		character = s.origin[min(character, len(s.origin)-1)]

@@ -49,8 +49,8 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	return nil
 }
 
-// resets reports whether a retry or a mark of the run asks for this change of a task that has ended: a control that is not decided, or
-// for an item or a replacement one that was applied.
+// resets reports whether a retry or a mark of the run asks for this change of a task that has ended: a control that is not decided,
+// or for an item or a replacement one that was applied.
 func (r *run) resets(old, rec *dagrun.TaskRecord) bool {
 	return rec.ResetBy > old.ResetBy && slices.ContainsFunc(r.controls, func(c *queue.Control) bool {
 		child := rec.ID.Item != "" || rec.ID.Alt > 0

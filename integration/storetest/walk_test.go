@@ -128,7 +128,8 @@ func (w *walk) retries(run queue.RunID, request string, args []any) {
 	}
 }
 
-// wantTaken requires that no driver refused a retry of an ended run which the database took. Only a cancel before its start undoes one.
+// wantTaken requires that no driver refused a retry of an ended run which the database took. Only a cancel before its start undoes
+// one.
 func (w *walk) wantTaken() {
 	w.Helper()
 	rows, err := w.conn.Query(w.Context(), `SELECT c.run_id, format('%s %s %s: %s', c.args ->> 'mode', c.step, c.item, c.message) FROM oarlock.controls c

@@ -11,8 +11,8 @@ import (
 const promptLinesMax = 12 // of one prompt; a last line gives the number of the others
 
 // QuestionLines returns the question of an approval as lines for a terminal: the lines of its prompt, and one last line with all
-// inputs, such as "inputs: ticket (required), ok (boolean)". A prompt of more than promptLinesMax lines is cut there, and a line with the
-// number of the other lines follows.
+// inputs, such as "inputs: ticket (required), ok (boolean)". A prompt of more than promptLinesMax lines is cut there, and a line
+// with the number of the other lines follows.
 func QuestionLines(q *queue.Question) []string {
 	lines := PromptLines(q)
 	if text := inputsText(q.Inputs); text != "" {
@@ -55,7 +55,7 @@ func inputsText(inputs []dagspec.Param) string {
 }
 
 // AboutInput says in a few words what an input takes: its type or its choices, its limits, and whether it is required or its
-// default, such as "integer, 1 or more, default 3". It returns "" for a text that may be left out.
+// default, such as "integer, at least 1, default 3". It returns "" for a text that may be left out.
 func AboutInput(p *dagspec.Param) string {
 	var about []string
 	switch {
@@ -68,7 +68,7 @@ func AboutInput(p *dagspec.Param) string {
 	case p.Type != "string":
 		about = append(about, p.Type)
 	}
-	about = append(about, limitsOf(p)...)
+	about = append(about, ParamLimits(p)...)
 	if p.Required {
 		about = append(about, "required")
 	}
@@ -78,19 +78,19 @@ func AboutInput(p *dagspec.Param) string {
 	return strings.Join(about, ", ")
 }
 
-// limitsOf returns the limits of an input, each in a few words.
-func limitsOf(p *dagspec.Param) (limits []string) {
+// ParamLimits returns the limits of a param or an input, each in a few words.
+func ParamLimits(p *dagspec.Param) (limits []string) {
 	if p.Minimum != nil {
-		limits = append(limits, CompactJSON(*p.Minimum)+" or more")
+		limits = append(limits, "at least "+CompactJSON(*p.Minimum))
 	}
 	if p.Maximum != nil {
-		limits = append(limits, CompactJSON(*p.Maximum)+" or less")
+		limits = append(limits, "at most "+CompactJSON(*p.Maximum))
 	}
 	if p.MinLength != nil {
-		limits = append(limits, Count(*p.MinLength, "character")+" or more")
+		limits = append(limits, "at least "+Count(*p.MinLength, "character"))
 	}
 	if p.MaxLength != nil {
-		limits = append(limits, Count(*p.MaxLength, "character")+" or less")
+		limits = append(limits, "at most "+Count(*p.MaxLength, "character"))
 	}
 	if p.Pattern != "" {
 		limits = append(limits, "like "+InlineText(p.Pattern))

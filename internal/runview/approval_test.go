@@ -20,7 +20,7 @@ func TestQuestionLines_AreHarmlessAndFew(t *testing.T) {
 		{Name: "n", Type: "integer", Minimum: new(1.0), Maximum: new(2.5), Description: "How many.\n"},
 		{Name: "code", Type: "string", MinLength: new(1), MaxLength: new(3), Pattern: "^[A-Z]+$", Required: true},
 	}})
-	if diff := cmp.Diff([]string{"inputs: n (integer, 1 or more, 2.5 or less): How many, code (1 character or more, 3 characters or less, like ^[A-Z]+$, required)"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"inputs: n (integer, at least 1, at most 2.5): How many, code (at least 1 character, at most 3 characters, like ^[A-Z]+$, required)"}, got); diff != "" {
 		t.Error(diff)
 	}
 	if got := QuestionLines(&queue.Question{}); len(got) > 0 {

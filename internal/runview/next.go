@@ -72,8 +72,8 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 
 var invalidReason = regexp.MustCompile(`^invalid: param "([^"]+)": (unknown)?`)
 
-// invalidParam returns the param that the reason of a failed run names as invalid, unless the DAG has no such param: the run fails again with the same params. It
-// returns "" for any other reason.
+// invalidParam returns the param that the reason of a failed run names as invalid, unless the DAG has no such param: the run fails
+// again with the same params. It returns "" for any other reason.
 func invalidParam(reason string) string {
 	if m := invalidReason.FindStringSubmatch(reason); m != nil && m[2] == "" {
 		return m[1]
@@ -81,8 +81,8 @@ func invalidParam(reason string) string {
 	return ""
 }
 
-// failedStep returns the first step or item that failed and that a person can repeat while its run is under way. It returns "" if none
-// did.
+// failedStep returns the first step or item that failed and that a person can repeat while its run is under way. It returns "" if
+// none did.
 func failedStep(tasks []queue.Task) string {
 	for i := range tasks {
 		if t := &tasks[i]; t.State == "failed" && t.Attempt > 0 && HasLog(t) && !strings.HasPrefix(t.Step, "@") && !strings.Contains(t.Step, "~") {

@@ -88,8 +88,8 @@ func patiently[F any](open func() (F, error)) (F, error) {
 	}
 }
 
-// parseOutputs parses `name=value` lines and `name<<END` blocks, takes the other outputs from source, and returns the declared outputs
-// as readOutputs does, in their declared order. The error names the line, or the output if its value does not fit its type.
+// parseOutputs parses `name=value` lines and `name<<END` blocks, takes the other outputs from source, and returns the declared
+// outputs as readOutputs does, in their declared order. The error names the line, or the output if its value does not fit its type.
 func parseOutputs(text string, declared []dagspec.Output, source func(dagspec.Output) (string, bool, error)) (dagrun.JSON, error) {
 	p := &outputParser{rest: text, values: map[string]string{}}
 	for p.rest != "" {

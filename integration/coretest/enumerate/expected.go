@@ -183,8 +183,8 @@ func (c *Case) failsStill(s *stored) []bool {
 	return fails
 }
 
-// checkLive returns an error unless the retry of a task, while the run was under way, reset the task if it was applied, and nothing if
-// it was refused, and else only dependants of the task. The generation stays.
+// checkLive returns an error unless the retry of a task, while the run was under way, reset the task if it was applied, and nothing
+// if it was refused, and else only dependants of the task. The generation stays.
 func (c *Case) checkLive(s *stored) error {
 	target := c.plan.first.Task.Step
 	for i := range c.parents {
