@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -360,18 +361,21 @@ func TestLogWindow_IsBounded(t *testing.T) {
 	}
 }
 
-// A window takes one statement, wherever it is.
+// A window takes one statement, wherever it is. A read after a second without one also pings its connection, so the fewest messages
+// of several reads count.
 func TestLogWindow_IsOneStatement(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
 	w.long(t, log, 100, 60)
 	for _, from := range []int64{0, 50} {
-		q := LogWindowQuery{Run: claim.Run, Step: "a", From: from}
-		window(t, w.store, q) // prepares it
-		before := w.proxy.Counts().FromClient
-		window(t, w.store, q)
-		if sent := w.proxy.Counts().FromClient - before; sent != 3 { // Bind, Execute, Sync
-			t.Errorf("from %d: %d messages, want those of one statement", from, sent)
+		fewest := math.MaxInt
+		for range 10 { // the first one prepares the statement
+			before := w.proxy.Counts().FromClient
+			window(t, w.store, LogWindowQuery{Run: claim.Run, Step: "a", From: from})
+			fewest = min(fewest, w.proxy.Counts().FromClient-before)
+		}
+		if fewest != 3 { // Bind, Execute, Sync
+			t.Errorf("from %d: %d messages, want those of one statement", from, fewest)
 		}
 	}
 }

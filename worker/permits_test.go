@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,6 +336,36 @@ func TestPermitQueue_AsksForFewOfManyKeys(t *testing.T) {
 			t.Errorf("a busy worker asks for %d permits, want no more than before", len(all))
 		}
 	})
+}
+
+// A driver and the loop of the sharer compare requests while other goroutines put them into the slot queue and take them out. The race
+// detector judges this test.
+func TestSlotRequest_IsComparedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	g := NewSlotQueue(1)
+	running := g.Ask(1, Order{RunID: 1, Run: 1}, func(*SlotRequest) {})
+	task := g.newRequest(1, Order{RunID: 2}, func(*SlotRequest) {})
+	g.enter(task, false)
+	other := g.Ask(1, Order{RunID: 3}, func(*SlotRequest) {})
+	var moves sync.WaitGroup
+	moves.Go(func() {
+		if !task.withdraw() {
+			t.Error("the request does not wait")
+		}
+		g.enter(task, false)
+	})
+	if inOrder(task, other) >= 0 {
+		t.Error("the request goes after one that asked later")
+	}
+	moves.Wait()
+
+	moves.Go(func() {
+		if !running.Transfer(1, Order{RunID: 1, Run: 1, Step: 1}) {
+			t.Error("the slots go to a run of lower priority")
+		}
+	})
+	g.lastFirst(blockedDrivers{{request: running}, {request: other}})
+	moves.Wait()
 }
 
 // A task with a permit that finds no slot gives the permit back once others have waited for it, and asks again. A permit for which no

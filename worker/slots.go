@@ -238,7 +238,11 @@ func (g *SlotQueue) ask(n int, order Order, arrives bool, grant func(*SlotReques
 
 // newRequest returns a request for n slots that is not in the queue yet: enter puts it there.
 func (g *SlotQueue) newRequest(n int, order Order, grant func(*SlotRequest)) *SlotRequest {
-	return &SlotRequest{slotQueue: g, order: order, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &SlotRequest{
+		slotQueue: g, order: order, nth: g.waiting.stamp(), since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1,
+	}
 }
 
 // enter puts a request into the queue, or grants it at once. With arrives, a slot was kept for its run, and is not from now on. A
@@ -252,7 +256,6 @@ func (g *SlotQueue) enter(t *SlotRequest, arrives bool) {
 		g.mu.Unlock()
 		return
 	}
-	t.nth = g.waiting.stamp()
 	if t.slots > 0 {
 		t.run = g.waiting.run(&t.order)
 	}

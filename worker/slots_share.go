@@ -180,7 +180,7 @@ func (l *life) giveBack() {
 	if len(late) == 0 {
 		return
 	}
-	slices.SortFunc(late, func(a, b blockedDriver) int { return inOrder(b.request, a.request) })
+	l.slotQueue.lastFirst(late)
 	l.sharer.gaveBack.Store(int64(l.config.Boot()))
 	for _, s := range late[:min(len(late), sharedMax)] {
 		if s.request.slots > 1 {
@@ -189,6 +189,13 @@ func (l *life) giveBack() {
 		}
 		s.driver.events.put(driverEvent{yield: true})
 	}
+}
+
+// lastFirst sorts blocked drivers so that the one that would be served last is the first.
+func (g *SlotQueue) lastFirst(drivers blockedDrivers) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slices.SortFunc(drivers, func(a, b blockedDriver) int { return inOrder(b.request, a.request) })
 }
 
 // returnable returns the blocked drivers that are to give their runs back: they have waited for longer than maxSlotWait, and
