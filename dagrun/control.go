@@ -412,7 +412,7 @@ func whyNotMarkEnded(t *task) string {
 	if t.failedGroup() {
 		return ended + ": it can be marked only succeeded or skipped"
 	}
-	return ended + ": while the run is under way, only a step that failed or was canceled can be marked (oarlock retry RUN --from STEP repeats one that succeeded)"
+	return ended + ": while the run is under way, only a step that failed or was canceled can be marked (oarlock retry RUN --from STEP repeats a step that succeeded)"
 }
 
 // noSuchTask returns the reason for the refusal of a control that names an item or a replacement which the run does not have.

@@ -17,8 +17,8 @@
 //
 //   - The first event of a drive is EvBegin. Only EvSettled, EvDriveLimit, EvRefuse and EvControl events may come before it
 //     (in a restored run): results a former driver settled but did not record, the notice that too many
-//     drives were lost, and requests that no driver has decided yet. Retries and marks among these must come before it, in the
-//     order of their IDs, because a part of what they reset may be stored.
+//     drives were lost, and requests that no driver has decided yet. Retries and marks that no driver has decided must come
+//     before it, in the order of their IDs: a crash may have stored a part of what they reset.
 //   - Records first, actions after. A crash between the two must lose nothing but time.
 //   - Advance acknowledges everything the last Ready showed. Between that Ready and Advance no event is stepped; when the
 //     commit is refused (an inbox that moved), or to hand in grants, step the events instead and call Ready again: it

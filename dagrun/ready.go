@@ -72,7 +72,7 @@ const (
 	VerbChildEnded             // task, Ref, Result: the child run ended
 )
 
-// RetryMode selects the tasks that a retry resets. A run that is under way takes only RetryFrom and RetryStep.
+// RetryMode selects the tasks that a retry resets. A run that is under way takes only a mode that names a step.
 type RetryMode uint8
 
 // Retry modes.
@@ -82,6 +82,9 @@ const (
 	RetryStep                    // one step alone; in a run under way with the dependants that it kept from starting
 	RetryAll
 )
+
+// NamesStep reports whether a retry in this mode names the step to repeat.
+func (m RetryMode) NamesStep() bool { return m == RetryFrom || m == RetryStep }
 
 // Control is a request to the run from outside. Each is decided exactly once, by a Decision with the same ID.
 type Control struct {

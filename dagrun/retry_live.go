@@ -40,7 +40,7 @@ func (r *Run) retryLive(c *Control) Decision {
 // of the control if there is none.
 func (r *Run) target(c *Control) (t *task, problem string) {
 	switch {
-	case c.Mode != RetryFrom && c.Mode != RetryStep:
+	case !c.Mode.NamesStep():
 		return nil, "the run is under way: name the step to repeat (oarlock retry RUN --step STEP), or wait for the end of the run"
 	case c.Task == nil || c.Task.Step < 0 || c.Task.Step >= r.graph.Len():
 		return nil, "the retry names no step"
@@ -215,12 +215,8 @@ func (r *Run) pickLive(fates []fate, t *task, c *Control) (problem string) {
 	from, again := c.Verb == VerbRetry && c.Mode == RetryFrom, c.wasReset(t)
 	for _, i := range r.graph.order {
 		n := &r.nodes[i]
-		if int(i) >= len(fates) || n == t.node {
-			continue
-		}
-		p := r.parentFates(n, fates, t, c)
 		switch d := n.main; {
-		case !p.picked || p.blocked && d.State == TaskUpstreamFailed && d.step.Rule.hopeless():
+		case n == t.node || !r.follows(n, fates):
 		case c.wasReset(d):
 			fates[i] = anew
 		case from && d.State <= TaskReady:
@@ -231,35 +227,27 @@ func (r *Run) pickLive(fates []fate, t *task, c *Control) (problem string) {
 		case from:
 			fates[i] = anew
 		case d.StartedAt != 0 || d.Marked != TaskPending:
-		case d.State == TaskUpstreamFailed, d.State == TaskSkipped, d.State == TaskCanceled && p.canceled:
+		case d.State == TaskUpstreamFailed, d.State == TaskSkipped, d.State == TaskCanceled && r.followsCanceled(n, fates, t, c):
 			fates[i] = anew
 		}
 	}
 	return ""
 }
 
-// parentFates is what pickLive has to know of the parents of a step.
-type parentFates struct {
-	picked   bool // a parent is reset, or passed
-	canceled bool // a parent is reset that was canceled
-	blocked  bool // a parent counts as failed and stays as it is
-}
-
-// parentFates returns what becomes of the parents of a step when a control resets the task target. If that is a replacement of a
-// step, its own state counts as the former state of the step, because after a crash no row has the former state of the step.
-func (r *Run) parentFates(n *node, fates []fate, target *task, c *Control) (p parentFates) {
+// followsCanceled reports whether a parent of a step is picked that the control c found canceled. If target is a replacement of that
+// parent, the state of target itself counts, because after a crash no row has the former state of the parent.
+func (r *Run) followsCanceled(n *node, fates []fate, target *task, c *Control) bool {
 	for _, l := range r.graph.parents.of(n.index) {
 		parent := &r.nodes[l.Step]
-		f := fates[l.Step]
-		p.picked = p.picked || f != keep
-		p.blocked = p.blocked || f == keep && parent.gives[l.State] == classF
 		was := c.found(parent.main, parent.state)
 		if parent == target.node && target.ID.Alt > 0 && target.ID.Item == "" {
 			was = c.found(target, target.State)
 		}
-		p.canceled = p.canceled || f != keep && was == TaskCanceled
+		if fates[l.Step] != keep && was == TaskCanceled {
+			return true
+		}
 	}
-	return p
+	return false
 }
 
 // found returns the state in which the control found a task: the given one, unless the control has reset the task already.

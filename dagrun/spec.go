@@ -262,7 +262,7 @@ type StepView struct {
 	Attempt  int
 	Item     string
 	Alt      int        // of an entry of Replaced
-	Replaced []StepView // its replacements in order, without those that were replaced themselves
+	Replaced []StepView // the replacements of the step in order of Alt, except those that were replaced themselves
 }
 
 // RunView is the run as expressions see it, above all the expressions of handlers. State is the verdict so far.
@@ -281,7 +281,7 @@ type Failure struct {
 	Message  string   // the reason of the task
 	Duration Duration // from the start of the attempt to its end
 	Stderr   string   // see Result
-	Chosen   []JSON   // items of replacements by data: of those that the task replaced, the first one first, and its own
+	Chosen   []JSON   // items that replacements by data gave to the tasks which this task replaces, in order; last its own
 }
 
 // TaskID names a task: a step (its index in the graph, handlers after the steps), the key of its item ("" for the step

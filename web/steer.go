@@ -225,10 +225,11 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 		if ask.Mode, err = dagrun.ParseRetryMode(cmp.Or(form.Get("mode"), dagrun.RetryFailed.String())); err != nil {
 			return ask, "", badQuery("mode", form.Get("mode"))
 		}
-		if one := ask.Mode == dagrun.RetryFrom || ask.Mode == dagrun.RetryStep; one && ask.Step == "" {
-			problem = "Choose the step to begin with."
-		} else if !one {
+		switch {
+		case !ask.Mode.NamesStep():
 			ask.Step, ask.Item = "", ""
+		case ask.Step == "":
+			problem = "Choose the step to begin with."
 		}
 	case dagrun.VerbApprove:
 		ask.Outputs, problem = inputsOf(form)
@@ -505,25 +506,26 @@ func (d *steerData) fillRetry(p *runPage) {
 		}
 		return runPath(d.Ask.Run) + "/retry?" + v.Encode()
 	}
+	live := !p.Run.Over()
 	for _, c := range []struct {
 		mode  dagrun.RetryMode
 		title string
 	}{
 		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
 	} {
-		if !p.Run.Over() && c.mode != dagrun.RetryFrom && c.mode != dagrun.RetryStep {
+		switch {
+		case live && !c.mode.NamesStep():
 			continue
-		}
-		if !p.Run.Over() && c.mode == dagrun.RetryStep {
+		case live && c.mode == dagrun.RetryStep:
 			c.title = "One step that failed" // not alone: steps behind it that could not start wait again
 		}
 		step, item := d.Ask.Step, d.Ask.Item // the step stays chosen when the user changes between modes that take one
-		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
+		if !c.mode.NamesStep() {
 			step, item = "", ""
 		}
 		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, step, item), c.mode == d.Ask.Mode})
 	}
-	if d.Ask.Mode == dagrun.RetryFrom || d.Ask.Mode == dagrun.RetryStep {
+	if d.Ask.Mode.NamesStep() {
 		for i := range p.steps {
 			if step := p.steps[i].Step; !isHandler(step) {
 				d.Steps = append(d.Steps, retryChoice{step, link(d.Ask.Mode, step, ""), step == d.Ask.Step})
@@ -531,14 +533,14 @@ func (d *steerData) fillRetry(p *runPage) {
 		}
 	}
 	switch again := p.runsAgain(d.Ask); {
-	case !p.Run.Over() && d.Ask.Step == "" && d.Steps != nil: // the form says to choose one
-	case !p.Run.Over() && d.Ask.Step == "":
+	case live && d.Ask.Step == "" && d.Steps != nil: // the form says to choose one
+	case live && d.Ask.Step == "":
 		d.Effects, d.May = []string{"The run has not ended: choose the step to repeat. A retry of the whole run has to wait for the end of the run."}, false
 	case d.Ask.Mode == dagrun.RetryFailed && !p.Unfinished():
 		d.Effects, d.May = []string{"Nothing failed or was canceled, so nothing would run again."}, false
 	case isHandler(d.Ask.Step):
 		d.Effects, d.May = []string{"A handler runs again with the steps: choose a step."}, false
-	case !p.Run.Over() && d.Ask.Mode == dagrun.RetryStep:
+	case live && d.Ask.Mode == dagrun.RetryStep:
 		d.Effects = []string{"The step runs again, if it failed or was canceled, and steps behind it that could not start because of it wait again. All other steps go on."}
 	case len(again) > 0:
 		d.Effects = []string{"These steps run again: " + named(again), "All other steps stay as they are. The run keeps its number, version and params."}

@@ -369,8 +369,9 @@ func (c *checker) approval(s *Step, n, with *node) {
 		}
 	}
 	nodes := slices.Collect(with.get("inputs").list())
-	c.declarations(s.inputs(), nodes, "input")
-	for i, p := range s.inputs() {
+	inputs := s.inputs()
+	c.declarations(inputs, nodes, "input")
+	for i, p := range inputs {
 		n := nodes[i]
 		for _, v := range n.fields() {
 			c.noReferences(v)

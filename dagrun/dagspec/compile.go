@@ -306,19 +306,22 @@ func (s *Spec) SharedOutputs() (shared []SharedOutput) {
 	return shared
 }
 
-// sharedOutputs returns the names of outputs that several commands among the replacements of a failed step have.
+// sharedOutputs returns the names of outputs that several replacements of a failed step declare, or take over as commands.
 func (rule *ErrorRule) sharedOutputs(failed *Step) (names []string) {
 	seen := map[string]bool{}
 	for _, with := range rule.With {
-		alt := with.replacing(failed)
 		if with.Foreach != nil {
 			continue // how many there are, only a run knows
 		}
+		alt := with.replacing(failed)
+		if !alt.executes() && with.Outputs == nil {
+			continue // its action need not return the outputs that it takes over
+		}
 		for _, o := range alt.Outputs {
-			if (alt.executes() || with.Outputs != nil) && seen[o.Name] {
+			if seen[o.Name] {
 				names = append(names, o.Name)
 			}
-			seen[o.Name] = seen[o.Name] || alt.executes() || with.Outputs != nil
+			seen[o.Name] = true
 		}
 	}
 	return names

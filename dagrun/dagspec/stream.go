@@ -85,9 +85,9 @@ func (u streamUses) add(place string, s *Step) {
 	}
 }
 
-// outputs returns the outputs of a step, with those that references need and the step does not declare. If the body is no command,
-// as that of a replacement may be, it has none of these: then outputs that the replacement took over from the failed step, and that
-// come from a stream or a file, are what its action returns.
+// outputs returns the outputs of a step: those that it declares, and for a command also those that only references need. A
+// replacement of a command may be an action. Then it has only the declared ones, and the action returns all of them, also those that
+// the failed command takes from a stream or a file.
 func (u streamUses) outputs(s *Step) []Output {
 	list := slices.Clone(s.Outputs)
 	if !s.executes() {

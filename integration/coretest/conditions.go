@@ -97,7 +97,7 @@ func Given(item string) Cond {
 	}}
 }
 
-// ByOutputs chooses among so many replacements by the length of the outputs: sometimes none, and sometimes what is no choice.
+// ByOutputs chooses by the length of the outputs: one of the Of replacements, two, none, or with an error.
 type ByOutputs struct{ Of int }
 
 // Choose returns the choice.

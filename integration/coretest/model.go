@@ -137,7 +137,8 @@ func (m *Model) sprout(c *cell) []dagrun.TaskID {
 	return ids
 }
 
-// addReplacement adds cell k of those that came in the place of c: the body that a rule asks, a chosen one, or the next of the rule.
+// addReplacement adds replacement k, from 0, of the replaced task in c. Its body is the one that the rule asks, the one that the choice
+// names, or body k of the rule.
 func (m *Model) addReplacement(c *cell, id dagrun.TaskID, k int) {
 	rule, failed := c.plans, c.replaces
 	if rule == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// retryLive resets a task of a run under way, and what it held up.
+// retryLive resets a task of a run under way, and the steps behind it that could not start because of it.
 func (m *Model) retryLive(ct dagrun.Control) dagrun.Outcome {
 	if ct.Mode != dagrun.RetryFrom && ct.Mode != dagrun.RetryStep || ct.Task == nil || ct.Task.Step >= m.plain {
 		return dagrun.Refused

@@ -40,10 +40,15 @@ func (t *tail) Write(p []byte) (int, error) {
 	if n := len(t.text) - tailBytes; n > tailBytes {
 		t.text, t.cut = append(t.text[:0], t.text[n:]...), true
 	}
-	if t.to == nil {
+	return passOn(t.to, p)
+}
+
+// passOn writes p to w, if there is a w.
+func passOn(w io.Writer, p []byte) (int, error) {
+	if w == nil {
 		return len(p), nil
 	}
-	return t.to.Write(p)
+	return w.Write(p)
 }
 
 // stderrTail returns the last lines that the body wrote to its stderr, tailBytes at most, without white space at their end, or the
@@ -86,10 +91,7 @@ func captureOf(stream string, declared []dagspec.Output) *capture {
 // Write implements io.Writer for the goroutine that copies the stream.
 func (c *capture) Write(p []byte) (int, error) {
 	c.text = append(c.text, p[:min(len(p), c.keep-len(c.text))]...)
-	if c.to == nil {
-		return len(p), nil
-	}
-	return c.to.Write(p)
+	return passOn(c.to, p)
 }
 
 // source returns the text of an output that comes from a stream or a file of a body, without the white space that its type ignores.
@@ -139,23 +141,23 @@ func stateOf(info fs.FileInfo) fileState {
 // filesOfOutputs returns the files that are there already where outputs come from, by their paths. A file that cannot be looked at
 // is left out: what keeps the look from it shows again when the output is read.
 func (a *attempt) filesOfOutputs() map[string]fileState {
-	var found map[string]fileState
+	fromFile := func(o dagspec.Output) bool { return o.File() != "" }
+	if !slices.ContainsFunc(a.task.Body.Outputs, fromFile) {
+		return nil
+	}
+	root, err := os.OpenRoot(a.cmd.dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	found := map[string]fileState{}
 	for _, o := range a.task.Body.Outputs {
-		path := o.File()
-		if path == "" {
+		if !fromFile(o) {
 			continue
 		}
-		root, err := os.OpenRoot(a.cmd.dir)
-		if err != nil {
-			continue
+		if info, err := root.Stat(o.File()); err == nil {
+			found[o.File()] = stateOf(info)
 		}
-		if info, err := root.Stat(path); err == nil {
-			if found == nil {
-				found = map[string]fileState{}
-			}
-			found[path] = stateOf(info)
-		}
-		root.Close()
 	}
 	return found
 }
